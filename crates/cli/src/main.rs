@@ -1,0 +1,2 @@
+//! The `sporran` program.
+fn main() {}

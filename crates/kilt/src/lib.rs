@@ -1,0 +1,25 @@
+//! The nouns, files and scores of knowledge-intensive language tasks; no machine learning.
+//!
+//! A [`Page`] of a knowledge source is cut into [`Passage`]s that a [`PassageStore`] holds; a [`Record`] of a task file
+//! is a [`Query`] for systems and an [`Example`] for scoring; a system answers with a [`Prediction`].
+
+mod error;
+mod id;
+pub mod jsonl;
+mod open_record;
+pub mod page;
+pub mod passage;
+mod query;
+mod record;
+// pub mod scores; // (lead) put back once every file that scores/mod.rs names exists, so that other crates can build
+pub mod store;
+mod task;
+
+pub use error::{Error, Result};
+pub use id::{Id, PassageId};
+pub use page::{Anchor, Page};
+pub use passage::{Hit, Passage, Split as PassageSplit};
+pub use query::{Example, Prediction, Query, with_context};
+pub use record::{Output, Provenance, Record};
+pub use store::PassageStore;
+pub use task::{Dataset, Metric, Split, Task};

@@ -1,0 +1,112 @@
+//! What systems see, what they answer, and what only scoring sees.
+
+use serde_json::{Map, Value, json};
+
+use crate::{Dataset, Id, Output, Provenance, Record};
+
+/// What a system is asked. It cannot hold gold, so gold cannot leak into a prediction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// The record's id.
+    pub id: Id,
+    /// The input; never empty.
+    pub text: String,
+    /// The dataset it comes from, where that is known.
+    pub dataset: Option<Dataset>,
+    /// Zero-shot RE's questions for the slot, as its files give them for test records too.
+    pub template_questions: Vec<String>,
+}
+
+impl Query {
+    /// The query of a record.
+    ///
+    /// # Errors
+    /// The name of the field at fault and what is wrong with it: an `input` that is missing or blank (TriviaQA before
+    /// its questions are joined).
+    pub fn from_record(record: &Record, dataset: Option<Dataset>) -> Result<Self, (&'static str, String)> {
+        let text = record.input.as_deref().unwrap_or_default();
+        if text.trim().is_empty() {
+            let what = if record.input.is_none() { "is missing" } else { "is empty" };
+            let hint = if dataset == Some(Dataset::TriviaQa) {
+                "; join TriviaQA's questions first: `sporran convert --triviaqa QUESTIONS`"
+            } else {
+                ""
+            };
+            return Err(("input", format!("expected the query's text, but it {what}{hint}")));
+        }
+        let templates =
+            record.meta.as_ref().and_then(|meta| meta.get("template_questions")).and_then(Value::as_array);
+        let template_questions =
+            templates.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        Ok(Self { id: record.id.clone(), text: text.to_owned(), dataset, template_questions })
+    }
+}
+
+/// A query with its gold; only training and scoring hold one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Example {
+    /// What is asked.
+    pub query: Query,
+    /// The gold outputs.
+    pub gold: Vec<Output>,
+}
+
+impl Example {
+    /// The gold answers: trimmed, not empty, each once, in the file's order.
+    pub fn answers(&self) -> Vec<&str> {
+        let mut answers: Vec<&str> = Vec::new();
+        for answer in self.gold.iter().filter_map(|output| output.answer.as_deref()).map(str::trim) {
+            if !answer.is_empty() && !answers.contains(&answer) {
+                answers.push(answer);
+            }
+        }
+        answers
+    }
+}
+
+/// A system's answer to one query, with its evidence, best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The record's id.
+    pub id: Id,
+    /// The answer; empty where the system gives none.
+    pub answer: String,
+    /// The evidence, best first.
+    pub provenance: Vec<Provenance>,
+}
+
+impl Prediction {
+    /// The line that KILT's scorers read: exactly one output.
+    pub fn into_record(self, input: Option<String>) -> Record {
+        let output =
+            Output { answer: Some(self.answer), provenance: Some(self.provenance), extra: Map::new() };
+        Record { id: self.id, input, output: Some(vec![output]), meta: None, extra: Map::new() }
+    }
+}
+
+/// Adds the retriever's score and the passage's text to a provenance item, as KILT's `*_in_context` scores expect.
+pub fn with_context(mut item: Provenance, text: &str, score: f32) -> Provenance {
+    item.extra.insert("score".into(), json!(score));
+    item.extra.insert("text".into(), json!(text));
+    item
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_input_is_an_error_that_names_the_field() {
+        let record: Record = serde_json::from_str(r#"{"id":"tc_1","output":[{"answer":"a"}]}"#).unwrap();
+        let (field, message) = Query::from_record(&record, Some(Dataset::TriviaQa)).unwrap_err();
+        assert_eq!(field, "input");
+        assert!(message.contains("--triviaqa"), "{message}");
+    }
+
+    #[test]
+    fn a_prediction_has_exactly_one_output() {
+        let prediction = Prediction { id: 3i64.into(), answer: "a".into(), provenance: vec![] };
+        let line = serde_json::to_string(&prediction.into_record(None)).unwrap();
+        assert_eq!(line, r#"{"id":3,"output":[{"answer":"a","provenance":[]}]}"#);
+    }
+}

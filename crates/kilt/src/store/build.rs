@@ -1,0 +1,367 @@
+//! Building a store as a stream, in bounded memory.
+//!
+//! What grows with the source is 16 bytes a page and 32 bytes a title or redirect, for sorting the look-up rows.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use rayon::prelude::*;
+use serde::Deserialize;
+
+use super::{
+    Content, FORMAT, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore, VERSION,
+    lookup::{key, normalize_title},
+};
+use crate::{
+    Error, Id, Result, jsonl,
+    passage::{self, Span, Split},
+};
+
+/// What a store is built from.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// The knowledge source: JSON lines, plain, gzip or zstd.
+    pub source: PathBuf,
+    /// Redirects: `title TAB target title` lines; those whose target is not in the source are left out.
+    pub redirects: Option<PathBuf>,
+    /// How pages are cut.
+    pub split: Split,
+}
+
+/// How far a build has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Pages stored.
+    pub pages: u64,
+    /// Passages stored.
+    pub passages: u64,
+    /// Bytes of the source read, as they lie on disk.
+    pub read: u64,
+    /// Size of the source in bytes.
+    pub size: u64,
+}
+
+/// The part of a page that the store keeps; the rest is skipped while parsing.
+#[derive(Deserialize)]
+pub(super) struct SourcePage {
+    wikipedia_id: Id,
+    wikipedia_title: String,
+    text: Vec<String>,
+}
+
+/// A page made ready on a worker thread.
+pub(super) struct Prepared {
+    line: u64,
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) ends: Vec<u32>,
+    pub(super) spans: Vec<Span>,
+    id_key: u64,
+    title_key: u64,
+}
+
+/// Parses and cuts one line.
+pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
+    let page: SourcePage = jsonl::parse(path, line, bytes)?;
+    let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs } = page;
+    let id = wikipedia_id.text().into_owned();
+    let limit = |field: &str, value: &str| {
+        if value.trim().is_empty() {
+            return Err(Error::record(path, line, field, "expected a name, found an empty string"));
+        }
+        if value.len() > usize::from(u16::MAX) {
+            let message = format!("expected at most {} bytes, found {}", u16::MAX, value.len());
+            return Err(Error::record(path, line, field, message));
+        }
+        Ok(())
+    };
+    limit("wikipedia_id", &id)?;
+    limit("wikipedia_title", &title)?;
+    if paragraphs.is_empty() {
+        paragraphs.push(title.clone());
+    }
+    let spans = passage::split(&paragraphs, split);
+    let bytes = paragraphs.iter().map(String::len).sum();
+    if u32::try_from(bytes).is_err() {
+        let message = format!("expected at most {} bytes of text, found {bytes}", u32::MAX);
+        return Err(Error::record(path, line, "text", message));
+    }
+    let mut text = String::with_capacity(bytes);
+    let ends = paragraphs
+        .iter()
+        .map(|paragraph| {
+            text.push_str(paragraph);
+            text.len() as u32
+        })
+        .collect();
+    let (id_key, title_key) = (key(&id), key(&normalize_title(&title)));
+    Ok(Prepared { line, id, title, text, ends, spans, id_key, title_key })
+}
+
+/// A file that is hashed and counted as it is written.
+struct Out {
+    path: PathBuf,
+    file: BufWriter<File>,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Out {
+    fn create(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(name);
+        let file = File::create(&path).map_err(|source| Error::io(&path, "write", source))?;
+        Ok(Self {
+            path,
+            file: BufWriter::with_capacity(1 << 20, file),
+            hasher: blake3::Hasher::new(),
+            bytes: 0,
+        })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|source| Error::io(&self.path, "write", source))
+    }
+
+    fn finish(mut self) -> Result<(String, Content)> {
+        let fail = |source| Error::io(&self.path, "write", source);
+        self.file.flush().map_err(fail)?;
+        self.file.get_ref().sync_data().map_err(fail)?;
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok((name, Content { bytes: self.bytes, blake3: self.hasher.finalize().to_hex().to_string() }))
+    }
+}
+
+struct Builder {
+    text: Out,
+    names: Out,
+    paragraphs: Out,
+    pages: Out,
+    passages: Out,
+    page_count: u32,
+    passage_count: u32,
+    paragraph_count: u64,
+    /// Hash of the id, page.
+    ids: Vec<(u64, u32)>,
+    /// The source's line of each page, for naming duplicates.
+    lines: Vec<u32>,
+    /// Hash of the normalised title, page, start and length of the redirect's title.
+    titles: Vec<(u64, u32, u64, u16)>,
+}
+
+impl Builder {
+    fn push(&mut self, page: Prepared, source: &Path) -> Result<()> {
+        let full = |what: &str| {
+            Error::record(
+                source,
+                page.line,
+                ".",
+                format!("more than {} {what} do not fit in one store", u32::MAX - 1),
+            )
+        };
+        let index = self.page_count;
+        self.page_row(page.id.len() as u16, page.title.len() as u16)?;
+        self.text.put(page.text.as_bytes())?;
+        self.names.put(page.id.as_bytes())?;
+        self.names.put(page.title.as_bytes())?;
+        for end in &page.ends {
+            self.paragraphs.put(&end.to_le_bytes())?;
+        }
+        self.paragraph_count += page.ends.len() as u64;
+        for span in &page.spans {
+            for field in [index, span.start_paragraph, span.start, span.end_paragraph, span.end, span.section]
+            {
+                self.passages.put(&field.to_le_bytes())?;
+            }
+        }
+        self.ids.push((page.id_key, index));
+        self.lines.push(u32::try_from(page.line).unwrap_or(u32::MAX));
+        self.titles.push((page.title_key, index, OWN_TITLE, 0));
+        self.page_count =
+            index.checked_add(1).filter(|&count| count < u32::MAX).ok_or_else(|| full("pages"))?;
+        let spans = u32::try_from(page.spans.len()).map_err(|_| full("passages"))?;
+        self.passage_count = self
+            .passage_count
+            .checked_add(spans)
+            .filter(|&count| count < u32::MAX)
+            .ok_or_else(|| full("passages"))?;
+        Ok(())
+    }
+
+    fn page_row(&mut self, id: u16, title: u16) -> Result<()> {
+        self.pages.put(&self.text.bytes.to_le_bytes())?;
+        self.pages.put(&self.paragraph_count.to_le_bytes())?;
+        self.pages.put(&self.names.bytes.to_le_bytes())?;
+        self.pages.put(&self.passage_count.to_le_bytes())?;
+        self.pages.put(&id.to_le_bytes())?;
+        self.pages.put(&title.to_le_bytes())
+    }
+}
+
+impl PassageStore {
+    /// Builds a store in `folder`, which appears only when it is complete; a store that is there already is replaced.
+    ///
+    /// # Errors
+    /// Any error of reading the source ([`Error::Record`] with line and field), [`Error::DuplicateId`],
+    /// [`Error::Empty`] for a source without pages, [`Error::Io`] where the disk refuses.
+    pub fn build(options: &BuildOptions, folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Self> {
+        let parent =
+            folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(|source| Error::io(parent, "write", source))?;
+        let scratch = tempfile::Builder::new()
+            .prefix(".sporran-store-")
+            .tempdir_in(parent)
+            .map_err(|source| Error::io(parent, "write", source))?;
+        let out = |name: &str| Out::create(scratch.path(), name);
+        let mut builder = Builder {
+            text: out("text.bin")?,
+            names: out("names.bin")?,
+            paragraphs: out("paragraphs.bin")?,
+            pages: out("pages.bin")?,
+            passages: out("passages.bin")?,
+            page_count: 0,
+            passage_count: 0,
+            paragraph_count: 0,
+            ids: Vec::new(),
+            lines: Vec::new(),
+            titles: Vec::new(),
+        };
+        let reader = jsonl::open(&options.source)?;
+        let position = reader.position();
+        reader.chunks(|path, chunk| {
+            let pages: Result<Vec<Prepared>> =
+                chunk.par_lines().map(|(line, bytes)| prepare(path, line, bytes, options.split)).collect();
+            for page in pages? {
+                builder.push(page, path)?;
+            }
+            progress(Progress {
+                pages: builder.page_count.into(),
+                passages: builder.passage_count.into(),
+                read: position.read(),
+                size: position.size(),
+            });
+            Ok(())
+        })?;
+        if builder.page_count == 0 {
+            return Err(Error::Empty { path: options.source.clone(), what: "page" });
+        }
+        builder.page_row(0, 0)?;
+        finish(builder, options, scratch.path())?;
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(|source| Error::io(folder, "write", source))?;
+        }
+        let scratch = scratch.keep();
+        fs::rename(&scratch, folder).map_err(|source| Error::io(folder, "rename", source))?;
+        Self::open(folder)
+    }
+}
+
+/// Sorts and writes the look-up rows, then the manifest.
+fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()> {
+    let Builder { text, mut names, paragraphs, pages, passages, mut ids, lines, mut titles, .. } = builder;
+    ids.par_sort_unstable();
+    let mut ids_out = Out::create(scratch, "ids.bin")?;
+    for (hash, page) in &ids {
+        ids_out.put(&hash.to_le_bytes())?;
+        ids_out.put(&page.to_le_bytes())?;
+    }
+    titles.par_sort_unstable();
+    let mut files = BTreeMap::from([
+        text.finish()?,
+        paragraphs.finish()?,
+        pages.finish()?,
+        passages.finish()?,
+        ids_out.finish()?,
+    ]);
+
+    // Equal ids and redirects need the pages' own names, which are on disk by now: a store without redirects reads them.
+    names.file.flush().map_err(|source| Error::io(&names.path, "write", source))?;
+    let plain = write_titles(scratch, &titles)?;
+    let mut manifest = Manifest {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        split: options.split,
+        pages: builder.page_count,
+        passages: builder.passage_count,
+        paragraphs: builder.paragraph_count,
+        redirects: 0,
+        hash: String::new(),
+        files: files.clone(),
+    };
+    manifest
+        .files
+        .extend([plain, ("names.bin".to_owned(), Content { bytes: names.bytes, blake3: String::new() })]);
+    write_manifest(scratch, &manifest)?;
+    let store = PassageStore::open(scratch)?;
+    for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        let (first, second) = (PageIndex(pair[0].1), PageIndex(pair[1].1));
+        if store.page_id(first) == store.page_id(second) {
+            return Err(Error::DuplicateId {
+                path: options.source.clone(),
+                line: lines[second.0 as usize].into(),
+                first: lines[first.0 as usize].into(),
+                id: store.page_id(first).to_owned(),
+            });
+        }
+    }
+    if let Some(path) = &options.redirects {
+        let mut redirects = 0u32;
+        for line in jsonl::open(path)?.lines() {
+            let (number, line) = line?;
+            let Some((title, target)) = line.split_once('\t') else {
+                return Err(Error::record(
+                    path,
+                    number,
+                    "2",
+                    "expected `title TAB target`, found one column",
+                ));
+            };
+            let (title, target) = (title.trim(), target.trim());
+            let Ok(length) = u16::try_from(title.len()) else {
+                let message = format!("expected at most {} bytes, found {}", u16::MAX, title.len());
+                return Err(Error::record(path, number, "1", message));
+            };
+            if let Some(page) = store.page_by_title(target) {
+                titles.push((key(&normalize_title(title)), page.0, names.bytes, length));
+                names.put(title.as_bytes())?;
+                redirects += 1;
+            }
+        }
+        titles.par_sort_unstable();
+        manifest.redirects = redirects;
+    }
+    drop(store);
+    files.extend([names.finish()?, write_titles(scratch, &titles)?]);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(serde_json::to_string(&(VERSION, options.split)).unwrap_or_default().as_bytes());
+    for (name, content) in &files {
+        hasher.update(name.as_bytes()).update(content.blake3.as_bytes());
+    }
+    manifest.files = files;
+    manifest.hash = hasher.finalize().to_hex().to_string();
+    write_manifest(scratch, &manifest)
+}
+
+fn write_titles(scratch: &Path, titles: &[(u64, u32, u64, u16)]) -> Result<(String, Content)> {
+    let mut out = Out::create(scratch, "titles.bin")?;
+    for (hash, page, redirect, length) in titles {
+        out.put(&hash.to_le_bytes())?;
+        out.put(&page.to_le_bytes())?;
+        out.put(&redirect.to_le_bytes())?;
+        out.put(&length.to_le_bytes())?;
+    }
+    out.finish()
+}
+
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let path = folder.join(MANIFEST);
+    let bytes =
+        serde_json::to_vec_pretty(manifest).map_err(|error| Error::io(&path, "write", error.into()))?;
+    jsonl::write(&path, &bytes)
+}

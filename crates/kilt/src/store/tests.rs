@@ -1,0 +1,133 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::{PassageSplit, jsonl::Writer};
+
+fn write(folder: &Path, name: &str, lines: &[&str]) -> PathBuf {
+    let path = folder.join(name);
+    let mut writer = Writer::create(&path).unwrap();
+    lines.iter().for_each(|line| writer.line(line.as_bytes()).unwrap());
+    writer.finish().unwrap();
+    path
+}
+
+fn build(
+    folder: &Path,
+    source: PathBuf,
+    redirects: Option<PathBuf>,
+    split: PassageSplit,
+) -> Result<PassageStore> {
+    let options = BuildOptions { source, redirects, split };
+    PassageStore::build(&options, &folder.join("store"), &mut |_| {})
+}
+
+const PAGES: [&str; 3] = [
+    r#"{"wikipedia_id":"12","wikipedia_title":"Café Müller","text":["Café Müller\n","Ein Stück – 👍 von Pina.\n","Section::::Rezeption.\n","Es war ein Erfolg.\n"],"anchors":[]}"#,
+    r#"{"wikipedia_id":7,"wikipedia_title":"The Band","text":["The Band\n"]}"#,
+    r#"{"wikipedia_id":"9000000001","wikipedia_title":"the band","text":["the band\n","Another one.\n"]}"#,
+];
+
+#[test]
+fn passages_know_their_exact_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl.gz", &PAGES);
+    let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
+    assert_eq!((store.pages(), store.len()), (3, 4));
+    let passage = store.passage(PassageId(1));
+    assert_eq!(passage.text, "Es war ein Erfolg.");
+    assert_eq!((passage.section.as_str(), passage.start_paragraph), ("Section::::Rezeption.", 3));
+    assert_eq!(store.passage(PassageId(0)).section, ABSTRACT);
+    // 23 scalar values; the emoji and the umlaut count once.
+    let first = store.passage(PassageId(0));
+    assert_eq!((first.start_character, first.end_character), (0, 23));
+    assert_eq!(first.text.chars().count(), 23);
+    assert_eq!(store.page_of(PassageId(3)), PageIndex(2));
+    assert_eq!(store.passages_of(PageIndex(0)), 0..2);
+    store.verify().unwrap();
+}
+
+#[test]
+fn pages_are_found_by_id_title_and_redirect() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    let redirects = write(folder.path(), "redirects.tsv", &["Cafe Mueller\tCafé Müller", "Lost\tNowhere"]);
+    let store = build(folder.path(), source, Some(redirects), PassageSplit::Page).unwrap();
+    assert_eq!(store.page_by_id(" 7 "), Some(PageIndex(1)));
+    assert_eq!(store.page_by_id("8"), None);
+    assert_eq!(
+        store.page_by_title("the band"),
+        Some(PageIndex(2)),
+        "the exact title goes before the first page"
+    );
+    assert_eq!(store.page_by_title("THE BAND"), Some(PageIndex(1)));
+    assert_eq!(store.page_by_title("café_müller"), Some(PageIndex(0)));
+    assert_eq!(store.page_by_title("cafe mueller"), Some(PageIndex(0)));
+    assert_eq!(store.page_by_href("Caf%C3%A9%20M%C3%BCller"), Some(PageIndex(0)));
+    assert_eq!(store.page_by_title("Lost"), None);
+}
+
+#[test]
+fn the_same_pages_give_the_same_hash_and_another_split_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    let hash = |split| build(folder.path(), source.clone(), None, split).unwrap().hash().to_owned();
+    assert_eq!(hash(PassageSplit::Words), hash(PassageSplit::Words));
+    assert_ne!(hash(PassageSplit::Words), hash(PassageSplit::Page));
+}
+
+#[test]
+fn wrong_sources_are_named_and_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let twice = [PAGES[0], PAGES[1], r#"{"wikipedia_id":" 12","wikipedia_title":"X","text":[]}"#];
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "expected at least one page, found none"),
+        (&twice, "pages.jsonl:3: field `id`: `12` stands on line 1 already"),
+        (
+            &[PAGES[0], r#"{"wikipedia_id":"1","text":[]}"#],
+            "pages.jsonl:2: field `.`: missing field `wikipedia_title`",
+        ),
+        (&[r#"{"wikipedia_id":"1","wikipedia_title":"T","text":["a",1]}"#], "pages.jsonl:1: field `text[1]`"),
+    ];
+    for (lines, expected) in cases {
+        let source = write(folder.path(), "pages.jsonl", lines);
+        let message = build(folder.path(), source, None, PassageSplit::Words).err().unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["pages.jsonl"]);
+    }
+}
+
+#[test]
+fn a_store_of_another_version_or_with_damage_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    let store = build(folder.path(), source, None, PassageSplit::Words).unwrap();
+    let text = folder.path().join("store/text.bin");
+    let mut bytes = std::fs::read(&text).unwrap();
+    drop(store);
+    bytes[3] ^= 1;
+    std::fs::write(&text, &bytes).unwrap();
+    let store = PassageStore::open(folder.path().join("store")).unwrap();
+    assert!(store.verify().unwrap_err().to_string().contains("expected BLAKE3"));
+    std::fs::write(&text, &bytes[1..]).unwrap();
+    let message = PassageStore::open(folder.path().join("store")).err().unwrap().to_string();
+    assert!(message.contains("text.bin: expected "), "{message}");
+    let manifest = folder.path().join("store/store.json");
+    let old = std::fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 99");
+    std::fs::write(&manifest, old).unwrap();
+    let message = PassageStore::open(folder.path().join("store")).err().unwrap().to_string();
+    assert!(message.contains("reads version 1, the store has version 99"), "{message}");
+}
+
+#[test]
+fn a_plan_of_a_whole_source_counts_what_the_build_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    let plan = PassageStore::plan(&source, PassageSplit::Paragraph, 100).unwrap();
+    let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
+    assert!(plan.complete);
+    assert_eq!((plan.pages, plan.passages), (3, 4));
+    // The closing row of pages.bin is the one thing that the plan leaves out.
+    assert_eq!(plan.disk_bytes + PAGE_ROW as u64, store.bytes());
+}

@@ -1,0 +1,1 @@
+//! Sporran: retrieve, read, reason and extract for knowledge-intensive language tasks.
