@@ -1,0 +1,68 @@
+//! Multi-head attention (Vaswani et al. 2017), for self-attention and cross-attention alike.
+
+use candle_core::{D, Tensor};
+
+use crate::{
+    cache::KeyValue,
+    error::Result,
+    layers::{Linear, softmax},
+    mode::Mode,
+};
+
+/// The four projections of a multi-head attention and how its scores are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Attention {
+    pub(crate) query: Linear,
+    pub(crate) key: Linear,
+    pub(crate) value: Linear,
+    pub(crate) output: Linear,
+    pub(crate) heads: usize,
+    /// What the products of queries and keys are multiplied by; T5 has 1 (it folds the scale into its weights).
+    pub(crate) scale: f64,
+    /// The dropout rate of the attention weights.
+    pub(crate) dropout: f64,
+}
+
+impl Attention {
+    /// The keys and values of `source` (b, s, d), each (b, heads, s, width).
+    pub(crate) fn project(&self, source: &Tensor) -> Result<KeyValue> {
+        Ok(KeyValue {
+            keys: self.split(&self.key.forward(source)?)?,
+            values: self.split(&self.value.forward(source)?)?,
+        })
+    }
+
+    /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and gives (r, t, d).
+    ///
+    /// `r` is `b`, or a multiple of it: then rows are grouped by source, and a group's queries run against the
+    /// one copy of its keys. `bias` is added to the scores and is broadcastable to (b, heads, r / b * t, s).
+    pub(crate) fn forward(
+        &self,
+        xs: &Tensor,
+        source: &KeyValue,
+        bias: Option<&Tensor>,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let (rows, length, _) = xs.dims3()?;
+        let sources = source.keys.dim(0)?;
+        let queries = self.query.forward(xs)?.reshape((sources, rows / sources * length, ()))?;
+        let queries = self.split(&queries)?;
+        let mut scores = queries.matmul(&source.keys.t()?)?;
+        if self.scale != 1.0 {
+            scores = (scores * self.scale)?;
+        }
+        if let Some(bias) = bias {
+            scores = scores.broadcast_add(bias)?;
+        }
+        let weights = softmax(&scores, mode)?;
+        let weights = mode.dropout(weights, self.dropout)?;
+        let mixed = weights.matmul(&source.values)?.transpose(1, 2)?.flatten_from(D::Minus2)?;
+        self.output.forward(&mixed.reshape((rows, length, ()))?)
+    }
+
+    /// (b, t, heads * width) to (b, heads, t, width), laid out for batched products.
+    fn split(&self, xs: &Tensor) -> Result<Tensor> {
+        let (batch, length, _) = xs.dims3()?;
+        Ok(xs.reshape((batch, length, self.heads, ()))?.transpose(1, 2)?.contiguous()?)
+    }
+}

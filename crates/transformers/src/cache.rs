@@ -1,0 +1,106 @@
+//! Keys and values that a decoder has already computed. The caller owns them, so beams can be re-ordered.
+
+use candle_core::Tensor;
+
+use crate::error::Result;
+
+/// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
+#[derive(Debug, Clone)]
+pub(crate) struct KeyValue {
+    pub(crate) keys: Tensor,
+    pub(crate) values: Tensor,
+}
+
+impl KeyValue {
+    fn select(&self, rows: &Tensor) -> Result<Self> {
+        Ok(Self { keys: self.keys.index_select(rows, 0)?, values: self.values.index_select(rows, 0)? })
+    }
+}
+
+/// What one decoder layer keeps.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LayerCache {
+    /// Self-attention, one row for each decoded sequence; grows by one position a step.
+    pub(crate) own: Option<KeyValue>,
+    /// Cross-attention, one row for each input; computed once.
+    pub(crate) cross: Option<KeyValue>,
+}
+
+impl LayerCache {
+    /// Appends the self-attention keys and values of new positions, and gives all of them.
+    pub(crate) fn extend(&mut self, new: KeyValue) -> Result<&KeyValue> {
+        let all = match self.own.take() {
+            None => new,
+            Some(old) => KeyValue {
+                keys: Tensor::cat(&[&old.keys, &new.keys], 2)?,
+                values: Tensor::cat(&[&old.values, &new.values], 2)?,
+            },
+        };
+        Ok(self.own.insert(all))
+    }
+}
+
+/// The state of a decoder between steps.
+///
+/// Sequences are grouped by input: with `g` sequences for each of `b` inputs, row `i * g + j` is sequence `j` of
+/// input `i`. The cross-attention part has one row an input, shared by its group, so it is neither copied for
+/// every beam nor moved when beams are re-ordered.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    pub(crate) layers: Vec<LayerCache>,
+    length: usize,
+}
+
+impl Cache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of decoder positions that are kept.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Makes room for `count` layers.
+    pub(crate) fn prepare(&mut self, count: usize) {
+        self.layers.resize_with(count, LayerCache::default);
+    }
+
+    /// Notes that every layer has been given `count` more positions.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.length += count;
+    }
+
+    /// Makes row `i` the continuation of what was row `rows[i]`. Each row must stay in its input's group.
+    ///
+    /// # Errors
+    /// A tensor error where a row does not exist.
+    pub fn reorder(&mut self, rows: &[u32]) -> Result<()> {
+        for layer in &mut self.layers {
+            if let Some(own) = &mut layer.own {
+                let rows = Tensor::new(rows, own.keys.device())?;
+                *own = own.select(&rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the inputs `inputs` only, in that order, and of each the sequences `rows` (indices of all rows
+    /// before the call, grouped by the kept inputs).
+    ///
+    /// # Errors
+    /// A tensor error where an index does not exist.
+    pub fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()> {
+        self.reorder(rows)?;
+        for layer in &mut self.layers {
+            if let Some(cross) = &mut layer.cross {
+                let inputs = Tensor::new(inputs, cross.keys.device())?;
+                *cross = cross.select(&inputs)?;
+            }
+        }
+        Ok(())
+    }
+}

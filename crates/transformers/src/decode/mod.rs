@@ -1,0 +1,5 @@
+//! Sequences from a model: greedy and beam search.
+
+mod options;
+
+pub use options::{EarlyStopping, GenerationOptions};

@@ -1,0 +1,363 @@
+//! What may be said about generation, and what is used.
+
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
+
+use crate::{
+    error::{Error, Result},
+    json::{TokenIds, parse},
+    tokens::SpecialTokens,
+};
+
+/// When a beam search of one input ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyStopping {
+    /// As soon as there are `num-beams` finished sequences.
+    Yes,
+    /// When the best running sequence, scored at its present length, is no better than the worst finished one.
+    No,
+    /// When no running sequence can become better than the worst finished one.
+    Never,
+}
+
+impl Serialize for EarlyStopping {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Yes => serializer.serialize_bool(true),
+            Self::No => serializer.serialize_bool(false),
+            Self::Never => serializer.serialize_str("never"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for EarlyStopping {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Value;
+        impl Visitor<'_> for Value {
+            type Value = EarlyStopping;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("true, false or \"never\"")
+            }
+
+            fn visit_bool<E>(self, yes: bool) -> Result<EarlyStopping, E> {
+                Ok(if yes { EarlyStopping::Yes } else { EarlyStopping::No })
+            }
+
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<EarlyStopping, E> {
+                match value {
+                    "never" => Ok(EarlyStopping::Never),
+                    other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Value)
+    }
+}
+
+/// How sequences are generated. What is not set comes from the model's folder (`generation_config.json`, or
+/// `config.json` where there is no such file), and then from the default that is named here.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GenerationOptions {
+    /// The most tokens to generate, the end token included. Wins over `max-length`. Default 20.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_new_tokens: Option<usize>,
+    /// The most tokens of a sequence, the decoder's start token included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_length: Option<usize>,
+    /// No sequence ends before it has this many tokens. Wins over `min-length`. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_new_tokens: Option<usize>,
+    /// The same with the decoder's start token counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_length: Option<usize>,
+    /// How many sequences are followed for each input; 1 is greedy search. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_beams: Option<usize>,
+    /// A sequence's score is its log-probability divided by its length to this power. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_penalty: Option<f64>,
+    /// When a beam search ends. Default `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stopping: Option<EarlyStopping>,
+    /// How many sequences come back for each input, best first; at most `num-beams`. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_return_sequences: Option<usize>,
+    /// No sequence has the same run of this many tokens twice; 0 allows it. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_repeat_ngram_size: Option<usize>,
+    /// The first token after the decoder's start token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_bos_token_id: Option<u32>,
+    /// The token at the last position of a sequence that does not end before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_eos_token_id: Option<u32>,
+}
+
+/// The generation fields of `generation_config.json` or `config.json`, by their names there.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    max_new_tokens: Option<usize>,
+    max_length: Option<usize>,
+    min_new_tokens: Option<usize>,
+    min_length: Option<usize>,
+    num_beams: Option<usize>,
+    length_penalty: Option<f64>,
+    early_stopping: Option<EarlyStopping>,
+    num_return_sequences: Option<usize>,
+    no_repeat_ngram_size: Option<usize>,
+    forced_bos_token_id: Option<u32>,
+    forced_eos_token_id: TokenIds,
+}
+
+/// Fields that change what is generated and that this crate does not have, each with the value that has no effect.
+const UNSUPPORTED: [(&str, &str); 15] = [
+    ("do_sample", "false"),
+    ("repetition_penalty", "1.0"),
+    ("encoder_repetition_penalty", "1.0"),
+    ("encoder_no_repeat_ngram_size", "0"),
+    ("num_beam_groups", "1"),
+    ("diversity_penalty", "0.0"),
+    ("guidance_scale", "1.0"),
+    ("bad_words_ids", "null"),
+    ("force_words_ids", "null"),
+    ("suppress_tokens", "null"),
+    ("begin_suppress_tokens", "null"),
+    ("sequence_bias", "null"),
+    ("exponential_decay_length_penalty", "null"),
+    ("renormalize_logits", "false"),
+    ("penalty_alpha", "0.0"),
+];
+
+impl GenerationOptions {
+    /// The options that `text`, the content of `path`, sets.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the file asks for a kind of
+    /// generation that this crate does not have.
+    pub(crate) fn from_folder(path: &Path, text: &str) -> Result<Self> {
+        let all: serde_json::Map<String, serde_json::Value> = parse(path, text)?;
+        for (field, inert) in UNSUPPORTED {
+            let Some(found) = all.get(field) else { continue };
+            let same = match (found.as_f64(), inert.parse::<f64>()) {
+                (Some(found), Ok(inert)) => found == inert,
+                _ => found.to_string() == inert,
+            };
+            if !same && !found.is_null() {
+                let (field, found) = (field.to_string(), found.to_string());
+                return Err(Error::Config { path: path.into(), field, expected: inert.into(), found });
+            }
+        }
+        let fields: Fields = parse(path, text)?;
+        let forced_eos_token_id = match fields.forced_eos_token_id.0.as_slice() {
+            [] => None,
+            [id] => Some(*id),
+            ids => {
+                return Err(Error::Config {
+                    path: path.into(),
+                    field: "forced_eos_token_id".into(),
+                    expected: "one token id".into(),
+                    found: format!("{ids:?}"),
+                });
+            }
+        };
+        Ok(Self {
+            max_new_tokens: fields.max_new_tokens,
+            max_length: fields.max_length,
+            min_new_tokens: fields.min_new_tokens,
+            min_length: fields.min_length,
+            num_beams: fields.num_beams,
+            length_penalty: fields.length_penalty,
+            early_stopping: fields.early_stopping,
+            num_return_sequences: fields.num_return_sequences,
+            no_repeat_ngram_size: fields.no_repeat_ngram_size,
+            forced_bos_token_id: fields.forced_bos_token_id,
+            forced_eos_token_id,
+        })
+    }
+
+    /// These options, and those of `defaults` where they are not set. A bound on the new tokens that is set here
+    /// is not narrowed by a bound on the length that comes from `defaults`, nor the other way round.
+    #[must_use]
+    pub fn or(&self, defaults: &Self) -> Self {
+        let bound = |new: Option<usize>, length: Option<usize>, defaults: (Option<usize>, Option<usize>)| {
+            if new.is_some() || length.is_some() { (new, length) } else { defaults }
+        };
+        let (max_new_tokens, max_length) =
+            bound(self.max_new_tokens, self.max_length, (defaults.max_new_tokens, defaults.max_length));
+        let (min_new_tokens, min_length) =
+            bound(self.min_new_tokens, self.min_length, (defaults.min_new_tokens, defaults.min_length));
+        Self {
+            max_new_tokens,
+            max_length,
+            min_new_tokens,
+            min_length,
+            num_beams: self.num_beams.or(defaults.num_beams),
+            length_penalty: self.length_penalty.or(defaults.length_penalty),
+            early_stopping: self.early_stopping.or(defaults.early_stopping),
+            num_return_sequences: self.num_return_sequences.or(defaults.num_return_sequences),
+            no_repeat_ngram_size: self.no_repeat_ngram_size.or(defaults.no_repeat_ngram_size),
+            forced_bos_token_id: self.forced_bos_token_id.or(defaults.forced_bos_token_id),
+            forced_eos_token_id: self.forced_eos_token_id.or(defaults.forced_eos_token_id),
+        }
+    }
+
+    /// What is used: every option with its value.
+    ///
+    /// # Errors
+    /// [`Error::Options`] where a value, or two values together, cannot be used.
+    pub(crate) fn settings(&self, tokens: &SpecialTokens, vocabulary: usize) -> Result<GenerationSettings> {
+        let wrong = |option, expected: String, found: usize| {
+            Err(Error::Options { option, expected, found: found.to_string() })
+        };
+        // A length counts the decoder's start token, a number of new tokens does not.
+        let max_new_tokens = self.max_new_tokens.or(self.max_length.map(|length| length.saturating_sub(1)));
+        let max_new_tokens = max_new_tokens.unwrap_or(20);
+        if max_new_tokens == 0 {
+            let option = if self.max_new_tokens.is_some() { "max-new-tokens" } else { "max-length" };
+            return wrong(option, "room for at least one new token".into(), 0);
+        }
+        let min_new_tokens = self.min_new_tokens.or(self.min_length.map(|length| length.saturating_sub(1)));
+        let min_new_tokens = min_new_tokens.unwrap_or(0);
+        if min_new_tokens > max_new_tokens {
+            let option = if self.min_new_tokens.is_some() { "min-new-tokens" } else { "min-length" };
+            return wrong(
+                option,
+                format!("at most the {max_new_tokens} tokens of the upper bound"),
+                min_new_tokens,
+            );
+        }
+        let num_beams = self.num_beams.unwrap_or(1);
+        // Each step keeps (1 + end tokens) candidates for every beam, all different.
+        let most = vocabulary / (1 + tokens.eos.len()).max(2);
+        if num_beams == 0 || num_beams > most {
+            return wrong("num-beams", format!("1 to {most}"), num_beams);
+        }
+        let num_return_sequences = self.num_return_sequences.unwrap_or(1);
+        if num_return_sequences == 0 || num_return_sequences > num_beams {
+            return wrong(
+                "num-return-sequences",
+                format!("1 to num-beams, {num_beams}"),
+                num_return_sequences,
+            );
+        }
+        let length_penalty = self.length_penalty.unwrap_or(1.0);
+        if !length_penalty.is_finite() {
+            let (option, found) = ("length-penalty", length_penalty.to_string());
+            return Err(Error::Options { option, expected: "a finite number".into(), found });
+        }
+        for (option, id) in [
+            ("forced-bos-token-id", self.forced_bos_token_id),
+            ("forced-eos-token-id", self.forced_eos_token_id),
+        ] {
+            match id {
+                Some(id) if id as usize >= vocabulary => {
+                    return wrong(option, format!("a token id below {vocabulary}"), id as usize);
+                }
+                _ => {}
+            }
+        }
+        Ok(GenerationSettings {
+            max_new_tokens,
+            min_new_tokens,
+            num_beams,
+            length_penalty,
+            early_stopping: self.early_stopping.unwrap_or(EarlyStopping::No),
+            num_return_sequences,
+            no_repeat_ngram_size: self.no_repeat_ngram_size.unwrap_or(0),
+            forced_bos: self.forced_bos_token_id,
+            forced_eos: self.forced_eos_token_id,
+        })
+    }
+}
+
+/// [`GenerationOptions`] with every value present and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GenerationSettings {
+    pub(crate) max_new_tokens: usize,
+    pub(crate) min_new_tokens: usize,
+    pub(crate) num_beams: usize,
+    pub(crate) length_penalty: f64,
+    pub(crate) early_stopping: EarlyStopping,
+    pub(crate) num_return_sequences: usize,
+    pub(crate) no_repeat_ngram_size: usize,
+    pub(crate) forced_bos: Option<u32>,
+    pub(crate) forced_eos: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{EarlyStopping, GenerationOptions};
+    use crate::tokens::SpecialTokens;
+
+    fn tokens() -> SpecialTokens {
+        SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }
+    }
+
+    fn folder(text: &str) -> crate::Result<GenerationOptions> {
+        GenerationOptions::from_folder(Path::new("generation_config.json"), text)
+    }
+
+    #[test]
+    fn a_folder_sets_defaults_that_options_override() {
+        let defaults = folder(
+            r#"{"max_length": 142, "min_length": 56, "num_beams": 4, "early_stopping": true,
+                "length_penalty": 2.0, "forced_eos_token_id": 2, "do_sample": false, "top_k": 50}"#,
+        )
+        .unwrap();
+        let options =
+            GenerationOptions { max_new_tokens: Some(60), num_beams: Some(2), ..Default::default() };
+        let settings = options.or(&defaults).settings(&tokens(), 100).unwrap();
+        // max-new-tokens replaces max_length; min_length 56 counts the start token.
+        assert_eq!((settings.max_new_tokens, settings.min_new_tokens, settings.num_beams), (60, 55, 2));
+        assert_eq!((settings.early_stopping, settings.length_penalty), (EarlyStopping::Yes, 2.0));
+        assert_eq!((settings.forced_eos, settings.num_return_sequences), (Some(2), 1));
+    }
+
+    #[test]
+    fn nothing_set_is_greedy_with_twenty_tokens() {
+        let settings = GenerationOptions::default().settings(&tokens(), 100).unwrap();
+        assert_eq!(
+            (settings.max_new_tokens, settings.num_beams, settings.early_stopping),
+            (20, 1, EarlyStopping::No)
+        );
+    }
+
+    #[test]
+    fn a_kind_of_generation_that_is_not_here_is_an_error() {
+        let error = folder(r#"{"do_sample": true}"#).unwrap_err().to_string();
+        assert_eq!(error, "generation_config.json: field `do_sample`: expected false, found true");
+        assert!(folder(r#"{"repetition_penalty": 1.2}"#).is_err());
+        assert!(folder(r#"{"repetition_penalty": 1, "bad_words_ids": null}"#).is_ok());
+    }
+
+    #[test]
+    fn values_that_cannot_be_used_are_refused() {
+        let refused = |options: GenerationOptions| options.settings(&tokens(), 10).unwrap_err().to_string();
+        let none = GenerationOptions::default;
+        assert!(refused(GenerationOptions { num_beams: Some(6), ..none() }).contains("1 to 5"));
+        assert!(
+            refused(GenerationOptions { num_return_sequences: Some(2), ..none() }).contains("num-beams, 1")
+        );
+        assert!(refused(GenerationOptions { max_length: Some(1), ..none() }).contains("max-length"));
+        assert!(refused(GenerationOptions { min_new_tokens: Some(21), ..none() }).contains("20 tokens"));
+        assert!(refused(GenerationOptions { forced_bos_token_id: Some(10), ..none() }).contains("below 10"));
+        assert!(refused(GenerationOptions { length_penalty: Some(f64::NAN), ..none() }).contains("finite"));
+    }
+
+    #[test]
+    fn options_are_written_in_kebab_case_and_a_typo_is_an_error() {
+        let options: GenerationOptions =
+            serde_json::from_str(r#"{"num-beams": 4, "early-stopping": "never"}"#).unwrap();
+        assert_eq!(options.early_stopping, Some(EarlyStopping::Never));
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(text, r#"{"num-beams":4,"early-stopping":"never"}"#);
+        assert!(serde_json::from_str::<GenerationOptions>(r#"{"num-beam": 4}"#).is_err());
+        assert!(serde_json::from_str::<GenerationOptions>(r#"{"early-stopping": "always"}"#).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! What can go wrong between a model folder and a generated sequence.
+
+use std::path::PathBuf;
+
+use candle_core::{DType, Shape};
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong here. A message says what was expected, what came, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened, read or written.
+    #[error("{}: {action} failed", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was attempted, as a verb: `read`, `write`, `rename`.
+        action: &'static str,
+        /// The cause.
+        source: std::io::Error,
+    },
+
+    /// A model folder lacks a file that it must have.
+    #[error("{}: expected the file {expected}, found none", folder.display())]
+    MissingFile {
+        /// The model folder.
+        folder: PathBuf,
+        /// The file name, or the names of which one must be there.
+        expected: &'static str,
+    },
+
+    /// A JSON file is not valid JSON, or a field has the wrong type.
+    #[error("{}: field `{field}`", path.display())]
+    Json {
+        /// The JSON file.
+        path: PathBuf,
+        /// The path of the field inside the file; `.` for the whole document.
+        field: String,
+        /// The cause, with line and column.
+        source: serde_json::Error,
+    },
+
+    /// A field of a JSON file is well formed, but its value cannot be used.
+    #[error("{}: field `{field}`: expected {expected}, found {found}", path.display())]
+    Config {
+        /// The JSON file.
+        path: PathBuf,
+        /// The field.
+        field: String,
+        /// What the field may hold.
+        expected: String,
+        /// What it holds.
+        found: String,
+    },
+
+    /// A safetensors file ends before its last tensor.
+    #[error("{}: the file is truncated: expected {expected} bytes, found {found}", path.display())]
+    Truncated {
+        /// The safetensors file.
+        path: PathBuf,
+        /// The size that the header asks for, in bytes (8 where not even the header's length is there).
+        expected: u64,
+        /// The size of the file in bytes.
+        found: u64,
+    },
+
+    /// A file is not a valid safetensors file.
+    #[error("{}: not a valid safetensors file", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: safetensors::SafeTensorError,
+    },
+
+    /// The model needs a tensor that no file of the checkpoint has.
+    #[error("{}: expected tensor `{tensor}` of shape {expected:?}, found none", path.display())]
+    MissingTensor {
+        /// The weights file, or the index of its shards.
+        path: PathBuf,
+        /// The canonical name of the tensor.
+        tensor: String,
+        /// The shape that the config asks for.
+        expected: Shape,
+    },
+
+    /// A tensor has another shape than the config asks for.
+    #[error("{}: tensor `{tensor}`: expected shape {expected:?}, found {found:?}", path.display())]
+    TensorShape {
+        /// The file that has the tensor.
+        path: PathBuf,
+        /// The name of the tensor in that file.
+        tensor: String,
+        /// The shape that the config asks for.
+        expected: Shape,
+        /// The shape in the file.
+        found: Shape,
+    },
+
+    /// A tensor is stored in a type that is not a supported floating-point type.
+    #[error("{}: tensor `{tensor}`: expected dtype F32, F16 or BF16, found {found}", path.display())]
+    TensorDtype {
+        /// The file that has the tensor.
+        path: PathBuf,
+        /// The name of the tensor in that file.
+        tensor: String,
+        /// The type in the file.
+        found: String,
+    },
+
+    /// A tokenizer file could not be read, or a text could not be tokenized.
+    #[error("{}: tokenizer", path.display())]
+    Tokenizer {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// Token rows from which no batch can be made.
+    #[error("batch: expected {expected}, found {found}")]
+    Batch {
+        /// What a batch needs.
+        expected: String,
+        /// What came.
+        found: String,
+    },
+
+    /// An option, or a combination of options, that cannot be used.
+    #[error("option `{option}`: expected {expected}, found {found}")]
+    Options {
+        /// The option.
+        option: &'static str,
+        /// What it may hold.
+        expected: String,
+        /// What it holds.
+        found: String,
+    },
+
+    /// A dtype that this crate cannot write or compute in.
+    #[error("dtype: expected {expected}, found {found:?}")]
+    Dtype {
+        /// The types that can be used.
+        expected: &'static str,
+        /// The type that was asked for.
+        found: DType,
+    },
+
+    /// A training that cannot begin, go on, or be gone on with.
+    #[error("training: {what}: expected {expected}, found {found}")]
+    Training {
+        /// The part of the training: a variable, a step, an epoch, a checkpoint.
+        what: String,
+        /// What it needs.
+        expected: String,
+        /// What came.
+        found: String,
+    },
+
+    /// Something that training calls, such as the caller's evaluation, failed.
+    #[error("training: {what} failed")]
+    Callback {
+        /// What was called.
+        what: &'static str,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// A tensor operation failed.
+    #[error("tensor operation")]
+    Tensor(#[from] candle_core::Error),
+}
+
+impl Error {
+    /// Wraps an input/output error with its path and what was attempted.
+    pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, action, source }
+    }
+}

@@ -1,0 +1,235 @@
+//! The layers that every architecture here is made of. Each has one definition for inference and training.
+
+use candle_core::{D, DType, Tensor};
+use candle_nn::{Init, VarBuilder};
+
+use crate::{
+    error::{Error, Result},
+    mode::Mode,
+};
+
+/// `x W^T + b`, with `W` of shape (out, in) as checkpoints store it.
+#[derive(Debug, Clone)]
+pub(crate) struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// Takes `weight` from `vb`; a fresh one is normal with standard deviation `std`.
+    pub(crate) fn new(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+        let weight = vb.get_with_hints((outputs, inputs), "weight", normal(std))?;
+        Ok(Self { weight, bias: None })
+    }
+
+    /// The same with a `bias`, which starts at zero.
+    pub(crate) fn with_bias(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+        let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
+        Ok(Self { bias: Some(bias), ..Self::new(inputs, outputs, std, vb)? })
+    }
+
+    /// A head that shares its weight (out, in), such as an embedding table.
+    pub(crate) fn shared(weight: Tensor) -> Self {
+        Self { weight, bias: None }
+    }
+
+    /// (..., in) to (..., out).
+    pub(crate) fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let mut shape = xs.dims().to_vec();
+        let inputs = xs.dim(D::Minus1)?;
+        // One flat product: a broadcast product would run one small product for each row.
+        let ys = xs.reshape(((), inputs))?.matmul(&self.weight.t()?)?;
+        let ys = match &self.bias {
+            Some(bias) => ys.broadcast_add(bias)?,
+            None => ys,
+        };
+        if let Some(last) = shape.last_mut() {
+            *last = self.weight.dim(0)?;
+        }
+        Ok(ys.reshape(shape)?)
+    }
+}
+
+/// A table of vectors (vocabulary, width).
+#[derive(Debug, Clone)]
+pub(crate) struct Embedding {
+    table: Tensor,
+}
+
+impl Embedding {
+    pub(crate) fn new(rows: usize, width: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self { table: vb.get_with_hints((rows, width), "weight", normal(std))? })
+    }
+
+    pub(crate) fn table(&self) -> &Tensor {
+        &self.table
+    }
+
+    /// Ids (b, t) of type u32 to vectors (b, t, width).
+    pub(crate) fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let (batch, length) = ids.dims2()?;
+        let rows = self.table.index_select(&ids.flatten_all()?, 0)?;
+        Ok(rows.reshape((batch, length, ()))?)
+    }
+}
+
+/// Root mean square normalisation (Zhang and Sennrich 2019), as T5 uses it: a scale, no shift, no mean.
+#[derive(Debug, Clone)]
+pub(crate) struct RmsNorm {
+    weight: Tensor,
+    eps: f64,
+}
+
+impl RmsNorm {
+    pub(crate) fn new(width: usize, eps: f64, init: f64, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self { weight: vb.get_with_hints(width, "weight", Init::Const(init))?, eps })
+    }
+
+    pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if mode.is_training() {
+            Ok(candle_nn::ops::rms_norm_slow(xs, &self.weight, self.eps as f32)?)
+        } else {
+            Ok(candle_nn::ops::rms_norm(&xs.contiguous()?, &self.weight, self.eps as f32)?)
+        }
+    }
+}
+
+/// Layer normalisation (Ba et al. 2016) with scale and shift.
+#[derive(Debug, Clone)]
+pub(crate) struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+    eps: f64,
+}
+
+impl LayerNorm {
+    pub(crate) fn new(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        let weight = vb.get_with_hints(width, "weight", Init::Const(1.0))?;
+        Ok(Self { weight, bias: vb.get_with_hints(width, "bias", Init::Const(0.0))?, eps })
+    }
+
+    pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let eps = self.eps as f32;
+        if mode.is_training() {
+            Ok(candle_nn::ops::layer_norm_slow(xs, &self.weight, &self.bias, eps)?)
+        } else {
+            Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, &self.weight, &self.bias, eps)?)
+        }
+    }
+}
+
+/// An activation function, by the names that `transformers` configs use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Relu,
+    /// With the error function.
+    Gelu,
+    /// With the tanh approximation (`gelu_new`).
+    GeluTanh,
+    Silu,
+    Tanh,
+}
+
+impl Activation {
+    /// The function called `name`, or `None` where this crate does not have it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "relu" => Self::Relu,
+            "gelu" => Self::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" => Self::GeluTanh,
+            "silu" | "swish" => Self::Silu,
+            "tanh" => Self::Tanh,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn forward(self, xs: &Tensor) -> Result<Tensor> {
+        Ok(match self {
+            Self::Relu => xs.relu()?,
+            Self::Gelu => xs.gelu_erf()?,
+            Self::GeluTanh => xs.gelu()?,
+            Self::Silu => xs.silu()?,
+            Self::Tanh => xs.tanh()?,
+        })
+    }
+}
+
+/// Softmax over the last dimension.
+pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    if !mode.is_training() {
+        return Ok(candle_nn::ops::softmax_last_dim(&xs.contiguous()?)?);
+    }
+    // The maximum only keeps the exponentials in range; its gradient cancels, so it is left out.
+    let max = xs.max_keepdim(D::Minus1)?.detach();
+    let exp = xs.broadcast_sub(&max)?.exp()?;
+    Ok(exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?)
+}
+
+/// The value added to the attention score of a key that must not be seen. It is finite, so that a query
+/// without any key gives numbers, and so large that the weight of a hidden key is exactly zero otherwise.
+pub(crate) fn hidden_score(dtype: DType) -> Result<f64> {
+    match dtype {
+        DType::F32 | DType::BF16 | DType::F64 => Ok(-1e30),
+        DType::F16 => Ok(-6e4),
+        found => Err(Error::Dtype { expected: "F32, F16, BF16 or F64", found }),
+    }
+}
+
+fn normal(std: f64) -> Init {
+    Init::Randn { mean: 0.0, stdev: std }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor, Var};
+
+    use super::{Activation, LayerNorm, RmsNorm, softmax};
+    use crate::mode::Mode;
+
+    fn values() -> Tensor {
+        Tensor::new(&[[0.5f32, -1.25, 3.0, 0.0], [2.0, 2.0, -7.5, 1e-3]], &Device::Cpu).unwrap()
+    }
+
+    fn difference(a: &Tensor, b: &Tensor) -> f32 {
+        (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar().unwrap()
+    }
+
+    #[test]
+    fn inference_and_training_give_the_same_numbers() {
+        let (infer, train) = (Mode::Inference, Mode::training(0));
+        let weight = Tensor::new(&[1.0f32, 0.5, -2.0, 3.0], &Device::Cpu).unwrap();
+        let rms = RmsNorm { weight: weight.clone(), eps: 1e-6 };
+        let layer = LayerNorm { weight: weight.clone(), bias: weight, eps: 1e-5 };
+        let xs = values();
+        assert!(difference(&rms.forward(&xs, &infer).unwrap(), &rms.forward(&xs, &train).unwrap()) < 1e-5);
+        assert!(
+            difference(&layer.forward(&xs, &infer).unwrap(), &layer.forward(&xs, &train).unwrap()) < 1e-5
+        );
+        assert!(difference(&softmax(&xs, &infer).unwrap(), &softmax(&xs, &train).unwrap()) < 1e-6);
+    }
+
+    #[test]
+    fn softmax_in_training_has_the_exact_gradient() {
+        // d p_0 / d x_j = p_0 ([j = 0] - p_j)
+        let xs = Var::from_tensor(&values().narrow(0, 0, 1).unwrap()).unwrap();
+        let p = softmax(xs.as_tensor(), &Mode::training(0)).unwrap();
+        let grads = p.narrow(1, 0, 1).unwrap().sum_all().unwrap().backward().unwrap();
+        let got: Vec<Vec<f32>> = grads.get(&xs).unwrap().to_vec2().unwrap();
+        let p: Vec<Vec<f32>> = p.to_vec2().unwrap();
+        for j in 0..4 {
+            let expected = p[0][0] * (f32::from(u8::from(j == 0)) - p[0][j]);
+            assert!((got[0][j] - expected).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn gelu_is_the_error_function_and_gelu_new_its_tanh_approximation() {
+        let one = Tensor::new(&[1.0f32], &Device::Cpu).unwrap();
+        let at_one =
+            |name| Activation::named(name).unwrap().forward(&one).unwrap().to_vec1::<f32>().unwrap()[0];
+        // 0.5 (1 + erf(1 / sqrt 2)) = 0.841345; 0.5 (1 + tanh(sqrt(2 / pi) 1.044715)) = 0.841192
+        assert!((at_one("gelu") - 0.841_345).abs() < 1e-6);
+        assert!((at_one("gelu_new") - 0.841_192).abs() < 1e-6);
+        assert_eq!(Activation::named("mish"), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! Transformer architectures over candle, exact against the `transformers` library.
+//!
+//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`] and a model behind the [`Seq2Seq`] seam.
+//! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
+//! a `candle_nn::VarMap` for training.
+
+mod attention;
+mod batch;
+mod cache;
+mod checkpoint;
+pub mod decode;
+mod error;
+mod json;
+mod layers;
+mod mode;
+mod model_config;
+mod save;
+mod seq2seq;
+mod t5;
+mod t5_config;
+mod tokenizer;
+mod tokens;
+mod weights;
+
+pub use batch::Batch;
+pub use cache::Cache;
+pub use checkpoint::Checkpoint;
+pub use decode::{EarlyStopping, GenerationOptions};
+pub use error::{Error, Result};
+pub use mode::{Dropout, Mode};
+pub use model_config::ModelConfig;
+pub use save::save;
+pub use seq2seq::{Memory, Seq2Seq};
+pub use t5::T5;
+pub use t5_config::T5Config;
+pub use tokenizer::Tokenizer;
+pub use tokens::SpecialTokens;
+pub use weights::{Parameter, initialise, parameters};

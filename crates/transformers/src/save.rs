@@ -1,0 +1,85 @@
+//! Writing a model folder.
+
+use std::{collections::HashMap, io::Write, path::Path, sync::PoisonError};
+
+use candle_core::{DType, Tensor};
+use candle_nn::VarMap;
+use safetensors::{Dtype, tensor::TensorView};
+
+use crate::{
+    error::{Error, Result},
+    model_config::ModelConfig,
+    tokenizer::Tokenizer,
+};
+
+/// Writes `config.json`, `tokenizer.json` and `model.safetensors` (in `dtype`, F32 or F16) into `folder`, which is
+/// made where it does not exist. Each file is written under another name and renamed, the weights last, so a
+/// folder never holds half a file. The same weights give the same bytes, and `transformers` can open the folder.
+///
+/// # Errors
+/// [`Error::Dtype`] for another dtype, [`Error::MissingTensor`] or [`Error::TensorShape`] where `weights` are not
+/// those of `config`, and [`Error::Io`].
+pub fn save(
+    folder: &Path,
+    config: &ModelConfig,
+    weights: &VarMap,
+    tokenizer: &Tokenizer,
+    dtype: DType,
+) -> Result<()> {
+    let stored = match dtype {
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        found => return Err(Error::Dtype { expected: "F32 or F16", found }),
+    };
+    let path = folder.join("model.safetensors");
+    let mut parts: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+    {
+        let weights = weights.data().lock().unwrap_or_else(PoisonError::into_inner);
+        for parameter in config.parameters()? {
+            let (path, tensor, expected) = (path.clone(), parameter.name, parameter.shape);
+            let Some(var) = weights.get(&tensor) else {
+                return Err(Error::MissingTensor { path, tensor, expected });
+            };
+            if var.shape() != &expected {
+                return Err(Error::TensorShape { path, tensor, expected, found: var.shape().clone() });
+            }
+            parts.push((tensor, expected.dims().to_vec(), bytes(var.as_tensor(), dtype)?));
+        }
+    }
+    let wrong = |source| Error::Safetensors { path: path.clone(), source };
+    let mut views = Vec::with_capacity(parts.len());
+    for (name, shape, bytes) in &parts {
+        views.push((name.as_str(), TensorView::new(stored, shape.clone(), bytes).map_err(wrong)?));
+    }
+    // `transformers` refuses a file that does not say which framework's layout it has.
+    let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
+    let model = safetensors::serialize(views, Some(layout)).map_err(wrong)?;
+
+    let mut json = serde_json::to_string_pretty(&config.to_json()).map_err(|source| Error::Json {
+        path: folder.join("config.json"),
+        field: ".".into(),
+        source,
+    })?;
+    json.push('\n');
+    std::fs::create_dir_all(folder).map_err(Error::io(folder, "create"))?;
+    write(folder, "config.json", json.as_bytes())?;
+    write(folder, "tokenizer.json", tokenizer.json().as_bytes())?;
+    write(folder, "model.safetensors", &model)
+}
+
+fn bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
+    let tensor = tensor.to_dtype(dtype)?.flatten_all()?;
+    Ok(match dtype {
+        DType::F16 => tensor.to_vec1::<half::f16>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        _ => tensor.to_vec1::<f32>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    })
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = folder.join(name);
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(Error::io(&path, "create"))?;
+    file.write_all(bytes).map_err(Error::io(&path, "write"))?;
+    file.as_file().sync_all().map_err(Error::io(&path, "write"))?;
+    file.persist(&path).map_err(|error| Error::io(&path, "rename")(error.error))?;
+    Ok(())
+}

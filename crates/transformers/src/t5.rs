@@ -1,0 +1,365 @@
+//! T5 (Raffel et al. 2020), versions 1.0 and 1.1: an encoder-decoder with relative position buckets, root mean
+//! square normalisation before each part, no biases and no scaling of the attention scores.
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{Init, VarBuilder};
+
+use crate::{
+    attention::Attention,
+    batch::Batch,
+    cache::{Cache, KeyValue, LayerCache},
+    decode::GenerationOptions,
+    error::Result,
+    layers::{Activation, Embedding, Linear, RmsNorm},
+    mode::Mode,
+    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias},
+    t5_config::T5Config,
+    tokens::SpecialTokens,
+};
+
+/// A T5 model with a language modelling head.
+#[derive(Debug, Clone)]
+pub struct T5 {
+    shared: Embedding,
+    encoder: Stack,
+    decoder: Stack,
+    head: Linear,
+    config: T5Config,
+    tokens: SpecialTokens,
+    generation: GenerationOptions,
+    device: Device,
+}
+
+impl T5 {
+    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error where `vb` lacks a
+    /// tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file and shapes).
+    pub fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
+        config.validate()?;
+        let factor = config.initializer_factor;
+        let shared = Embedding::new(config.vocab_size, config.d_model, factor, &vb.pp("shared"))?;
+        let encoder = Stack::new(config, false, &vb.pp("encoder"))?;
+        let decoder = Stack::new(config, true, &vb.pp("decoder"))?;
+        let head = if config.tie_word_embeddings {
+            Linear::shared(shared.table().clone())
+        } else {
+            Linear::new(config.d_model, config.vocab_size, factor, &vb.pp("lm_head"))?
+        };
+        Ok(Self {
+            shared,
+            encoder,
+            decoder,
+            head,
+            config: config.clone(),
+            tokens: config.special_tokens(),
+            generation: GenerationOptions::default(),
+            device: vb.device().clone(),
+        })
+    }
+
+    /// The same model with the tokens and generation defaults of its folder.
+    #[must_use]
+    pub fn with_defaults(self, tokens: SpecialTokens, generation: GenerationOptions) -> Self {
+        Self { tokens, generation, ..self }
+    }
+
+    /// The config that the model was built from.
+    #[must_use]
+    pub fn config(&self) -> &T5Config {
+        &self.config
+    }
+
+    /// The last hidden states (b, s, d) of the encoder.
+    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
+        let xs = self.shared.forward(&input.ids)?;
+        let bias = self.encoder.position_bias(input.length(), 0)?;
+        let bias = bias.broadcast_add(&padding_bias(&input.mask, xs.dtype())?)?;
+        let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
+        for block in &self.encoder.blocks {
+            let normed = block.own_norm.forward(&xs, mode)?;
+            let own = block.own.project(&normed)?;
+            xs = block.attend(xs, &block.own, &normed, &own, Some(&bias), mode)?;
+            xs = block.feed_forward(xs, mode)?;
+        }
+        Memory::new(self.encoder.finish(&xs, mode)?, input.mask.clone())
+    }
+
+    /// Logits for decoder states (r, t, d).
+    fn logits(&self, states: &Tensor) -> Result<Tensor> {
+        if self.config.scales_decoder_outputs() {
+            self.head.forward(&(states * (self.config.d_model as f64).powf(-0.5))?)
+        } else {
+            self.head.forward(states)
+        }
+    }
+}
+
+impl Seq2Seq for T5 {
+    fn encode(&self, input: &Batch) -> Result<Memory> {
+        self.encode_in(input, &mut Mode::Inference)
+    }
+
+    fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
+        let mode = &mut Mode::Inference;
+        let (_, length) = tokens.dims2()?;
+        let past = cache.length();
+        let mut xs = self.shared.forward(tokens)?;
+        let mut bias = self.decoder.position_bias(length, past)?;
+        if length > 1 {
+            bias = bias.broadcast_add(&causal_bias(length, past, xs.dtype(), &self.device)?)?;
+        }
+        cache.prepare(self.decoder.blocks.len());
+        for (block, layer) in self.decoder.blocks.iter().zip(&mut cache.layers) {
+            let normed = block.own_norm.forward(&xs, mode)?;
+            let own = layer.extend(block.own.project(&normed)?)?;
+            xs = block.attend(xs, &block.own, &normed, own, Some(&bias), mode)?;
+            xs = block.cross_attend(xs, memory, layer, mode)?;
+            xs = block.feed_forward(xs, mode)?;
+        }
+        cache.advance(length);
+        let last = xs.narrow(1, length - 1, 1)?;
+        let logits = self.logits(&self.decoder.finish(&last, mode)?)?;
+        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?)
+    }
+
+    fn forward(
+        &self,
+        input: &Batch,
+        decoder_ids: &Tensor,
+        decoder_mask: &Tensor,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let memory = self.encode_in(input, mode)?;
+        let (_, length) = decoder_ids.dims2()?;
+        let xs = self.shared.forward(decoder_ids)?;
+        let bias = self
+            .decoder
+            .position_bias(length, 0)?
+            .broadcast_add(&causal_bias(length, 0, xs.dtype(), &self.device)?)?
+            .broadcast_add(&padding_bias(decoder_mask, xs.dtype())?)?;
+        let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
+        for block in &self.decoder.blocks {
+            let normed = block.own_norm.forward(&xs, mode)?;
+            let own = block.own.project(&normed)?;
+            xs = block.attend(xs, &block.own, &normed, &own, Some(&bias), mode)?;
+            xs = block.cross_attend(xs, &memory, &mut LayerCache::default(), mode)?;
+            xs = block.feed_forward(xs, mode)?;
+        }
+        self.logits(&self.decoder.finish(&xs, mode)?)
+    }
+
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_input_length(&self) -> Option<usize> {
+        None
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// The encoder's or the decoder's blocks, with the position biases that they share.
+#[derive(Debug, Clone)]
+struct Stack {
+    blocks: Vec<Block>,
+    final_norm: RmsNorm,
+    /// (buckets, heads)
+    position_weights: Tensor,
+    is_decoder: bool,
+    max_distance: usize,
+    dropout: f64,
+}
+
+impl Stack {
+    fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+        let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
+        let blocks: Result<Vec<_>> =
+            (0..count).map(|i| Block::new(config, is_decoder, &vb.pp(format!("block.{i}.layer")))).collect();
+        let std = config.initializer_factor * (config.d_model as f64).powf(-0.5);
+        let position_weights = vb.get_with_hints(
+            (config.relative_attention_num_buckets, config.num_heads),
+            "block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            Init::Randn { mean: 0.0, stdev: std },
+        )?;
+        let (width, eps) = (config.d_model, config.layer_norm_epsilon);
+        Ok(Self {
+            blocks: blocks?,
+            final_norm: RmsNorm::new(width, eps, config.initializer_factor, &vb.pp("final_layer_norm"))?,
+            position_weights,
+            is_decoder,
+            max_distance: config.relative_attention_max_distance,
+            dropout: config.dropout_rate,
+        })
+    }
+
+    /// What the positions add to the scores of `length` queries that follow `past` others: (1, heads, length,
+    /// past + length).
+    fn position_bias(&self, length: usize, past: usize) -> Result<Tensor> {
+        let (buckets, heads) = self.position_weights.dims2()?;
+        let keys = past + length;
+        let ids: Vec<u32> = (past..keys)
+            .flat_map(|query| (0..keys).map(move |key| key as i64 - query as i64))
+            .map(|distance| bucket(distance, !self.is_decoder, buckets, self.max_distance))
+            .collect();
+        let ids = Tensor::from_vec(ids, length * keys, self.position_weights.device())?;
+        let bias = self.position_weights.index_select(&ids, 0)?.reshape((length, keys, heads))?;
+        Ok(bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()?)
+    }
+
+    fn finish(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let xs = self.final_norm.forward(xs, mode)?;
+        mode.dropout(xs, self.dropout)
+    }
+}
+
+/// The bucket of a key at `distance` (key position less query position): the first half of the buckets of a
+/// direction hold one distance each, the others grow with its logarithm up to `max_distance`.
+fn bucket(distance: i64, bidirectional: bool, buckets: usize, max_distance: usize) -> u32 {
+    let (first, buckets, distance) = if bidirectional {
+        let half = buckets / 2;
+        (if distance > 0 { half } else { 0 }, half, distance.unsigned_abs() as usize)
+    } else {
+        (0, buckets, (-distance).max(0) as usize)
+    };
+    let exact = buckets / 2;
+    if distance < exact {
+        return (first + distance) as u32;
+    }
+    // In f32, as the models were trained: in f64 some distances fall into the next bucket.
+    let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
+    let large = exact + (ratio * (buckets - exact) as f32) as usize;
+    (first + large.min(buckets - 1)) as u32
+}
+
+/// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
+#[derive(Debug, Clone)]
+struct Block {
+    own: Attention,
+    own_norm: RmsNorm,
+    cross: Option<(Attention, RmsNorm)>,
+    feed_forward: FeedForward,
+    feed_forward_norm: RmsNorm,
+    dropout: f64,
+}
+
+impl Block {
+    fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+        let norm = |at: usize| {
+            let vb = vb.pp(format!("{at}.layer_norm"));
+            RmsNorm::new(config.d_model, config.layer_norm_epsilon, config.initializer_factor, &vb)
+        };
+        let cross =
+            if is_decoder { Some((attention(config, &vb.pp("1.EncDecAttention"))?, norm(1)?)) } else { None };
+        let last = 1 + usize::from(is_decoder);
+        Ok(Self {
+            own: attention(config, &vb.pp("0.SelfAttention"))?,
+            own_norm: norm(0)?,
+            cross,
+            feed_forward: FeedForward::new(config, &vb.pp(format!("{last}.DenseReluDense")))?,
+            feed_forward_norm: norm(last)?,
+            dropout: config.dropout_rate,
+        })
+    }
+
+    /// Adds what `attention` makes of the normed states.
+    fn attend(
+        &self,
+        xs: Tensor,
+        attention: &Attention,
+        normed: &Tensor,
+        source: &KeyValue,
+        bias: Option<&Tensor>,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let ys = attention.forward(normed, source, bias, mode)?;
+        clamp((xs + mode.dropout(ys, self.dropout)?)?)
+    }
+
+    /// Adds what the decoder sees of the memory, whose keys and values are made at the first call for a cache.
+    fn cross_attend(
+        &self,
+        xs: Tensor,
+        memory: &Memory,
+        layer: &mut LayerCache,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let Some((cross, norm)) = &self.cross else { return Ok(xs) };
+        let source = match layer.cross.take() {
+            Some(source) => source,
+            None => cross.project(memory.hidden())?,
+        };
+        let normed = norm.forward(&xs, mode)?;
+        let xs = self.attend(xs, cross, &normed, &source, Some(memory.bias()), mode)?;
+        layer.cross = Some(source);
+        Ok(xs)
+    }
+
+    fn feed_forward(&self, xs: Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let normed = self.feed_forward_norm.forward(&xs, mode)?;
+        let ys = self.feed_forward.forward(&normed, mode)?;
+        clamp((xs + mode.dropout(ys, self.dropout)?)?)
+    }
+}
+
+/// In f16, large T5 models overflow; the states are then kept below infinity as in `transformers`.
+fn clamp(xs: Tensor) -> Result<Tensor> {
+    if xs.dtype() == DType::F16 { Ok(xs.clamp(-64504f32, 64504f32)?) } else { Ok(xs) }
+}
+
+fn attention(config: &T5Config, vb: &VarBuilder) -> Result<Attention> {
+    let (width, heads, head) = (config.d_model, config.num_heads, config.d_kv);
+    let std = |fan: usize| config.initializer_factor * (fan as f64).powf(-0.5);
+    Ok(Attention {
+        query: Linear::new(width, heads * head, std(width * head), &vb.pp("q"))?,
+        key: Linear::new(width, heads * head, std(width), &vb.pp("k"))?,
+        value: Linear::new(width, heads * head, std(width), &vb.pp("v"))?,
+        output: Linear::new(heads * head, width, std(heads * head), &vb.pp("o"))?,
+        heads,
+        scale: 1.0,
+        dropout: config.dropout_rate,
+    })
+}
+
+/// Two projections with an activation between them; gated (Shazeer 2020) in version 1.1.
+#[derive(Debug, Clone)]
+struct FeedForward {
+    input: Linear,
+    gated: Option<Linear>,
+    output: Linear,
+    activation: Activation,
+    dropout: f64,
+}
+
+impl FeedForward {
+    fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
+        let (activation, gated) = config.activation()?;
+        let std = |fan: usize| config.initializer_factor * (fan as f64).powf(-0.5);
+        let inner = |name: &str| Linear::new(config.d_model, config.d_ff, std(config.d_model), &vb.pp(name));
+        let (input, gated) =
+            if gated { (inner("wi_0")?, Some(inner("wi_1")?)) } else { (inner("wi")?, None) };
+        let output = Linear::new(config.d_ff, config.d_model, std(config.d_ff), &vb.pp("wo"))?;
+        Ok(Self { input, gated, output, activation, dropout: config.dropout_rate })
+    }
+
+    fn forward(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let mut ys = self.activation.forward(&self.input.forward(xs)?)?;
+        if let Some(gated) = &self.gated {
+            ys = (ys * gated.forward(xs)?)?;
+        }
+        let ys = mode.dropout(ys, self.dropout)?;
+        self.output.forward(&ys)
+    }
+}

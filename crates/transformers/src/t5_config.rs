@@ -1,0 +1,194 @@
+//! The `config.json` of a T5 model.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    json::{deserialize_ids, serialize_ids},
+    layers::Activation,
+    tokens::SpecialTokens,
+};
+
+/// The fields of a T5 `config.json`, with the defaults of `transformers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct T5Config {
+    /// The number of logits and of embeddings.
+    pub vocab_size: usize,
+    /// The width of the hidden states.
+    pub d_model: usize,
+    /// The width of one attention head.
+    pub d_kv: usize,
+    /// The inner width of the feed-forward part.
+    pub d_ff: usize,
+    /// The number of encoder layers.
+    pub num_layers: usize,
+    /// The number of decoder layers; as many as the encoder has where it is not set.
+    pub num_decoder_layers: Option<usize>,
+    /// The number of attention heads.
+    pub num_heads: usize,
+    /// The number of relative position buckets.
+    pub relative_attention_num_buckets: usize,
+    /// From this distance on, all positions share a bucket.
+    pub relative_attention_max_distance: usize,
+    /// The dropout rate, in training.
+    pub dropout_rate: f64,
+    /// Added to the mean square before its root is taken.
+    pub layer_norm_epsilon: f64,
+    /// A factor on the standard deviations of fresh weights.
+    pub initializer_factor: f64,
+    /// The activation, with `gated-` before it where the feed-forward part is gated.
+    pub feed_forward_proj: String,
+    /// Whether the head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// Whether the decoder's states are scaled by `d_model`^-0.5 before the head; where it is not set, they are
+    /// if the head is tied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_decoder_outputs: Option<bool>,
+    /// The padding token.
+    pub pad_token_id: u32,
+    /// The end token or tokens.
+    #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
+    pub eos_token_id: Vec<u32>,
+    /// The decoder's first token; the padding token where it is not set.
+    pub decoder_start_token_id: Option<u32>,
+}
+
+impl Default for T5Config {
+    fn default() -> Self {
+        Self {
+            vocab_size: 32128,
+            d_model: 512,
+            d_kv: 64,
+            d_ff: 2048,
+            num_layers: 6,
+            num_decoder_layers: None,
+            num_heads: 8,
+            relative_attention_num_buckets: 32,
+            relative_attention_max_distance: 128,
+            dropout_rate: 0.1,
+            layer_norm_epsilon: 1e-6,
+            initializer_factor: 1.0,
+            feed_forward_proj: "relu".into(),
+            tie_word_embeddings: true,
+            scale_decoder_outputs: None,
+            pad_token_id: 0,
+            eos_token_id: vec![1],
+            decoder_start_token_id: None,
+        }
+    }
+}
+
+impl T5Config {
+    /// The number of decoder layers.
+    #[must_use]
+    pub fn decoder_layers(&self) -> usize {
+        self.num_decoder_layers.unwrap_or(self.num_layers)
+    }
+
+    /// The special tokens that the config names.
+    #[must_use]
+    pub fn special_tokens(&self) -> SpecialTokens {
+        SpecialTokens {
+            pad: self.pad_token_id,
+            eos: self.eos_token_id.clone(),
+            bos: None,
+            decoder_start: self.decoder_start_token_id.unwrap_or(self.pad_token_id),
+        }
+    }
+
+    pub(crate) fn scales_decoder_outputs(&self) -> bool {
+        self.scale_decoder_outputs.unwrap_or(self.tie_word_embeddings)
+    }
+
+    /// The activation of the feed-forward part, and whether it is gated.
+    pub(crate) fn activation(&self) -> Result<(Activation, bool)> {
+        let (name, gated) = match self.feed_forward_proj.strip_prefix("gated-") {
+            // The name stands for the tanh approximation here and here only.
+            Some("gelu") => ("gelu_new", true),
+            Some(name) => (name, true),
+            None => (self.feed_forward_proj.as_str(), false),
+        };
+        let activation = Activation::named(name).ok_or_else(|| {
+            wrong("feed_forward_proj", "a known activation, or `gated-` and one", &self.feed_forward_proj)
+        })?;
+        Ok((activation, gated))
+    }
+
+    /// Checks what the types do not: sizes that must not be zero, and rates between 0 and 1.
+    pub(crate) fn validate(&self) -> Result<()> {
+        for (field, size) in [
+            ("vocab_size", self.vocab_size),
+            ("d_model", self.d_model),
+            ("d_kv", self.d_kv),
+            ("d_ff", self.d_ff),
+            ("num_layers", self.num_layers),
+            ("num_decoder_layers", self.decoder_layers()),
+            ("num_heads", self.num_heads),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        let buckets = self.relative_attention_num_buckets;
+        if buckets < 4 || buckets % 2 != 0 {
+            return Err(wrong(
+                "relative_attention_num_buckets",
+                "an even number from 4",
+                &buckets.to_string(),
+            ));
+        }
+        if self.relative_attention_max_distance <= buckets / 2 {
+            let found = self.relative_attention_max_distance.to_string();
+            return Err(wrong("relative_attention_max_distance", "more than half the buckets", &found));
+        }
+        if !(0.0..1.0).contains(&self.dropout_rate) {
+            return Err(wrong("dropout_rate", "from 0 to below 1", &self.dropout_rate.to_string()));
+        }
+        self.activation().map(|_| ())
+    }
+}
+
+fn wrong(field: &str, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: PathBuf::from("config.json"),
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::T5Config;
+    use crate::layers::Activation;
+
+    #[test]
+    fn gated_gelu_is_the_tanh_approximation_and_plain_gelu_is_not() {
+        let with =
+            |proj: &str| T5Config { feed_forward_proj: proj.into(), ..T5Config::default() }.activation();
+        assert_eq!(with("gated-gelu").unwrap(), (Activation::GeluTanh, true));
+        assert_eq!(with("gelu").unwrap(), (Activation::Gelu, false));
+        assert_eq!(with("relu").unwrap(), (Activation::Relu, false));
+        assert!(with("gated-mish").unwrap_err().to_string().contains("`feed_forward_proj`"));
+    }
+
+    #[test]
+    fn sizes_that_no_model_can_have_are_refused() {
+        let error = T5Config { num_heads: 0, ..T5Config::default() }.validate().unwrap_err();
+        assert_eq!(error.to_string(), "config.json: field `num_heads`: expected at least 1, found 0");
+        assert!(T5Config { relative_attention_num_buckets: 3, ..T5Config::default() }.validate().is_err());
+        assert!(T5Config { dropout_rate: 1.0, ..T5Config::default() }.validate().is_err());
+        assert!(T5Config::default().validate().is_ok());
+    }
+
+    #[test]
+    fn only_an_untied_head_is_left_unscaled() {
+        assert!(T5Config::default().scales_decoder_outputs());
+        let untied = T5Config { tie_word_embeddings: false, ..T5Config::default() };
+        assert!(!untied.scales_decoder_outputs());
+        assert!(T5Config { scale_decoder_outputs: Some(true), ..untied }.scales_decoder_outputs());
+    }
+}

@@ -1,0 +1,169 @@
+//! Text to token ids and back, by a folder's `tokenizer.json`.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    error::{Error, Result},
+    json,
+};
+
+/// A tokenizer and the file that it came from.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+    json: String,
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`. Truncation and padding that the file asks for are switched off, as they are the
+    /// caller's to choose.
+    ///
+    /// # Errors
+    /// [`Error::MissingFile`] where there is no such file, [`Error::Tokenizer`] where it is not a tokenizer.
+    pub fn open(path: &Path) -> Result<Self> {
+        let json = json::text(path)?.ok_or_else(|| Error::MissingFile {
+            folder: path.parent().unwrap_or(Path::new("")).into(),
+            expected: "tokenizer.json",
+        })?;
+        Self::from_json(path, json)
+    }
+
+    /// A tokenizer from the text of a `tokenizer.json`; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] where the text is not a tokenizer.
+    pub fn from_json(path: &Path, json: String) -> Result<Self> {
+        let wrong = |source| Error::Tokenizer { path: path.into(), source };
+        let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
+        inner.with_truncation(None).map_err(wrong)?;
+        inner.with_padding(None);
+        Ok(Self { inner, path: path.into(), json })
+    }
+
+    /// The token ids of `text`, with the special tokens that the tokenizer puts around a text. A text of more than
+    /// `max_length` tokens is cut, and keeps its last token (the end token) in the last place.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] where the text cannot be tokenized; [`Error::Options`] where `max_length` is 0.
+    pub fn encode(&self, text: &str, max_length: Option<usize>) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, true).map_err(|source| self.wrong(source))?;
+        self.cut(&encoding, max_length)
+    }
+
+    /// [`encode`](Self::encode) for many texts at once; answer i belongs to text i.
+    ///
+    /// # Errors
+    /// As for `encode`.
+    pub fn encode_batch(&self, texts: &[&str], max_length: Option<usize>) -> Result<Vec<Vec<u32>>> {
+        let encodings =
+            self.inner.encode_batch_fast(texts.to_vec(), true).map_err(|source| self.wrong(source))?;
+        encodings.iter().map(|encoding| self.cut(encoding, max_length)).collect()
+    }
+
+    /// The text of `ids`, special tokens left out. Spaces before punctuation stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] where the ids cannot be decoded.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.inner.decode(ids, true).map_err(|source| self.wrong(source))
+    }
+
+    /// The id of a token, given as it stands in the vocabulary.
+    #[must_use]
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The number of tokens, added ones included.
+    #[must_use]
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    /// The text of the `tokenizer.json`.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    fn cut(&self, encoding: &tokenizers::Encoding, max_length: Option<usize>) -> Result<Vec<u32>> {
+        let mut ids = encoding.get_ids().to_vec();
+        match max_length {
+            Some(0) => {
+                Err(Error::Options { option: "max-length", expected: "at least 1".into(), found: "0".into() })
+            }
+            Some(max) if ids.len() > max => {
+                // Only a special token ends an input; a tokenizer that adds none is cut plainly.
+                let at_end = ids.len() - 1;
+                if encoding.get_special_tokens_mask()[at_end] == 1 {
+                    ids[max - 1] = ids[at_end];
+                }
+                ids.truncate(max);
+                Ok(ids)
+            }
+            _ => Ok(ids),
+        }
+    }
+
+    fn wrong(&self, source: tokenizers::Error) -> Error {
+        Error::Tokenizer { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::Tokenizer;
+    use crate::Error;
+
+    /// Words to ids, with `</s>` put at the end.
+    fn tokenizer() -> Tokenizer {
+        let json = r#"{
+            "version": "1.0", "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+            "stride": 0}, "padding": null, "normalizer": null, "decoder": null,
+            "added_tokens": [{"id": 1, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
+                              "normalized": false, "special": true}],
+            "pre_tokenizer": {"type": "Whitespace"},
+            "post_processor": {"type": "TemplateProcessing",
+                "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+                "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
+            "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "</s>": 1, "a": 2, "b": 3, "c": 4},
+                      "unk_token": "<unk>"}}"#;
+        Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
+    }
+
+    #[test]
+    fn a_long_text_is_cut_before_its_end_token() {
+        let tokenizer = tokenizer();
+        assert_eq!(tokenizer.encode("a b c", None).unwrap(), [2, 3, 4, 1]);
+        assert_eq!(tokenizer.encode("a b c", Some(4)).unwrap(), [2, 3, 4, 1]);
+        assert_eq!(tokenizer.encode("a b c", Some(3)).unwrap(), [2, 3, 1]);
+        assert_eq!(tokenizer.encode("a b c", Some(1)).unwrap(), [1]);
+        assert!(matches!(tokenizer.encode("a", Some(0)), Err(Error::Options { .. })));
+    }
+
+    #[test]
+    fn a_batch_is_its_single_members() {
+        let tokenizer = tokenizer();
+        let batch = tokenizer.encode_batch(&["a", "c b zzz a"], Some(3)).unwrap();
+        assert_eq!(
+            batch,
+            [tokenizer.encode("a", Some(3)).unwrap(), tokenizer.encode("c b zzz a", Some(3)).unwrap()]
+        );
+    }
+
+    #[test]
+    fn decoding_leaves_special_tokens_out() {
+        assert_eq!(tokenizer().decode(&[2, 4, 1]).unwrap(), "a c");
+    }
+
+    #[test]
+    fn a_file_that_is_no_tokenizer_is_named() {
+        let error = Tokenizer::from_json(Path::new("x/tokenizer.json"), "{}".into()).unwrap_err();
+        assert_eq!(error.to_string(), "x/tokenizer.json: tokenizer");
+        assert!(matches!(Tokenizer::open(Path::new("no/tokenizer.json")), Err(Error::MissingFile { .. })));
+    }
+}
