@@ -25,7 +25,7 @@ mod weights;
 pub use batch::Batch;
 pub use cache::Cache;
 pub use checkpoint::Checkpoint;
-pub use decode::{EarlyStopping, GenerationOptions};
+pub use decode::{EarlyStopping, GenerationOptions, Hypothesis, generate, generate_from};
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
