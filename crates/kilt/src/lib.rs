@@ -6,14 +6,17 @@
 mod error;
 mod id;
 pub mod jsonl;
+pub mod knowledgenet;
+pub mod korc;
 mod open_record;
 pub mod page;
 pub mod passage;
 mod query;
 mod record;
-// pub mod scores; // (lead) put back once every file that scores/mod.rs names exists, so that other crates can build
+pub mod scores;
 pub mod store;
 mod task;
+pub mod wowpp;
 
 pub use error::{Error, Result};
 pub use id::{Id, PassageId};

@@ -1,0 +1,179 @@
+//! KnowledgeNet: documents with facts, for filling a knowledge base from text (Mesquita et al., 2019).
+//!
+//! A file of predictions has the same documents with other facts. All offsets are in the document, in Unicode scalar
+//! values, and ends are exclusive.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::{Id, Result, jsonl, open_record::open_record};
+
+/// One line: a document with its annotated passages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Folds 1 to 3 train, 4 develops, 5 is the hidden test.
+    pub fold: i64,
+    /// Unique in its file.
+    pub id: Id,
+    /// The whole text.
+    pub text: String,
+    /// The passages that were annotated.
+    pub passages: Vec<Passage>,
+    /// Where the document comes from.
+    pub source: Option<String>,
+    /// Fields that KnowledgeNet does not define.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Document, required { fold = "fold", id = "documentId", text = "documentText", passages = "passages" },
+    optional { source = "source" });
+
+/// A passage of a document, annotated for some properties.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passage {
+    /// Unique in its document.
+    pub id: Id,
+    /// Its first character.
+    pub start: usize,
+    /// The character after its last.
+    pub end: usize,
+    /// Its text.
+    pub text: String,
+    /// The properties whose facts were all annotated, so that others count as wrong.
+    pub exhaustive: Vec<Property>,
+    /// The facts.
+    pub facts: Vec<Fact>,
+    /// Fields that KnowledgeNet does not define.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Passage, required {
+    id = "passageId",
+    start = "passageStart",
+    end = "passageEnd",
+    text = "passageText",
+    exhaustive = "exhaustivelyAnnotatedProperties",
+    facts = "facts"
+}, optional {});
+
+/// A property of the knowledge base.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Property {
+    /// Its number.
+    pub id: Id,
+    /// Its name, such as `DATE_OF_BIRTH`.
+    pub name: String,
+    /// What it means.
+    pub description: Option<String>,
+    /// Fields that KnowledgeNet does not define.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Property, required { id = "propertyId", name = "propertyName" }, optional { description = "propertyDescription" });
+
+/// A fact: a property that holds between two mentions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// The property's id.
+    pub property: Id,
+    /// First character of the subject's mention.
+    pub subject_start: usize,
+    /// The character after its last.
+    pub subject_end: usize,
+    /// First character of the object's mention.
+    pub object_start: usize,
+    /// The character after its last.
+    pub object_end: usize,
+    /// Unique name of the fact.
+    pub id: Option<Id>,
+    /// `<subject> <PROPERTY> <object>`.
+    pub human_readable: Option<String>,
+    /// The passage with both mentions in angle brackets.
+    pub annotated_passage: Option<String>,
+    /// The subject's mention.
+    pub subject_text: Option<String>,
+    /// The subject's link; empty or missing where it has none.
+    pub subject_uri: Option<String>,
+    /// The object's mention.
+    pub object_text: Option<String>,
+    /// The object's link; empty or missing where it has none.
+    pub object_uri: Option<String>,
+    /// Fields that KnowledgeNet does not define.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Fact, required {
+    property = "propertyId",
+    subject_start = "subjectStart",
+    subject_end = "subjectEnd",
+    object_start = "objectStart",
+    object_end = "objectEnd"
+}, optional {
+    id = "factId",
+    human_readable = "humanReadable",
+    annotated_passage = "annotatedPassage",
+    subject_text = "subjectText",
+    subject_uri = "subjectUri",
+    object_text = "objectText",
+    object_uri = "objectUri"
+});
+
+impl Fact {
+    /// The subject's and the object's link, if the fact has both.
+    pub fn uris(&self) -> Option<(&str, &str)> {
+        let link = |uri: &'_ Option<String>| uri.as_deref().is_some_and(|uri| !uri.is_empty());
+        (link(&self.subject_uri) && link(&self.object_uri)).then(|| {
+            (self.subject_uri.as_deref().unwrap_or_default(), self.object_uri.as_deref().unwrap_or_default())
+        })
+    }
+}
+
+/// Reads a file of documents, in its order.
+///
+/// # Errors
+/// What reading gives, with line and field.
+pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
+    jsonl::open(path)?.records().collect()
+}
+
+/// Writes a file of documents.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
+pub fn save(path: impl AsRef<Path>, documents: &[Document]) -> Result<()> {
+    let mut writer = jsonl::Writer::create(path)?;
+    for document in documents {
+        writer.record(document)?;
+    }
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) const LINE: &str = r#"{"fold":4,"documentId":"1","documentText":"Ann met Bob.","source":"x","mark":true,"passages":[{"passageId":"1:0:12","passageStart":0,"passageEnd":12,"passageText":"Ann met Bob.","exhaustivelyAnnotatedProperties":[{"propertyId":"34","propertyName":"SPOUSE","propertyDescription":"d"}],"facts":[{"factId":"1:0:3:8:11:34","propertyId":"34","humanReadable":"<Ann> <SPOUSE> <Bob>","annotatedPassage":"<Ann> met <Bob>.","subjectStart":0,"subjectEnd":3,"subjectText":"Ann","subjectUri":"","objectStart":8,"objectEnd":11,"objectText":"Bob","objectUri":"u","sure":0.5}]}]}"#;
+
+    #[test]
+    fn a_file_survives_a_round_trip() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json.gz");
+        jsonl::write(&path, LINE.as_bytes()).unwrap();
+        let documents = load(&path).unwrap();
+        let fact = &documents[0].passages[0].facts[0];
+        assert_eq!((fact.subject_end, fact.object_text.as_deref(), fact.uris()), (3, Some("Bob"), None));
+        let again = folder.path().join("b.json");
+        save(&again, &documents).unwrap();
+        let value: Value = jsonl::read_json(&again).unwrap();
+        assert_eq!(value, serde_json::from_str::<Value>(LINE).unwrap());
+    }
+
+    #[test]
+    fn a_fact_needs_its_offsets() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), LINE.replace(r#""objectEnd":11,"#, r#""objectEnd":"","#)).unwrap();
+        let message = load(file.path()).unwrap_err().to_string();
+        assert!(message.contains("passages[0].facts[0].objectEnd"), "{message}");
+    }
+}

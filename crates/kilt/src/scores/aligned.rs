@@ -1,0 +1,190 @@
+//! Gold and predictions of one file each, brought together by id.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::{
+    line::{self, Fields, Line},
+    mean,
+};
+use crate::{Error, Result, jsonl};
+
+/// What is wrong with a record: the field and the complaint.
+pub(super) type Fault = (String, String);
+
+/// The scores of every gold record, in the gold file's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerRecord {
+    ids: Vec<String>,
+    names: Vec<String>,
+    /// One row of `names.len()` figures an id.
+    values: Vec<f64>,
+}
+
+impl PerRecord {
+    /// The ids as they are compared, trimmed.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// The names of the scores, in the report's order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// One score of every record, `None` if there is none of that name.
+    pub fn column(&self, name: &str) -> Option<Vec<f64>> {
+        let column = self.names.iter().position(|known| known == name)?;
+        Some(self.at(column).collect())
+    }
+
+    /// The mean of a score, `None` if there is none of that name.
+    pub fn mean(&self, name: &str) -> Option<f64> {
+        self.names.iter().position(|known| known == name).map(|column| self.mean_at(column))
+    }
+
+    pub(super) fn mean_at(&self, column: usize) -> f64 {
+        mean(self.at(column))
+    }
+
+    fn at(&self, column: usize) -> impl Iterator<Item = f64> {
+        self.values.iter().skip(column).step_by(self.names.len().max(1)).copied()
+    }
+
+    /// Some columns under new names.
+    pub(super) fn select(&self, columns: std::ops::Range<usize>, names: Vec<String>) -> Self {
+        let rows = self.values.chunks_exact(self.names.len().max(1));
+        let values = rows.flat_map(|row| row[columns.clone()].iter().copied()).collect();
+        Self { ids: self.ids.clone(), names, values }
+    }
+}
+
+/// Scores, and what alignment noticed.
+pub(super) struct Aligned {
+    pub(super) records: PerRecord,
+    /// Ids of predictions that gold does not know, in the file's order; they are left out.
+    pub(super) unknown: Vec<String>,
+}
+
+/// A way of scoring one prediction against one gold record.
+pub(super) trait Scoring: Sync {
+    /// What is held of a gold record.
+    type Gold: Send + Sync;
+    /// The names of the figures of a record.
+    fn names(&self) -> Vec<String>;
+    fn gold_fields(&self) -> &Fields;
+    fn guess_fields(&self) -> &Fields;
+    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault>;
+    /// Appends a figure a name.
+    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut Vec<f64>) -> Result<(), Fault>;
+}
+
+/// A gold file in memory.
+struct GoldFile<G> {
+    ids: Vec<String>,
+    records: Vec<G>,
+}
+
+/// Scores the predictions of `guess` against `gold`.
+///
+/// # Errors
+/// [`Error::DuplicateId`] in either file, [`Error::MissingPrediction`], [`Error::Empty`] for a gold file without
+/// records, and what reading gives.
+pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Result<Aligned> {
+    let gold = read_gold(gold, scoring)?;
+    let index: FxHashMap<&str, usize> =
+        gold.ids.iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
+    let names = scoring.names();
+    let width = names.len();
+    let mut values = vec![0.0; width * gold.ids.len()];
+    // The line that predicted each gold record, 0 before one did.
+    let mut lines = vec![0u64; gold.ids.len()];
+    let mut unknown: Vec<String> = Vec::new();
+    let mut unknown_lines: FxHashMap<String, u64> = FxHashMap::default();
+    jsonl::open(guess)?.chunks(|path, chunk| {
+        let scored: Result<Vec<(u64, Scored)>> = chunk
+            .par_lines()
+            .map(|(number, bytes)| {
+                let line = line::parse(path, number, bytes, scoring.guess_fields())?;
+                let Some(&at) = index.get(line.key()) else {
+                    return Ok((number, Scored::Unknown(line.key().to_owned())));
+                };
+                let mut row = Vec::with_capacity(width);
+                scoring
+                    .score(&gold.records[at], &line, &mut row)
+                    .map_err(|(field, message)| Error::record(path, number, field, message))?;
+                Ok((number, Scored::Known(at, row)))
+            })
+            .collect();
+        let duplicate = |id: &str, line, first| Error::DuplicateId {
+            path: path.to_owned(),
+            line,
+            first,
+            id: id.to_owned(),
+        };
+        for (number, scored) in scored? {
+            match scored {
+                Scored::Known(at, row) => {
+                    if lines[at] > 0 {
+                        return Err(duplicate(&gold.ids[at], number, lines[at]));
+                    }
+                    lines[at] = number;
+                    values[at * width..(at + 1) * width].copy_from_slice(&row);
+                }
+                Scored::Unknown(id) => {
+                    if let Some(&first) = unknown_lines.get(&id) {
+                        return Err(duplicate(&id, number, first));
+                    }
+                    unknown_lines.insert(id.clone(), number);
+                    unknown.push(id);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    if let Some(first) = lines.iter().position(|&line| line == 0) {
+        let count = lines.iter().filter(|&&line| line == 0).count();
+        return Err(Error::MissingPrediction { path: guess.to_owned(), id: gold.ids[first].clone(), count });
+    }
+    if !unknown.is_empty() {
+        tracing::warn!(count = unknown.len(), first = %unknown[0], "predictions without a gold record are left out");
+    }
+    Ok(Aligned { records: PerRecord { ids: gold.ids, names, values }, unknown })
+}
+
+enum Scored {
+    Known(usize, Vec<f64>),
+    Unknown(String),
+}
+
+fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> {
+    let mut gold = GoldFile { ids: Vec::new(), records: Vec::new() };
+    let mut seen: FxHashMap<String, u64> = FxHashMap::default();
+    jsonl::open(path)?.chunks(|path, chunk| {
+        let parsed: Result<Vec<(u64, String, S::Gold)>> = chunk
+            .par_lines()
+            .map(|(number, bytes)| {
+                let line = line::parse(path, number, bytes, scoring.gold_fields())?;
+                let record = scoring
+                    .gold(&line)
+                    .map_err(|(field, message)| Error::record(path, number, field, message))?;
+                Ok((number, line.key().to_owned(), record))
+            })
+            .collect();
+        for (number, id, record) in parsed? {
+            if let Some(&first) = seen.get(&id) {
+                return Err(Error::DuplicateId { path: path.to_owned(), line: number, first, id });
+            }
+            seen.insert(id.clone(), number);
+            gold.ids.push(id);
+            gold.records.push(record);
+        }
+        Ok(())
+    })?;
+    if gold.ids.is_empty() {
+        return Err(Error::Empty { path: path.to_owned(), what: "gold record" });
+    }
+    Ok(gold)
+}

@@ -1,0 +1,256 @@
+//! A file of predictions against its gold file, as KILT's `eval_downstream` reports it.
+//!
+//! What the public scorer does not define is settled so, here and in [`retrieval`](super::retrieval): a gold record
+//! without any answer or without output items scores 0, a null answer is an empty one, and a null field counts as left
+//! out except inside a rank key, where it is the text `None`.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    PerRecord,
+    aligned::{self, Fault, Scoring},
+    answer::Answers,
+    line::{Field, Fields, Line, Output, Rows},
+    provenance::Evidence,
+};
+use crate::Result;
+
+/// The report of [`evaluate`], with the keys and the order of KILT's scorer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// How good the answers are.
+    pub downstream: Downstream,
+    /// How good those answers are whose evidence is right.
+    pub kilt: Combined,
+    /// How good the evidence is.
+    pub retrieval: Retrieval,
+}
+
+/// Mean answer scores, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Downstream {
+    /// Trimmed exact match.
+    pub accuracy: f64,
+    /// Exact match after normalisation.
+    pub em: f64,
+    /// F1 over words after normalisation.
+    pub f1: f64,
+    /// ROUGE-L.
+    pub rougel: f64,
+}
+
+/// Mean answer scores where R-precision is 1, with 0 for the other records.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Combined {
+    /// Of accuracy.
+    #[serde(rename = "KILT-accuracy")]
+    pub accuracy: f64,
+    /// Of exact match.
+    #[serde(rename = "KILT-em")]
+    pub em: f64,
+    /// Of F1.
+    #[serde(rename = "KILT-f1")]
+    pub f1: f64,
+    /// Of ROUGE-L.
+    #[serde(rename = "KILT-rougel")]
+    pub rougel: f64,
+}
+
+/// Mean page-level evidence scores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Retrieval {
+    /// R-precision.
+    #[serde(rename = "Rprec")]
+    pub r_precision: f64,
+    /// Recall among the first 5 points of the rank.
+    #[serde(rename = "recall@5")]
+    pub recall_at_5: f64,
+}
+
+/// What [`evaluate`] found.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The means.
+    pub report: Report,
+    /// What each record scored, under the report's names.
+    pub records: PerRecord,
+    /// Ids of predictions that gold does not know; they are left out of the scores.
+    pub unknown: Vec<String>,
+}
+
+const DOWNSTREAM: [&str; 10] = [
+    "accuracy",
+    "em",
+    "f1",
+    "rougel",
+    "KILT-accuracy",
+    "KILT-em",
+    "KILT-f1",
+    "KILT-rougel",
+    "Rprec",
+    "recall@5",
+];
+
+/// Scores answers, and pages as far as that scorer reports them.
+///
+/// # Errors
+/// A duplicate id in either file, a gold id without a prediction, a gold record without the field `output`, a
+/// prediction that is not exactly one output with an `answer`, and what reading gives.
+pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>) -> Result<Evaluation> {
+    let mut fields = Fields::new(false);
+    let page = fields.column("wikipedia_id");
+    let aligned = aligned::score(gold.as_ref(), guess.as_ref(), &AnswerScoring { fields, page })?;
+    let records = aligned.records;
+    let mean = |column| records.mean_at(column);
+    let report = Report {
+        downstream: Downstream { accuracy: mean(0), em: mean(1), f1: mean(2), rougel: mean(3) },
+        kilt: Combined { accuracy: mean(4), em: mean(5), f1: mean(6), rougel: mean(7) },
+        retrieval: Retrieval { r_precision: mean(8), recall_at_5: mean(9) },
+    };
+    Ok(Evaluation { report, records, unknown: aligned.unknown })
+}
+
+struct AnswerScoring {
+    fields: Fields,
+    page: usize,
+}
+
+pub(super) fn gold_outputs<'l, 'a>(line: &'l Line<'a>) -> Result<&'l [Output<'a>], Fault> {
+    let missing = || ("output".to_owned(), "expected the gold outputs, found none".to_owned());
+    line.outputs.as_deref().ok_or_else(missing)
+}
+
+pub(super) fn answers(outputs: &[Output<'_>]) -> Answers {
+    Answers::new(outputs.iter().filter_map(|output| output.answer.text()))
+}
+
+pub(super) fn provenance<'l>(outputs: &'l [Output<'l>]) -> impl Iterator<Item = Option<&'l Rows<'l>>> {
+    outputs.iter().map(|output| output.provenance.as_ref())
+}
+
+impl Scoring for AnswerScoring {
+    type Gold = (Answers, Evidence);
+
+    fn names(&self) -> Vec<String> {
+        DOWNSTREAM.map(str::to_owned).into()
+    }
+
+    fn gold_fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn guess_fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault> {
+        let outputs = gold_outputs(line)?;
+        Ok((answers(outputs), Evidence::from_rows(provenance(outputs), &[self.page])))
+    }
+
+    fn score(
+        &self,
+        (answers, evidence): &Self::Gold,
+        guess: &Line<'_>,
+        row: &mut Vec<f64>,
+    ) -> Result<(), Fault> {
+        let [output] = guess.outputs.as_deref().unwrap_or_default() else {
+            let found = guess.outputs.as_deref().map_or(0, <[_]>::len);
+            return Err(("output".into(), format!("expected exactly one output, found {found}")));
+        };
+        if output.answer == Field::Missing {
+            return Err(("output[0].answer".into(), "expected an answer, found none".into()));
+        }
+        let scores = answers.score(output.answer.text().unwrap_or_default());
+        let rank = evidence.rank_rows(output.provenance.as_ref(), &[self.page]);
+        let scores = [scores.accuracy, scores.em, scores.f1, scores.rougel];
+        row.extend(scores);
+        row.extend(scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 }));
+        row.extend([rank.r_precision, rank.recall(5)]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::scores) fn files(
+        gold: &str,
+        guess: &str,
+    ) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().join("gold.jsonl"), folder.path().join("guess.jsonl")];
+        std::fs::write(&paths[0], gold).unwrap();
+        std::fs::write(&paths[1], guess).unwrap();
+        let [gold, guess] = paths;
+        (folder, gold, guess)
+    }
+
+    pub(in crate::scores) const GOLD: &str = r#"{"id": 1, "input": "who is in Rome?", "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": 5, "title": "Rome"}]}]}
+{"id": " b ", "input": "x", "output": [{"answer": "Bob"}, {"provenance": [{"wikipedia_id": "6", "title": "Oslo"}, {"wikipedia_id": "7"}]}]}
+"#;
+
+    #[test]
+    fn answers_count_for_kilt_where_the_pages_are_right() {
+        let guess = r#"{"id": "b", "output": [{"answer": " Bob", "provenance": [{"wikipedia_id": "7"}, {"wikipedia_id": 8}]}]}
+{"id": "zz", "output": []}
+{"id": "1", "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": "5"}]}]}
+"#;
+        let (_folder, gold, guess) = files(GOLD, guess);
+        let evaluation = evaluate(gold, guess).unwrap();
+        assert_eq!(evaluation.unknown, ["zz"]);
+        assert_eq!(evaluation.report.downstream.accuracy, 1.0);
+        assert_eq!(evaluation.report.kilt.accuracy, 0.5);
+        // 1 for the first; 1 of the 2 pages for the second.
+        assert_eq!(evaluation.report.retrieval.r_precision, 0.75);
+        assert_eq!(evaluation.records.ids(), ["1", "b"]);
+        assert_eq!(evaluation.records.column("Rprec").unwrap(), [1.0, 0.5]);
+        let json = serde_json::to_string(&evaluation.report).unwrap();
+        let start = r#"{"downstream":{"accuracy":1.0,"em":1.0,"f1":1.0,"rougel":"#;
+        assert!(json.starts_with(start), "{json}");
+        assert!(json.ends_with(r#""retrieval":{"Rprec":0.75,"recall@5":0.5}}"#), "{json}");
+    }
+
+    #[test]
+    fn every_fault_of_the_files_is_named() {
+        let one = r#"{"id": 1, "output": [{"answer": "Ann"}]}"#;
+        let b = r#"{"id": "b", "output": [{"answer": "Ann"}]}"#;
+        let cases = [
+            (GOLD.to_owned(), one.to_owned(), "no prediction for id `b` (1 of the gold ids have none)"),
+            (
+                GOLD.to_owned(),
+                format!("{one}\n{b}\n{one}"),
+                "guess.jsonl:3: field `id`: `1` stands on line 1 already",
+            ),
+            (
+                format!("{GOLD}{{\"id\": \"1\", \"output\": []}}"),
+                one.to_owned(),
+                "gold.jsonl:3: field `id`: `1` stands on line 1",
+            ),
+            (
+                GOLD.to_owned(),
+                format!("{one}\n{{\"id\": \"b\", \"output\": []}}"),
+                "expected exactly one output, found 0",
+            ),
+            (
+                GOLD.to_owned(),
+                r#"{"id": "b", "output": [{}]}"#.to_owned(),
+                "field `output[0].answer`: expected an answer",
+            ),
+            (
+                r#"{"id": 1, "input": "q"}"#.to_owned(),
+                one.to_owned(),
+                "gold.jsonl:1: field `output`: expected the gold",
+            ),
+            ("\n".to_owned(), one.to_owned(), "expected at least one gold record"),
+        ];
+        for (gold, guess, expected) in cases {
+            let (_folder, gold, guess) = files(&gold, &guess);
+            let message = evaluate(gold, guess).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Every score of the field's tasks, equal to the public scorers to 1e-9.
+//!
+//! - [`answer`]: accuracy, exact match, token F1 and ROUGE-L of one answer against its gold answers;
+//! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
+//! - [`kilt`]: a file of KILT predictions against its gold file;
+//! - [`retrieval`]: evidence alone, of pages or of finer places;
+//! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
+//! - [`extraction`]: KnowledgeNet's facts;
+//! - [`answer_set`]: KoRC's P-ACC and P-F1;
+//! - [`significance`]: how sure a mean, or a difference of two, is.
+//!
+//! Files are read as streams: gold is held in a compact form, a line of predictions is scored where it is parsed, on
+//! all threads, and only its figures are kept.
+
+mod aligned;
+pub mod answer;
+pub mod answer_set;
+mod assignment;
+pub mod extraction;
+pub mod kilt;
+mod line;
+pub mod provenance;
+pub mod ranking;
+pub mod retrieval;
+mod rouge;
+pub mod significance;
+
+pub use aligned::PerRecord;
+pub use rouge::rouge_l;
+
+/// White space as Python's `str.split` and `str.strip` know it: Unicode's, and the four ASCII separators.
+fn is_space(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
+}
+
+/// Without white space at both ends, as Python's `str.strip` does it.
+fn trim(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// The sum over the count; 0 of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}

@@ -1,0 +1,327 @@
+//! Scores of predicted evidence against gold evidence, as KILT's public scorer defines them.
+//!
+//! An item of evidence is known by its rank key: its page (`wikipedia_id`), or several of its fields joined.
+
+use std::{fmt, str::FromStr};
+
+use rustc_hash::FxHashSet;
+
+use super::line::{Field, Rows};
+
+/// The fields of a provenance item that make up its rank key, such as `wikipedia_id` or `wikipedia_id,section`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RankKeys(Vec<String>);
+
+impl RankKeys {
+    /// Pages: `wikipedia_id`.
+    pub fn page() -> Self {
+        Self(vec!["wikipedia_id".into()])
+    }
+
+    /// Paragraphs of pages: `wikipedia_id,start_paragraph_id,end_paragraph_id`.
+    pub fn paragraph() -> Self {
+        Self(vec!["wikipedia_id".into(), "start_paragraph_id".into(), "end_paragraph_id".into()])
+    }
+
+    /// The names of the fields, in order.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl FromStr for RankKeys {
+    type Err = String;
+    /// Field names with commas between them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        if names.iter().any(String::is_empty) {
+            return Err(format!(
+                "expected names of provenance fields with commas between them, found `{text}`"
+            ));
+        }
+        Ok(Self(names))
+    }
+}
+
+impl fmt::Display for RankKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// The gold evidence of a record: which sets of keys its output items ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// All keys, sorted; the sets below hold places in this list.
+    keys: Box<[Box<str>]>,
+    /// Distinct key sets of the output items, whose items all carry every field; R-precision reads them.
+    relevant: Box<[Box<[u32]>]>,
+    /// Distinct key sets of the output items that have the field `provenance`; the rank reads them.
+    sets: Box<[Box<[u32]>]>,
+}
+
+impl Evidence {
+    /// The evidence of output items that are lists of complete keys; `None` is an output item without evidence.
+    pub fn new<'a, I, J>(outputs: I) -> Self
+    where
+        I: IntoIterator<Item = Option<J>>,
+        J: IntoIterator<Item = &'a str>,
+    {
+        let outputs = outputs.into_iter();
+        Self::build(
+            outputs.map(|keys| keys.map(|keys| keys.into_iter().map(|key| (key.into(), true)).collect())),
+        )
+    }
+
+    /// The evidence in the given columns of each output's items.
+    pub(super) fn from_rows<'r>(
+        outputs: impl Iterator<Item = Option<&'r Rows<'r>>>,
+        columns: &[usize],
+    ) -> Self {
+        Self::build(
+            outputs.map(|rows| rows.map(|rows| rows.iter().map(|row| key_of(row, columns)).collect())),
+        )
+    }
+
+    /// From lists of keys, each with whether all of its fields are there.
+    fn build(outputs: impl Iterator<Item = Option<Vec<(String, bool)>>>) -> Self {
+        let outputs: Vec<Vec<(String, bool)>> = outputs.flatten().collect();
+        let mut keys: Vec<&str> = outputs.iter().flatten().map(|(key, _)| key.as_str()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut relevant: Vec<Box<[u32]>> = Vec::new();
+        let mut sets: Vec<Box<[u32]>> = Vec::new();
+        for output in &outputs {
+            // Every key is in `keys`, so the search cannot fail.
+            let place = |key: &str| keys.partition_point(|known| *known < key) as u32;
+            let set = sorted(output.iter().map(|(key, _)| place(key)));
+            if !sets.contains(&set) {
+                sets.push(set);
+            }
+            let complete = sorted(output.iter().filter(|(_, complete)| *complete).map(|(key, _)| place(key)));
+            if !complete.is_empty() && !relevant.contains(&complete) {
+                relevant.push(complete);
+            }
+        }
+        Self {
+            keys: keys.into_iter().map(Into::into).collect(),
+            relevant: relevant.into(),
+            sets: sets.into(),
+        }
+    }
+
+    /// Walks predicted keys, best first.
+    pub fn rank<'a>(&self, predicted: impl IntoIterator<Item = &'a str>) -> Rank {
+        self.rank_unique(&unique(predicted))
+    }
+
+    fn rank_unique(&self, predicted: &[&str]) -> Rank {
+        let places: Vec<Option<u32>> = predicted
+            .iter()
+            .map(|key| self.keys.binary_search_by(|known| (**known).cmp(key)).ok().map(|place| place as u32))
+            .collect();
+        let mut rank = Rank { r_precision: self.r_precision(&places), completed: Vec::new(), sets: 0 };
+        if places.is_empty() {
+            return rank;
+        }
+        rank.sets = self.sets.len();
+        // A point of the rank is the set that it stands for; a set's new point takes the place of its old one.
+        let mut points: Vec<Option<usize>> = Vec::with_capacity(places.len());
+        let mut state: Vec<(usize, Option<usize>)> = self.sets.iter().map(|set| (set.len(), None)).collect();
+        let mut removed = vec![];
+        for place in places {
+            let Some(place) = place else {
+                points.push(None);
+                continue;
+            };
+            for (at, set) in self.sets.iter().enumerate() {
+                if set.binary_search(&place).is_err() {
+                    continue;
+                }
+                let (left, point) = &mut state[at];
+                if let Some(old) = point.replace(points.len()) {
+                    removed.push(old);
+                }
+                *left -= 1;
+                points.push((*left == 0).then_some(at));
+            }
+        }
+        removed.sort_unstable();
+        let mut gone = 0;
+        for (at, point) in points.iter().enumerate() {
+            if removed.get(gone) == Some(&at) {
+                gone += 1;
+            } else if point.is_some() {
+                rank.completed.push(at - gone);
+            }
+        }
+        rank
+    }
+
+    /// The best share, over output items, of its R keys among the first R predicted ones.
+    fn r_precision(&self, places: &[Option<u32>]) -> f64 {
+        let share = |set: &[u32]| {
+            let first = &places[..set.len().min(places.len())];
+            let found = first.iter().flatten().filter(|place| set.binary_search(place).is_ok()).count();
+            found as f64 / set.len() as f64
+        };
+        self.relevant.iter().map(|set| share(set)).fold(0.0, f64::max)
+    }
+
+    /// Walks the items of a prediction, best first; items that lack a column are left out.
+    pub(super) fn rank_rows(&self, rows: Option<&Rows<'_>>, columns: &[usize]) -> Rank {
+        let rows = rows.into_iter().flat_map(Rows::iter);
+        if let &[column] = columns {
+            return self.rank(rows.filter_map(|row| row[column].key()));
+        }
+        let keys: Vec<String> = rows
+            .map(|row| key_of(row, columns))
+            .filter_map(|(key, complete)| complete.then_some(key))
+            .collect();
+        self.rank(keys.iter().map(String::as_str))
+    }
+}
+
+fn sorted(places: impl Iterator<Item = u32>) -> Box<[u32]> {
+    let mut places: Vec<u32> = places.collect();
+    places.sort_unstable();
+    places.dedup();
+    places.into()
+}
+
+/// A row's key and whether all of its fields are there; those that are not are left out of the key.
+fn key_of(row: &[Field<'_>], columns: &[usize]) -> (String, bool) {
+    let mut key = String::new();
+    let mut parts = 0;
+    for part in columns.iter().filter_map(|&column| row[column].key()) {
+        if parts > 0 {
+            key.push('+');
+        }
+        key.push_str(part);
+        parts += 1;
+    }
+    (key, parts == columns.len())
+}
+
+/// Each key at its first place only.
+fn unique<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    /// Below this, comparing beats hashing.
+    const FEW: usize = 24;
+    let mut unique: Vec<&str> = Vec::new();
+    let mut seen = FxHashSet::default();
+    for key in keys {
+        let new = if unique.len() < FEW {
+            !unique.contains(&key)
+        } else {
+            if seen.is_empty() {
+                seen.extend(unique.iter().copied());
+            }
+            seen.insert(key)
+        };
+        if new {
+            unique.push(key);
+        }
+    }
+    unique
+}
+
+/// Where in a prediction the gold sets are completed.
+///
+/// Every distinct gold set is one point, at the place of the last of its keys; every other predicted key is one point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rank {
+    /// R-precision, 0 to 1.
+    pub r_precision: f64,
+    /// The points, counted from 0, at which a set is complete, ascending.
+    completed: Vec<usize>,
+    /// The distinct gold sets; 0 where nothing was predicted.
+    sets: usize,
+}
+
+impl Rank {
+    fn completed_in(&self, k: usize) -> usize {
+        self.completed.partition_point(|&point| point < k)
+    }
+
+    /// The share of gold sets that are complete within the first k points.
+    pub fn recall(&self, k: usize) -> f64 {
+        if self.sets == 0 { 0.0 } else { self.completed_in(k) as f64 / self.sets as f64 }
+    }
+
+    /// The complete gold sets within the first k points, over k.
+    pub fn precision(&self, k: usize) -> f64 {
+        if k == 0 { 0.0 } else { self.completed_in(k) as f64 / k as f64 }
+    }
+
+    /// 1 if a gold set is complete within the first k points.
+    pub fn success(&self, k: usize) -> f64 {
+        if self.completed_in(k) > 0 { 1.0 } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(outputs: &[Option<&[&str]>]) -> Evidence {
+        Evidence::new(outputs.iter().map(|keys| keys.map(|keys| keys.iter().copied())))
+    }
+
+    #[test]
+    fn a_set_stands_where_its_last_page_does() {
+        let gold = evidence(&[Some(&["a", "b"]), Some(&["c"])]);
+        let rank = gold.rank(["a", "x", "b", "c"]);
+        // The point of "a" gives way: x, {a, b}, {c}.
+        assert_eq!(rank.completed, [1, 2]);
+        assert_eq!(
+            (rank.recall(2), rank.recall(3), rank.precision(2), rank.success(1)),
+            (0.5, 1.0, 0.5, 0.0)
+        );
+        // R = 2 for the first item: only "a" of the first two; R = 1 for the second: not first.
+        assert_eq!(rank.r_precision, 0.5);
+    }
+
+    #[test]
+    fn equal_sets_count_once_and_an_empty_one_counts() {
+        let gold = evidence(&[Some(&["a"]), Some(&["a", "a"]), Some(&[]), None]);
+        assert_eq!(gold.rank(["a"]).recall(5), 0.5);
+        assert_eq!(gold.rank(["a"]).r_precision, 1.0);
+    }
+
+    #[test]
+    fn a_page_of_two_sets_makes_two_points() {
+        let gold = evidence(&[Some(&["a"]), Some(&["a", "b"])]);
+        let rank = gold.rank(["a", "b"]);
+        // {a} done, marker of {a, b}; then {a, b} done in the marker's stead.
+        assert_eq!(rank.completed, [0, 1]);
+        assert_eq!(rank.precision(2), 1.0);
+    }
+
+    #[test]
+    fn without_predictions_or_sets_all_is_0() {
+        let rank = evidence(&[Some(&["a"])]).rank([]);
+        assert_eq!(
+            (rank.r_precision, rank.recall(5), rank.precision(5), rank.success(5)),
+            (0.0, 0.0, 0.0, 0.0)
+        );
+        let rank = evidence(&[None]).rank(["a"]);
+        assert_eq!(
+            (rank.r_precision, rank.recall(5), rank.precision(5), rank.success(5)),
+            (0.0, 0.0, 0.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn repeated_predictions_count_once_however_many() {
+        let many: Vec<String> = (0..100).flat_map(|at| [at.to_string(), (at / 2).to_string()]).collect();
+        let keys = unique(many.iter().map(String::as_str));
+        assert_eq!(keys, (0..100).map(|at| at.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rank_keys_are_names_with_commas() {
+        let keys: RankKeys = "wikipedia_id, section".parse().unwrap();
+        assert_eq!(keys.to_string(), "wikipedia_id,section");
+        assert!("wikipedia_id,".parse::<RankKeys>().is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! Scores of ranked candidates, as trec_eval defines them; WOW++'s knowledge selection reports them.
+//!
+//! Candidates stand by falling score. trec_eval keeps scores as 32-bit floats, so two that agree there are tied, and
+//! ties are broken by falling id, byte by byte.
+
+use std::{borrow::Cow, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::mean;
+use crate::{Error, Id, Result, jsonl};
+
+/// The confidence from which a candidate of WOW++ is relevant.
+pub const RELEVANT: f64 = 0.6;
+
+/// A query with its candidates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ranked {
+    /// Unique in its file.
+    pub id: Id,
+    /// In any order, with ids that differ.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What is ranked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Unique in its query.
+    pub id: Id,
+    /// How sure the annotators are that it is relevant, 0 to 1.
+    pub confidence: f64,
+    /// The system's score; greater is better.
+    pub score: f64,
+}
+
+/// What one query scores, or the mean one; each 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Scores {
+    /// 1 if the first candidate is relevant.
+    #[serde(rename = "mrr@1")]
+    pub mrr_at_1: f64,
+    /// One over the first relevant place, if it is among the first 5.
+    #[serde(rename = "mrr@5")]
+    pub mrr_at_5: f64,
+    /// trec_eval's `map_cut_5`.
+    #[serde(rename = "map@5")]
+    pub map_at_5: f64,
+    /// trec_eval's `map_cut_10`.
+    #[serde(rename = "map@10")]
+    pub map_at_10: f64,
+    /// trec_eval's `ndcg_cut_5`, with gain 1 for a relevant candidate.
+    #[serde(rename = "ndcg@5")]
+    pub ndcg_at_5: f64,
+    /// trec_eval's `ndcg_cut_10`.
+    #[serde(rename = "ndcg@10")]
+    pub ndcg_at_10: f64,
+    /// One over the first relevant place.
+    pub recip_rank: f64,
+}
+
+/// Means over the queries that have a relevant candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The means.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// Queries in the file.
+    pub queries: usize,
+    /// Those of them that have a relevant candidate.
+    pub queries_with_relevant: usize,
+}
+
+/// What [`evaluate`] found.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The means.
+    pub report: Report,
+    /// What each query with a relevant candidate scored, in the file's order.
+    pub records: Vec<(Id, Scores)>,
+}
+
+/// Scores candidates; `None` if none of them is relevant, that is, has at least the confidence `threshold`.
+pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
+    let mut order: Vec<(f32, Cow<'_, str>, bool)> = candidates
+        .iter()
+        .map(|candidate| (candidate.score as f32, candidate.id.text(), candidate.confidence >= threshold))
+        .collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes())));
+    let relevant: Vec<bool> = order.into_iter().map(|(_, _, relevant)| relevant).collect();
+    let total = relevant.iter().filter(|&&relevant| relevant).count();
+    let first = relevant.iter().position(|&relevant| relevant)? + 1;
+    let reciprocal = |k: usize| if first <= k { 1.0 / first as f64 } else { 0.0 };
+    Some(Scores {
+        mrr_at_1: reciprocal(1),
+        mrr_at_5: reciprocal(5),
+        map_at_5: average_precision(&relevant, total, 5),
+        map_at_10: average_precision(&relevant, total, 10),
+        ndcg_at_5: gain(&relevant, 5) / gain(&vec![true; total], 5),
+        ndcg_at_10: gain(&relevant, 10) / gain(&vec![true; total], 10),
+        recip_rank: reciprocal(usize::MAX),
+    })
+}
+
+fn average_precision(relevant: &[bool], total: usize, k: usize) -> f64 {
+    let mut found = 0usize;
+    let mut sum = 0.0;
+    for (at, _) in relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant) {
+        found += 1;
+        sum += found as f64 / (at + 1) as f64;
+    }
+    sum / total as f64
+}
+
+/// Discounted cumulative gain.
+fn gain(relevant: &[bool], k: usize) -> f64 {
+    let places = relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant);
+    places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).sum()
+}
+
+/// Scores a file of [`Ranked`] lines.
+///
+/// # Errors
+/// [`Error::DuplicateId`]; [`Error::Record`] for two candidates of one id, which trec_eval refuses too;
+/// [`Error::Empty`] for a file without lines; and what reading gives.
+pub fn evaluate(path: impl AsRef<Path>, threshold: f64) -> Result<Evaluation> {
+    let path = path.as_ref();
+    let mut records: Vec<(Id, Scores)> = Vec::new();
+    let mut seen = rustc_hash::FxHashMap::default();
+    for line in jsonl::open(path)?.numbered::<Ranked>() {
+        let (line, query) = line?;
+        if let Some(first) = seen.insert(query.id.clone(), line) {
+            return Err(Error::DuplicateId { path: path.to_owned(), line, first, id: query.id.to_string() });
+        }
+        let mut ids: Vec<Cow<'_, str>> =
+            query.candidates.iter().map(|candidate| candidate.id.text()).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("expected candidates with different ids, found `{}` twice", pair[0]);
+            return Err(Error::record(path, line, "candidates", message));
+        }
+        if let Some(scores) = score(&query.candidates, threshold) {
+            records.push((query.id, scores));
+        }
+    }
+    if seen.is_empty() {
+        return Err(Error::Empty { path: path.to_owned(), what: "query" });
+    }
+    let of = |score: fn(&Scores) -> f64| mean(records.iter().map(|(_, scores)| score(scores)));
+    let scores = Scores {
+        mrr_at_1: of(|scores| scores.mrr_at_1),
+        mrr_at_5: of(|scores| scores.mrr_at_5),
+        map_at_5: of(|scores| scores.map_at_5),
+        map_at_10: of(|scores| scores.map_at_10),
+        ndcg_at_5: of(|scores| scores.ndcg_at_5),
+        ndcg_at_10: of(|scores| scores.ndcg_at_10),
+        recip_rank: of(|scores| scores.recip_rank),
+    };
+    let report = Report { scores, queries: seen.len(), queries_with_relevant: records.len() };
+    Ok(Evaluation { report, records })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(list: &[(&str, f64, f64)]) -> Vec<Candidate> {
+        list.iter().map(|&(id, confidence, score)| Candidate { id: id.into(), confidence, score }).collect()
+    }
+
+    #[test]
+    fn ties_go_to_the_greater_id() {
+        let tied = candidates(&[("a", 1.0, 2.0), ("b", 0.0, 2.0), ("c", 0.0, 1.0)]);
+        assert_eq!(score(&tied, 0.6).unwrap().recip_rank, 0.5);
+        // Equal as 32-bit floats.
+        let close = candidates(&[("a", 1.0, 1.000_000_01), ("b", 0.0, 1.0)]);
+        assert_eq!(score(&close, 0.6).unwrap().recip_rank, 0.5);
+    }
+
+    #[test]
+    fn precision_and_gain_are_cut_at_k() {
+        // Relevant at places 2 and 6 of 6, and the threshold counts.
+        let list = candidates(&[
+            ("1", 0.5, 6.0),
+            ("2", 0.6, 5.0),
+            ("3", 0.0, 4.0),
+            ("4", 0.0, 3.0),
+            ("5", 0.0, 2.0),
+            ("6", 1.0, 1.0),
+        ]);
+        let scores = score(&list, 0.6).unwrap();
+        assert_eq!((scores.mrr_at_1, scores.mrr_at_5), (0.0, 0.5));
+        assert_eq!(scores.map_at_5, 0.5 / 2.0);
+        assert_eq!(scores.map_at_10, (0.5 + 2.0 / 6.0) / 2.0);
+        let ideal = 1.0 + 1.0 / 3f64.log2();
+        assert_eq!(scores.ndcg_at_5, (1.0 / 3f64.log2()) / ideal);
+        assert_eq!(scores.ndcg_at_10, (1.0 / 3f64.log2() + 1.0 / 7f64.log2()) / ideal);
+    }
+
+    #[test]
+    fn queries_without_a_relevant_candidate_are_counted_but_not_scored() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lines = r#"{"id": 1, "candidates": [{"id": "x", "confidence": 0.1, "score": 1}]}
+{"id": 2, "candidates": [{"id": "x", "confidence": 0.9, "score": 1}]}
+{"id": 3, "candidates": []}
+"#;
+        std::fs::write(file.path(), lines).unwrap();
+        let report = evaluate(file.path(), RELEVANT).unwrap().report;
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(
+            json,
+            r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
+        );
+    }
+
+    #[test]
+    fn two_candidates_of_one_id_are_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let candidate = r#"{"id": "x", "confidence": 0.1, "score": 1}"#;
+        std::fs::write(file.path(), format!(r#"{{"id": 1, "candidates": [{candidate}, {candidate}]}}"#))
+            .unwrap();
+        let message = evaluate(file.path(), RELEVANT).unwrap_err().to_string();
+        assert!(message.contains("field `candidates`") && message.contains("`x` twice"), "{message}");
+    }
+}

@@ -1,0 +1,285 @@
+//! Predicted evidence against gold evidence, as KILT's `eval_retrieval` reports it; page level and finer in one pass.
+
+use std::path::Path;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{
+    PerRecord,
+    aligned::{self, Fault, Scoring},
+    answer::{Answers, normalise},
+    kilt::{answers, gold_outputs, provenance},
+    line::{Fields, Line, Output},
+    provenance::{Evidence, RankKeys},
+    trim,
+};
+use crate::{Error, Result};
+
+/// What [`evaluate`] looks at.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Depths of the rank, each at least 1.
+    pub ks: Vec<usize>,
+    /// The kinds of evidence to score, in one pass.
+    pub rank_keys: Vec<RankKeys>,
+}
+
+impl Default for Options {
+    /// Pages, at 1, 5, 10 and 20, as KILT reports them.
+    fn default() -> Self {
+        Self { ks: vec![1, 5, 10, 20], rank_keys: vec![RankKeys::page()] }
+    }
+}
+
+/// The flat report of one kind of evidence; serialises as one object of names and means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// What a rank key is made of.
+    pub rank_keys: RankKeys,
+    /// `Rprec`, `entity_in_input` and then the scores at each k, with their means.
+    pub scores: Vec<(String, f64)>,
+}
+
+impl Report {
+    /// A score's mean, `None` if there is none of that name.
+    pub fn score(&self, name: &str) -> Option<f64> {
+        self.scores.iter().find(|(known, _)| known == name).map(|&(_, mean)| mean)
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.scores.len()))?;
+        for (name, mean) in &self.scores {
+            map.serialize_entry(name, mean)?;
+        }
+        map.end()
+    }
+}
+
+/// What [`evaluate`] found.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The means, and what each record scored under the report's names, in the order of the options' rank keys.
+    pub reports: Vec<(Report, PerRecord)>,
+    /// Ids of predictions that gold does not know; they are left out of the scores.
+    pub unknown: Vec<String>,
+}
+
+/// Scores evidence alone, at several levels in one pass: KILT's `eval_retrieval`.
+///
+/// Predicted outputs without the field `provenance` are dropped first; exactly one must be left.
+///
+/// # Errors
+/// [`Error::Argument`] for a k of 0 or without any rank key or k; a duplicate id in either file, a gold id without a
+/// prediction, a gold record without the field `output`, a prediction that has not exactly one output with
+/// `provenance`, and what reading gives.
+pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
+    let mut ks = options.ks.clone();
+    ks.sort_unstable();
+    ks.dedup();
+    if ks.first().is_none_or(|&least| least == 0) {
+        return Err(Error::Argument(format!("ks: expected depths of at least 1, found {:?}", options.ks)));
+    }
+    if options.rank_keys.is_empty() {
+        return Err(Error::Argument("rank-keys: expected at least one, found none".into()));
+    }
+    let mut fields = Fields::new(false);
+    let mut gold_fields = Fields::new(true);
+    let columns: Vec<Vec<usize>> = options
+        .rank_keys
+        .iter()
+        .map(|keys| {
+            keys.names().iter().map(|name| (fields.column(name), gold_fields.column(name)).0).collect()
+        })
+        .collect();
+    let text = fields.column("text");
+    let title = gold_fields.column("title");
+    let scoring = EvidenceScoring { ks, columns, text, title, fields, gold_fields };
+    let aligned = aligned::score(gold.as_ref(), guess.as_ref(), &scoring)?;
+    let names = scoring.level_names();
+    let reports = options.rank_keys.iter().enumerate().map(|(level, rank_keys)| {
+        let range = level * names.len()..(level + 1) * names.len();
+        let records = aligned.records.select(range, names.clone());
+        let scores =
+            names.iter().cloned().enumerate().map(|(at, name)| (name, records.mean_at(at))).collect();
+        (Report { rank_keys: rank_keys.clone(), scores }, records)
+    });
+    Ok(Evaluation { reports: reports.collect(), unknown: aligned.unknown })
+}
+
+struct EvidenceScoring {
+    ks: Vec<usize>,
+    /// For each kind of evidence the columns of its rank key, the same in gold and predictions.
+    columns: Vec<Vec<usize>>,
+    text: usize,
+    title: usize,
+    fields: Fields,
+    gold_fields: Fields,
+}
+
+struct GoldEvidence {
+    levels: Box<[Evidence]>,
+    answers: Answers,
+    /// Normalised titles of the gold pages.
+    titles: Box<[Box<str>]>,
+    entity_in_input: bool,
+}
+
+/// How deep the context must be read to find something, counted from 1.
+#[derive(Default)]
+struct Depths {
+    answer: Option<usize>,
+    entity: Option<usize>,
+    both: Option<usize>,
+}
+
+impl EvidenceScoring {
+    /// The names for one kind of evidence.
+    fn level_names(&self) -> Vec<String> {
+        let mut names = vec!["Rprec".to_owned(), "entity_in_input".to_owned()];
+        for &k in &self.ks {
+            names.push(format!("precision@{k}"));
+            names.push(format!("answer_in_context@{k}"));
+            names.push(format!("answer_and_ent_in_context@{k}"));
+            names.push(format!("entity_in_context@{k}"));
+            if k > 1 {
+                names.push(format!("recall@{k}"));
+                names.push(format!("success_rate@{k}"));
+            }
+        }
+        names
+    }
+
+    fn depths(&self, gold: &GoldEvidence, output: &Output<'_>) -> Depths {
+        let mut depths = Depths::default();
+        let deepest = self.ks.last().copied().unwrap_or_default();
+        let rows = output.provenance.iter().flat_map(|rows| rows.iter());
+        for (depth, row) in (1..=deepest).zip(rows) {
+            let Some(text) = row[self.text].text() else { continue };
+            let text = normalise(text);
+            let answer = gold.answers.normalised().any(|answer| text.contains(answer));
+            let entity = gold.titles.iter().any(|title| text.contains(&**title));
+            if answer {
+                depths.answer.get_or_insert(depth);
+            }
+            if entity {
+                depths.entity.get_or_insert(depth);
+            }
+            if answer && entity {
+                depths.both = Some(depth);
+                break;
+            }
+        }
+        depths
+    }
+}
+
+impl Scoring for EvidenceScoring {
+    type Gold = GoldEvidence;
+
+    fn names(&self) -> Vec<String> {
+        self.columns.iter().flat_map(|_| self.level_names()).collect()
+    }
+
+    fn gold_fields(&self) -> &Fields {
+        &self.gold_fields
+    }
+
+    fn guess_fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault> {
+        let outputs = gold_outputs(line)?;
+        let mut titles: Vec<Box<str>> = provenance(outputs)
+            .flatten()
+            .flat_map(|rows| rows.iter())
+            .filter_map(|row| row[self.title].text())
+            .filter(|title| !trim(title).is_empty())
+            .map(|title| normalise(title).into())
+            .collect();
+        titles.sort_unstable();
+        titles.dedup();
+        let input = line.input.as_deref().map(normalise);
+        Ok(GoldEvidence {
+            levels: self
+                .columns
+                .iter()
+                .map(|columns| Evidence::from_rows(provenance(outputs), columns))
+                .collect(),
+            answers: answers(outputs),
+            entity_in_input: input.is_some_and(|input| titles.iter().any(|title| input.contains(&**title))),
+            titles: titles.into(),
+        })
+    }
+
+    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut Vec<f64>) -> Result<(), Fault> {
+        let mut outputs = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some());
+        let (Some(output), None) = (outputs.next(), outputs.next()) else {
+            let found = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some()).count();
+            return Err((
+                "output".into(),
+                format!("expected exactly one output with provenance, found {found}"),
+            ));
+        };
+        let depths = self.depths(gold, output);
+        let flag =
+            |depth: Option<usize>, k: usize| if depth.is_some_and(|depth| depth <= k) { 1.0 } else { 0.0 };
+        for (evidence, columns) in gold.levels.iter().zip(&self.columns) {
+            let rank = evidence.rank_rows(output.provenance.as_ref(), columns);
+            row.extend([rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
+            for &k in &self.ks {
+                row.extend([
+                    rank.precision(k),
+                    flag(depths.answer, k),
+                    flag(depths.both, k),
+                    flag(depths.entity, k),
+                ]);
+                if k > 1 {
+                    row.extend([rank.recall(k), rank.success(k)]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::kilt::tests::{GOLD, files},
+        *,
+    };
+
+    #[test]
+    fn context_is_read_to_the_depth_of_each_k() {
+        let guess = r#"{"id": 1, "output": [{"answer": "x"}, {"provenance": [{"wikipedia_id": 5}, {"wikipedia_id": 9, "text": "the Ann"}, {"wikipedia_id": 10, "text": "ann of rome"}]}]}
+{"id": "b", "output": [{"provenance": []}]}
+"#;
+        let (_folder, gold, guess) = files(GOLD, guess);
+        let options = Options {
+            ks: vec![5, 1, 2],
+            rank_keys: vec![RankKeys::page(), "wikipedia_id,section".parse().unwrap()],
+        };
+        let evaluation = evaluate(gold, guess, &options).unwrap();
+        let page = &evaluation.reports[0].0;
+        let figure = |name| page.score(name).unwrap();
+        assert_eq!((figure("Rprec"), figure("precision@2"), figure("recall@2")), (0.5, 0.25, 0.5));
+        assert_eq!((figure("answer_in_context@1"), figure("answer_in_context@2")), (0.0, 0.5));
+        assert_eq!((figure("entity_in_context@2"), figure("answer_and_ent_in_context@5")), (0.0, 0.5));
+        assert_eq!((figure("entity_in_input"), page.score("recall@1")), (0.5, None));
+        // No item carries a section.
+        assert_eq!(evaluation.reports[1].0.score("recall@5"), Some(0.0));
+    }
+
+    #[test]
+    fn a_prediction_needs_one_output_with_provenance_and_a_k_is_at_least_1() {
+        let one = r#"{"id": 1, "output": [{"answer": "Ann"}]}"#;
+        let (_folder, gold, guess) = files(GOLD, one);
+        let message = evaluate(&gold, &guess, &Options::default()).unwrap_err().to_string();
+        assert!(message.contains("expected exactly one output with provenance, found 0"), "{message}");
+        let options = Options { ks: vec![0], ..Options::default() };
+        assert!(matches!(evaluate(gold, guess, &options), Err(Error::Argument(_))));
+    }
+}

@@ -1,0 +1,185 @@
+//! How sure a mean score is, and whether two systems really differ on the same records.
+//!
+//! Intervals are percentile bootstraps (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13); the
+//! test of a difference flips the signs of the paired differences at random (Fisher's randomisation test; Smucker et
+//! al., "A Comparison of Statistical Significance Tests for Information Retrieval Evaluation", 2007). Each round draws
+//! from its own stream of one seed, so the figures do not depend on threads.
+
+use rand::{Rng, RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::mean;
+use crate::{Error, Result};
+
+/// How the random rounds are run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    /// How many.
+    pub count: u32,
+    /// What they are drawn from.
+    pub seed: u64,
+    /// The share of the distribution that an interval covers, between 0 and 1.
+    pub level: f64,
+}
+
+impl Default for Rounds {
+    /// 10,000 rounds, intervals of 95%.
+    fn default() -> Self {
+        Self { count: 10_000, seed: 0, level: 0.95 }
+    }
+}
+
+/// A mean with its bootstrap confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The mean of the records.
+    pub mean: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+/// Two systems on the same records.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The mean of the first less the mean of the second, with its interval.
+    pub difference: Interval,
+    /// The two-sided probability of a difference at least as great, were the systems the same.
+    pub p_value: f64,
+}
+
+/// The mean of `scores` with its confidence interval.
+///
+/// # Errors
+/// [`Error::Argument`] without scores or rounds, or for a level that is not between 0 and 1.
+pub fn interval(scores: &[f64], rounds: Rounds) -> Result<Interval> {
+    if scores.is_empty() {
+        return Err(Error::Argument("scores: expected at least one record, found none".into()));
+    }
+    if rounds.count == 0 || !(rounds.level > 0.0 && rounds.level < 1.0) {
+        let Rounds { count, level, .. } = rounds;
+        let message =
+            format!("expected at least one round and a level between 0 and 1, found {count} and {level}");
+        return Err(Error::Argument(message));
+    }
+    let mut means: Vec<f64> = (0..rounds.count)
+        .into_par_iter()
+        .map(|round| {
+            let mut random = stream(rounds.seed, 2 * u64::from(round));
+            mean(scores.iter().map(|_| scores[random.random_range(0..scores.len())]))
+        })
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let tail = (1.0 - rounds.level) / 2.0;
+    Ok(Interval {
+        mean: mean(scores.iter().copied()),
+        low: quantile(&means, tail),
+        high: quantile(&means, 1.0 - tail),
+    })
+}
+
+/// Compares the scores of two systems, record by record.
+///
+/// # Errors
+/// [`Error::Argument`] for lists of different lengths, and those of [`interval`].
+pub fn compare(first: &[f64], second: &[f64], rounds: Rounds) -> Result<Comparison> {
+    if first.len() != second.len() {
+        let (first, second) = (first.len(), second.len());
+        return Err(Error::Argument(format!(
+            "scores: expected lists of one length, found {first} and {second}"
+        )));
+    }
+    let differences: Vec<f64> = first.iter().zip(second).map(|(first, second)| first - second).collect();
+    let difference = interval(&differences, rounds)?;
+    // Records without a difference have no sign to flip.
+    let signed: Vec<f64> = differences.into_iter().filter(|&difference| difference != 0.0).collect();
+    let observed = signed.iter().sum::<f64>().abs();
+    // Sums of the same figures in other signs can be equal but for their last digits.
+    let bound = observed - 1e-12 * signed.iter().map(|difference| difference.abs()).sum::<f64>();
+    let extreme: u32 = (0..rounds.count)
+        .into_par_iter()
+        .map(|round| {
+            let mut random = stream(rounds.seed, 2 * u64::from(round) + 1);
+            let sum: f64 = signed.chunks(64).map(|chunk| flipped(chunk, random.next_u64())).sum();
+            u32::from(sum.abs() >= bound)
+        })
+        .sum();
+    // The observed signs are one of the rounds, so that the probability is never 0.
+    let p_value = (f64::from(extreme) + 1.0) / (f64::from(rounds.count) + 1.0);
+    Ok(Comparison { difference, p_value })
+}
+
+fn stream(seed: u64, round: u64) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(round);
+    random
+}
+
+fn flipped(differences: &[f64], signs: u64) -> f64 {
+    let sign = |at: usize| if signs >> at & 1 == 0 { 1.0 } else { -1.0 };
+    differences.iter().enumerate().map(|(at, difference)| sign(at) * difference).sum()
+}
+
+/// Linear between the two nearest of sorted figures.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUNDS: Rounds = Rounds { count: 20_000, seed: 11, level: 0.95 };
+
+    #[test]
+    fn ten_wins_of_ten_have_the_probability_of_equal_signs() {
+        let comparison = compare(&[1.0; 10], &[0.0; 10], ROUNDS).unwrap();
+        assert_eq!(comparison.difference, Interval { mean: 1.0, low: 1.0, high: 1.0 });
+        // All signs equal: 2 of 2^10 ways; three standard errors of 20,000 rounds.
+        let exact = 2.0 / 1024.0;
+        assert!(
+            (comparison.p_value - exact).abs() < 3.0 * (exact / 20_000f64).sqrt(),
+            "{}",
+            comparison.p_value
+        );
+    }
+
+    #[test]
+    fn equal_systems_do_not_differ() {
+        let scores = [0.1, 0.7, 0.3];
+        let comparison = compare(&scores, &scores, ROUNDS).unwrap();
+        assert_eq!((comparison.difference.mean, comparison.p_value), (0.0, 1.0));
+    }
+
+    #[test]
+    fn the_interval_is_about_two_standard_errors_wide() {
+        // 400 records, half right: standard error 0.5 / sqrt(400) = 0.025.
+        let scores: Vec<f64> = (0..400).map(|at| f64::from(at % 2)).collect();
+        let Interval { mean, low, high } = interval(&scores, ROUNDS).unwrap();
+        assert_eq!(mean, 0.5);
+        assert!((low - (0.5 - 1.96 * 0.025)).abs() < 0.004 && (high - (0.5 + 1.96 * 0.025)).abs() < 0.004);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
+        let scores: Vec<f64> = (0..50).map(|at| f64::from(at).sin()).collect();
+        let other: Vec<f64> = (0..50).map(|at| f64::from(at).cos()).collect();
+        let run = || compare(&scores, &other, Rounds { count: 500, ..ROUNDS }).unwrap();
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
+        assert_eq!(run(), one);
+        assert_ne!(run(), compare(&scores, &other, Rounds { count: 500, seed: 12, ..ROUNDS }).unwrap());
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        assert!(compare(&[1.0], &[], ROUNDS).unwrap_err().to_string().contains("found 1 and 0"));
+        assert!(interval(&[], ROUNDS).is_err());
+        assert!(interval(&[1.0], Rounds { level: 1.0, ..ROUNDS }).is_err());
+        assert!(interval(&[1.0], Rounds { count: 0, ..ROUNDS }).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! WOW++: Wizard of Wikipedia's dialogues with every candidate sentence judged (Eric et al., 2021).
+
+use std::{fmt, path::Path};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, MapAccess, Visitor},
+    ser::SerializeMap,
+};
+use serde_json::{Map, Value};
+
+use crate::{Result, jsonl, open_record::open_record, scores::ranking::RELEVANT};
+
+/// What stands between title and sentence in a label.
+pub const SEPARATOR: &str = "<knowledge_separator>";
+
+/// A file: one object of dialogue ids and dialogues, in the file's order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dialogues(pub Vec<(String, Dialogue)>);
+
+/// A dialogue whose last turn asks for knowledge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dialogue {
+    /// What was said, oldest first.
+    pub turns: Vec<String>,
+    /// What the dialogue is about.
+    pub topic: String,
+    /// The judged sentences; labels repeat.
+    pub annotated_sentences: Vec<Judged>,
+    /// Fields that only some files have, such as `knowledges`, `gold_sentence`, `start_speaker` and `id`.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Dialogue, required { turns = "turns", topic = "topic", annotated_sentences = "annotated_sentences" }, optional {});
+
+/// A sentence that people judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Title, [`SEPARATOR`] and sentence, as the file has it.
+    pub label: String,
+    /// The share of judges that found it relevant, 0 to 1.
+    pub confidence: f64,
+    /// The judges' word, such as `notRelevant`.
+    pub relevance: Option<String>,
+    /// The article's title.
+    pub article: Option<String>,
+    /// Fields that WOW++ does not define.
+    pub extra: Map<String, Value>,
+}
+
+open_record!(Judged, required { label = "label", confidence = "confidence" }, optional {
+    relevance = "relevance",
+    article = "article"
+});
+
+impl Judged {
+    /// Whether enough judges found it relevant: a confidence of at least 0.6.
+    pub fn is_relevant(&self) -> bool {
+        self.confidence >= RELEVANT
+    }
+
+    /// Title and sentence, repaired; models read these, output keeps the label.
+    pub fn parts(&self) -> (String, String) {
+        let label = repaired(&self.label);
+        match label.split_once(SEPARATOR) {
+            Some((title, sentence)) => (title.trim().to_owned(), sentence.trim().to_owned()),
+            None => (String::new(), label.trim().to_owned()),
+        }
+    }
+}
+
+/// Undoes UTF-8 that was read as Latin-1, run by run: characters U+0080 to U+00FF whose code points are valid UTF-8
+/// together. Other text stays as it is.
+pub fn repaired(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut run = Vec::new();
+    let flush = |run: &mut Vec<u8>, out: &mut String| {
+        match std::str::from_utf8(run) {
+            Ok(decoded) => out.push_str(decoded),
+            Err(_) => out.extend(run.iter().map(|&byte| char::from(byte))),
+        }
+        run.clear();
+    };
+    for character in text.chars() {
+        match u8::try_from(character) {
+            Ok(byte) if byte >= 0x80 => run.push(byte),
+            _ => {
+                flush(&mut run, &mut out);
+                out.push(character);
+            }
+        }
+    }
+    flush(&mut run, &mut out);
+    out
+}
+
+impl Serialize for Dialogues {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (id, dialogue) in &self.0 {
+            map.serialize_entry(id, dialogue)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Dialogues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Dialogues;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of dialogue ids and dialogues")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Dialogues, A::Error> {
+                let mut dialogues = Vec::new();
+                let mut seen = rustc_hash::FxHashSet::default();
+                while let Some((id, dialogue)) = map.next_entry::<String, Dialogue>()? {
+                    if !seen.insert(id.clone()) {
+                        return Err(A::Error::custom(format!(
+                            "expected different dialogue ids, found `{id}` twice"
+                        )));
+                    }
+                    dialogues.push((id, dialogue));
+                }
+                Ok(Dialogues(dialogues))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// What reading gives, with line and field; the same dialogue id twice.
+pub fn load(path: impl AsRef<Path>) -> Result<Dialogues> {
+    jsonl::read_json(path)
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
+pub fn save(path: impl AsRef<Path>, dialogues: &Dialogues) -> Result<()> {
+    let mut writer = jsonl::Writer::create(path)?;
+    writer.record(dialogues)?;
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_survives_a_round_trip_in_its_order() {
+        let json = r#"{"z":{"turns":["a"],"topic":"t","annotated_sentences":[{"label":"T <knowledge_separator> S.","confidence":0.6,"relevance":"relevant","article":"T","n":1}],"start_speaker":0},"a":{"turns":[],"topic":"","annotated_sentences":[]}}"#;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.json");
+        jsonl::write(&path, json.as_bytes()).unwrap();
+        let dialogues = load(&path).unwrap();
+        let judged = &dialogues.0[0].1.annotated_sentences[0];
+        assert!(judged.is_relevant());
+        assert_eq!(judged.parts(), ("T".into(), "S.".into()));
+        save(&path, &dialogues).unwrap();
+        assert_eq!(jsonl::read_to_string(&path).unwrap().trim_end(), json);
+    }
+
+    #[test]
+    fn latin_1_is_repaired_and_honest_text_is_kept() {
+        assert_eq!(repaired("1979\u{c2}\u{a0}\u{e2}\u{80}\u{93} Caf\u{c3}\u{a9}"), "1979\u{a0}\u{2013} Café");
+        assert_eq!(repaired("Café \u{2013} naïve"), "Café \u{2013} naïve");
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), r#"{"d":{"turns":[],"topic":"","annotated_sentences":[{"label":"x"}]}}"#)
+            .unwrap();
+        let message = load(file.path()).unwrap_err().to_string();
+        assert!(message.contains("d.annotated_sentences[0]") && message.contains("confidence"), "{message}");
+        let twice = r#"{"d":{"turns":[],"topic":"","annotated_sentences":[]},"d":{"turns":[],"topic":"","annotated_sentences":[]}}"#;
+        std::fs::write(file.path(), twice).unwrap();
+        assert!(load(file.path()).unwrap_err().to_string().contains("`d` twice"));
+    }
+}
