@@ -16,7 +16,7 @@ use super::world::{Fact, Part, World};
 
 /// WOW++: candidates of a dialogue with the share of judges who would use them; other facts of the topic get some
 /// share, sentences of other pages none. A dialogue in eight has no relevant sentence.
-pub fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Value {
+pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Value {
     let mut all = Map::new();
     for (index, dialogue) in dialogues(world, part, count, rng).into_iter().enumerate() {
         let topic = dialogue.fact.subject;
@@ -68,7 +68,7 @@ const PROPERTIES: [(&str, &str, &[u64], bool); 11] = [
 ];
 
 /// KnowledgeNet: folds 1 to 4 of documents made anew from the facts, and a test file of fold 5 with its gold apart.
-pub fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
+pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
     let mut train = Vec::new();
     let mut test = Vec::new();
     let mut blind = Vec::new();
@@ -177,7 +177,7 @@ fn document(
 const KORC_UNSEEN: [u64; 3] = [264, 108, 551];
 
 /// KoRC: a text whose topic is hidden, and a question that the knowledge base answers about the hidden topic's object.
-pub fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
+pub(crate) fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
     let mut files = Vec::new();
     let parts = [
         ("korc/train.json", Part::Train, 300, false),
@@ -241,7 +241,7 @@ pub fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
 }
 
 /// The background knowledge base: triples, entities with title, page id and aliases, and relations.
-pub fn knowledge_base(world: &World) -> std::io::Result<Vec<File>> {
+pub(crate) fn knowledge_base(world: &World) -> std::io::Result<Vec<File>> {
     let mut triples = String::new();
     for ((subject, pid), objects) in &world.facts.statements {
         for object in objects {

@@ -14,7 +14,7 @@ use super::wording::Wordings;
 
 /// What goes wrong while facts are read.
 #[derive(Debug)]
-pub struct FactsError(pub String);
+pub(crate) struct FactsError(pub String);
 
 impl fmt::Display for FactsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,11 +26,11 @@ impl std::error::Error for FactsError {}
 
 /// A Wikidata item, ordered by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Qid(pub u64);
+pub(crate) struct Qid(pub u64);
 
 impl Qid {
     /// Reads `Q42`.
-    pub fn parse(text: &str) -> Result<Self, FactsError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, FactsError> {
         text.strip_prefix('Q')
             .and_then(|digits| digits.parse().ok())
             .map(Qid)
@@ -46,11 +46,11 @@ impl fmt::Display for Qid {
 
 /// A Wikidata property, ordered by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pid(pub u64);
+pub(crate) struct Pid(pub u64);
 
 impl Pid {
     /// Reads `P19`.
-    pub fn parse(text: &str) -> Result<Self, FactsError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, FactsError> {
         text.strip_prefix('P')
             .and_then(|digits| digits.parse().ok())
             .map(Pid)
@@ -66,7 +66,7 @@ impl fmt::Display for Pid {
 
 /// An entity's label, its kind ("human", "record label") and the kinds that it is a subclass of.
 #[derive(Clone, Debug, Default)]
-pub struct Entity {
+pub(crate) struct Entity {
     /// English label.
     pub label: String,
     /// English label of its type.
@@ -77,7 +77,7 @@ pub struct Entity {
 
 /// A property's label and other names.
 #[derive(Clone, Debug)]
-pub struct Relation {
+pub(crate) struct Relation {
     /// English label.
     pub label: String,
     /// Other English names.
@@ -86,7 +86,7 @@ pub struct Relation {
 
 /// The classes of subject that have sentence templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub(crate) enum Class {
     /// Humans.
     Person,
     /// Countries.
@@ -99,7 +99,7 @@ pub enum Class {
 
 impl Class {
     /// Reads the name that the wording file uses.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "person" => Some(Self::Person),
             "place" => Some(Self::Place),
@@ -111,7 +111,7 @@ impl Class {
 
 /// Entities, relations and statements.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Every entity that gets a page.
     pub entities: BTreeMap<Qid, Entity>,
     /// Every property that a statement uses.
@@ -122,7 +122,7 @@ pub struct Facts {
 
 impl Facts {
     /// Reads the text of `facts.tsv`.
-    pub fn parse(text: &str) -> Result<Self, FactsError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, FactsError> {
         let mut facts = Self::default();
         for (number, line) in text.lines().enumerate() {
             let columns: Vec<&str> = line.split('\t').collect();
@@ -168,7 +168,7 @@ impl Facts {
     }
 
     /// Writes what [`Facts::parse`] reads.
-    pub fn to_tsv(&self) -> String {
+    pub(crate) fn to_tsv(&self) -> String {
         let mut out = String::new();
         for (pid, r) in &self.relations {
             out += &format!("R\t{pid}\t{}\t{}\n", r.label, r.aliases.join("|"));
@@ -190,7 +190,7 @@ impl Facts {
     ///
     /// # Errors
     /// A file that is missing or is not laid out as CoDEx publishes it.
-    pub fn extract(folder: &Path, wordings: &Wordings) -> Result<Self, FactsError> {
+    pub(crate) fn extract(folder: &Path, wordings: &Wordings) -> Result<Self, FactsError> {
         let read = |name: &str| {
             let path = folder.join(name);
             std::fs::read_to_string(&path).map_err(|e| FactsError(format!("{}: {e}", path.display())))
@@ -253,7 +253,7 @@ impl Facts {
     }
 
     /// The class of an entity, from its kind and the statements about it.
-    pub fn class(&self, qid: Qid) -> Class {
+    pub(crate) fn class(&self, qid: Qid) -> Class {
         let has = |p: u64| self.statements.contains_key(&(qid, Pid(p)));
         if has(106) || self.entities[&qid].kind == "human" {
             Class::Person

@@ -35,7 +35,7 @@ struct Question {
 }
 
 /// Records of a part: choices and common values and yes/no over two named pages, and bridges over a page that is not named.
-pub fn hotpotqa(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn hotpotqa(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let facts = world.facts_of(part);
     let mut found = bridges(world, &facts, part, rng);
     found.shuffle(rng);

@@ -6,7 +6,7 @@ use super::wording::Style;
 
 /// A mention of an entity, in code points from the start of the line.
 #[derive(Clone, Copy, Debug)]
-pub struct Link {
+pub(crate) struct Link {
     /// First code point.
     pub start: usize,
     /// One past the last code point.
@@ -17,7 +17,7 @@ pub struct Link {
 
 /// Text with its links.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub(crate) struct Line {
     /// The text.
     pub text: String,
     /// Mentions in order.
@@ -26,24 +26,24 @@ pub struct Line {
 
 impl Line {
     /// Length in code points.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.text.chars().count()
     }
 
     /// Adds plain text.
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// Adds text that names an entity.
-    pub fn link(&mut self, text: &str, qid: Qid) {
+    pub(crate) fn link(&mut self, text: &str, qid: Qid) {
         let start = self.len();
         self.text.push_str(text);
         self.links.push(Link { start, end: self.len(), qid });
     }
 
     /// Adds another line.
-    pub fn append(&mut self, other: &Self) {
+    pub(crate) fn append(&mut self, other: &Self) {
         let shift = self.len();
         self.text.push_str(&other.text);
         let moved =
@@ -52,7 +52,7 @@ impl Line {
     }
 
     /// Adds `a, b and c`.
-    pub fn list(&mut self, facts: &Facts, style: Style, objects: &[Qid]) {
+    pub(crate) fn list(&mut self, facts: &Facts, style: Style, objects: &[Qid]) {
         for (i, &object) in objects.iter().enumerate() {
             if i > 0 {
                 self.push(if i + 1 == objects.len() { " and " } else { ", " });
@@ -64,7 +64,13 @@ impl Line {
 }
 
 /// Fills a template about a subject and its objects.
-pub fn render(facts: &Facts, template: &str, subject: &Subject, style: Style, objects: &[Qid]) -> Line {
+pub(crate) fn render(
+    facts: &Facts,
+    template: &str,
+    subject: &Subject,
+    style: Style,
+    objects: &[Qid],
+) -> Line {
     let mut line = Line::default();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
@@ -86,6 +92,6 @@ pub fn render(facts: &Facts, template: &str, subject: &Subject, style: Style, ob
 }
 
 /// Fills a template and keeps only the text.
-pub fn fill(facts: &Facts, template: &str, subject: &str, style: Style, objects: &[Qid]) -> String {
+pub(crate) fn fill(facts: &Facts, template: &str, subject: &str, style: Style, objects: &[Qid]) -> String {
     render(facts, template, &Subject::Name(subject.to_owned()), style, objects).text
 }

@@ -16,7 +16,7 @@ use super::world::{Fact, Part, World};
 
 /// The kind of text around the mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// News.
     Aida,
     /// Encyclopedic prose.
@@ -72,7 +72,13 @@ struct Marked {
 
 /// Records of a part. Training also shows every subject of dev and test once, by its full name and in a text without
 /// facts: its name can then be written, and nothing that dev or test ask is told.
-pub fn linking(world: &World, source: Source, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn linking(
+    world: &World,
+    source: Source,
+    part: Part,
+    count: usize,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Value> {
     let mut facts: BTreeMap<Qid, Vec<&Fact>> = BTreeMap::new();
     for fact in world.facts_of(part).into_iter().filter(|f| f.pid.0 != 530) {
         facts.entry(fact.subject).or_default().push(fact);

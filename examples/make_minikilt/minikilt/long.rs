@@ -93,6 +93,9 @@ const THEMES: [Theme; 5] = [
     },
 ];
 
+/// A fact and the two forms of the sentence that tells it.
+type Said<'w> = (&'w Fact, [&'static str; 2]);
+
 /// Whether an object takes its article in these sentences.
 fn style(pid: u64) -> Style {
     match pid {
@@ -103,16 +106,16 @@ fn style(pid: u64) -> Style {
 }
 
 /// ELI5: two paragraphs of two or three sentences answer a how, why or what question.
-pub fn eli5(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn eli5(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let mut by: BTreeMap<Qid, BTreeMap<Pid, &Fact>> = BTreeMap::new();
     for fact in world.facts_of(part) {
         by.entry(fact.subject).or_default().insert(fact.pid, fact);
     }
-    let mut askable: Vec<(Qid, &Theme, Vec<(&Fact, [&str; 2])>)> = Vec::new();
+    let mut askable: Vec<(Qid, &Theme, Vec<Said<'_>>)> = Vec::new();
     for (qid, facts) in &by {
         for theme in THEMES.iter().filter(|t| t.class == world.facts.class(*qid)) {
             let first = Pid(theme.sentences[0].0);
-            let mut said: Vec<(&Fact, [&str; 2])> = theme
+            let mut said: Vec<Said<'_>> = theme
                 .sentences
                 .iter()
                 .filter_map(|(p, forms)| Some((*facts.get(&Pid(*p))?, *forms)))
@@ -170,7 +173,7 @@ const OPENERS: [&str; 5] = [
 ];
 
 /// A dialogue about one subject: its turns and the facts that its answers use.
-pub struct Dialogue<'w> {
+pub(crate) struct Dialogue<'w> {
     /// Turns up to the question; the next one is the answer.
     pub turns: Vec<String>,
     /// The next turn.
@@ -180,7 +183,12 @@ pub struct Dialogue<'w> {
 }
 
 /// Dialogues whose last turn asks for a fact.
-pub fn dialogues<'w>(world: &'w World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Dialogue<'w>> {
+pub(crate) fn dialogues<'w>(
+    world: &'w World,
+    part: Part,
+    count: usize,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Dialogue<'w>> {
     let all = world.facts_of(part);
     let facts = pick(&all, count, rng);
     let mut by: BTreeMap<Qid, Vec<&Fact>> = BTreeMap::new();
@@ -224,7 +232,7 @@ pub fn dialogues<'w>(world: &'w World, part: Part, count: usize, rng: &mut ChaCh
 }
 
 /// Wizard of Wikipedia: turns joined by newlines; the next turn uses one sentence of a page.
-pub fn wow(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn wow(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let records = dialogues(world, part, count, rng).into_iter().enumerate().map(|(i, dialogue)| {
         json!({
             "id": format!("minikilt-wow-{}_{}", id(part, 0, i), dialogue.turns.len() / 2),

@@ -1,7 +1,7 @@
 //! A small world of pages and tasks, made from facts and templates; the same facts and seed make the same bytes.
 
 mod extra;
-pub mod facts;
+pub(crate) mod facts;
 mod hotpot;
 mod line;
 mod linking;
@@ -10,12 +10,12 @@ mod names;
 mod page;
 mod questions;
 mod records;
-pub mod wording;
-pub mod world;
+pub(crate) mod wording;
+pub(crate) mod world;
 
 use serde_json::{Value, json};
 
-pub use records::File;
+pub(crate) use records::File;
 
 use linking::Source;
 use records::{Size, lines, task_files};
@@ -25,7 +25,7 @@ use world::{Part, World};
 ///
 /// # Errors
 /// Compression that fails.
-pub fn make(world: &World) -> std::io::Result<Vec<File>> {
+pub(crate) fn make(world: &World) -> std::io::Result<Vec<File>> {
     let pages =
         world.pages.values().chain(&world.lists).map(|page| records::page(world, page)).collect::<Vec<_>>();
     let redirects: String =

@@ -4,7 +4,7 @@ use super::facts::{Class, Entity, Facts, Qid};
 use super::wording::Style;
 
 /// The page title of an entity: its label, upper-cased first, with a bracket where the label alone is a common word.
-pub fn title(facts: &Facts, qid: Qid) -> String {
+pub(crate) fn title(facts: &Facts, qid: Qid) -> String {
     let entity = &facts.entities[&qid];
     let mut chars = entity.label.chars();
     let label: String = chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect();
@@ -53,7 +53,7 @@ const COUNTRY_ALIASES: [(&str, &[&str]); 22] = [
 ];
 
 /// Short names of an entity; several entities can share one.
-pub fn aliases(facts: &Facts, qid: Qid) -> Vec<String> {
+pub(crate) fn aliases(facts: &Facts, qid: Qid) -> Vec<String> {
     let entity = &facts.entities[&qid];
     let mut found: Vec<String> = Vec::new();
     if facts.class(qid) == Class::Person {
@@ -79,14 +79,14 @@ pub fn aliases(facts: &Facts, qid: Qid) -> Vec<String> {
 }
 
 /// The last word of a person's name, where the name has several words and the last one names the family.
-pub fn surname(label: &str) -> Option<&str> {
+pub(crate) fn surname(label: &str) -> Option<&str> {
     let (_, last) = label.rsplit_once(' ')?;
     let ordinal = last.chars().all(|c| "IVX".contains(c));
     (last.chars().count() > 2 && !last.ends_with('.') && !ordinal).then_some(last)
 }
 
 /// A label as style and English want it, split into the article and the label.
-pub fn article(entity: &Entity, class: Class, style: Style) -> &'static str {
+pub(crate) fn article(entity: &Entity, class: Class, style: Style) -> &'static str {
     match style {
         Style::Plain => "",
         Style::A => indefinite(&entity.label),
@@ -96,13 +96,13 @@ pub fn article(entity: &Entity, class: Class, style: Style) -> &'static str {
 }
 
 /// "a " or "an ", by the first letter.
-pub fn indefinite(noun: &str) -> &'static str {
+pub(crate) fn indefinite(noun: &str) -> &'static str {
     let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
     if vowel { "an " } else { "a " }
 }
 
 /// "the " where a proper name takes it, else nothing.
-pub fn definite(label: &str) -> &'static str {
+pub(crate) fn definite(label: &str) -> &'static str {
     const NEVER: [&str; 5] = ["Records", "Recordings", "Sony Music", "Music Group", "Republic Records"];
     const WORDS: [&str; 30] = [
         "Academy",
@@ -159,7 +159,7 @@ pub fn definite(label: &str) -> &'static str {
 
 /// How a sentence refers to its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// By a name or description, written as given inside a sentence.
     Name(String),
     /// "They", for persons.
@@ -170,7 +170,7 @@ pub enum Subject {
 
 impl Subject {
     /// The text for a placeholder, if the placeholder is the subject's or its verb's.
-    pub fn fill(&self, placeholder: &str) -> Option<String> {
+    pub(crate) fn fill(&self, placeholder: &str) -> Option<String> {
         let name = match self {
             Self::Name(name) => name.clone(),
             Self::They => "they".to_owned(),
@@ -197,7 +197,7 @@ impl Subject {
 }
 
 /// The text with its first letter in upper case.
-pub fn capitalised(text: &str) -> String {
+pub(crate) fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect()
 }

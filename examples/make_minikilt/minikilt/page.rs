@@ -5,7 +5,7 @@ use super::line::{Line, Link};
 
 /// A page before it becomes a record.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// Page id, a number as a string.
     pub id: String,
     /// Title.
@@ -22,13 +22,13 @@ pub struct Page {
 
 impl Page {
     /// A page with its title line.
-    pub fn new(id: String, title: String, qid: Option<Qid>) -> Self {
+    pub(crate) fn new(id: String, title: String, qid: Option<Qid>) -> Self {
         let text = vec![format!("{title}\n")];
         Self { id, title, qid, text, anchors: Vec::new(), categories: Vec::new() }
     }
 
     /// Adds a paragraph and says which it is.
-    pub fn paragraph(&mut self, line: &Line) -> usize {
+    pub(crate) fn paragraph(&mut self, line: &Line) -> usize {
         let id = self.text.len();
         self.text.push(format!("{}\n", line.text));
         self.anchors.extend(line.links.iter().map(|&link| (id, link)));
@@ -36,12 +36,12 @@ impl Page {
     }
 
     /// Adds a section header.
-    pub fn section(&mut self, title: &str) {
+    pub(crate) fn section(&mut self, title: &str) {
         self.text.push(format!("Section::::{title}.\n"));
     }
 
     /// The header over a paragraph, in the way provenance names it.
-    pub fn header(&self, paragraph: usize) -> &str {
+    pub(crate) fn header(&self, paragraph: usize) -> &str {
         let above = self.text[..=paragraph].iter().rev().find(|p| p.starts_with("Section::::"));
         above.map_or("Section::::Abstract.", String::as_str)
     }

@@ -10,12 +10,12 @@ use super::records::{answers, one, pick, provenance};
 use super::world::{Fact, Part, World};
 
 /// Relations that zero-shot training never sees and zero-shot dev and test only see.
-pub const UNSEEN: [u64; 7] = [20, 509, 119, 551, 101, 135, 37];
+pub(crate) const UNSEEN: [u64; 7] = [20, 509, 119, 551, 101, 135, 37];
 
 /// Family, partners and parties: true sentences only, so no false claim about a person's private life is made up.
 const NEVER_REFUTED: [u64; 6] = [26, 451, 3373, 40, 102, 509];
 
-fn asked<'w>(world: &'w World, part: Part) -> Vec<&'w Fact> {
+fn asked(world: &World, part: Part) -> Vec<&Fact> {
     world.facts_of(part).into_iter().filter(|f| world.wording(f).asked).collect()
 }
 
@@ -24,7 +24,7 @@ fn ask(world: &World, fact: &Fact, template: &str) -> String {
 }
 
 /// Natural Questions: a question without capital or mark, as typed into a search box; names keep their case.
-pub fn nq(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn nq(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let facts = pick(&asked(world, part), count, rng);
     let records = facts.iter().enumerate().map(|(i, fact)| {
         let input = ask(world, fact, one(world.wording(fact).list("q"), rng));
@@ -34,7 +34,12 @@ pub fn nq(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<
 }
 
 /// TriviaQA: the KILT records, which carry no input, and the original question file.
-pub fn triviaqa(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> (Vec<Value>, Vec<Value>) {
+pub(crate) fn triviaqa(
+    world: &World,
+    part: Part,
+    count: usize,
+    rng: &mut ChaCha8Rng,
+) -> (Vec<Value>, Vec<Value>) {
     let facts = pick(&asked(world, part), count, rng);
     let mut records = Vec::new();
     let mut originals = Vec::new();
@@ -57,7 +62,7 @@ pub fn triviaqa(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -
 }
 
 /// T-REx: `subject [SEP] relation`.
-pub fn trex(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn trex(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let facts = pick(&asked(world, part), count, rng);
     let records = facts.iter().enumerate().map(|(i, fact)| {
         let subject = world.label(fact.subject);
@@ -78,7 +83,7 @@ pub fn trex(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Ve
 }
 
 /// Zero-shot slot filling: dev and test ask only for relations that its train part lacks, with template questions.
-pub fn zero_shot(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn zero_shot(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let unseen = |f: &&Fact| UNSEEN.contains(&f.pid.0) == (part != Part::Train);
     let pool: Vec<&Fact> = asked(world, part).into_iter().filter(unseen).collect();
     let facts = pick(&pool, count, rng);
@@ -97,7 +102,7 @@ pub fn zero_shot(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) 
 }
 
 /// FEVER: half of the claims name a stated object, half a wrong one that is drawn as often as it is right elsewhere.
-pub fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
+pub(crate) fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let all =
         world.facts_of(part).into_iter().filter(|f| !NEVER_REFUTED.contains(&f.pid.0)).collect::<Vec<_>>();
     let mut facts = pick(&all, count, rng);
@@ -132,7 +137,7 @@ pub fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> V
 }
 
 /// A number as a string that no other part uses.
-pub fn id(part: Part, base: usize, index: usize) -> String {
+pub(crate) fn id(part: Part, base: usize, index: usize) -> String {
     let block = match part {
         Part::Train => 10_000,
         Part::Dev => 20_000,

@@ -14,7 +14,7 @@ use super::page::Page;
 use super::world::{Fact, Part, World};
 
 /// A file of the data, named from its root.
-pub struct File {
+pub(crate) struct File {
     /// Relative path.
     pub name: String,
     /// Content.
@@ -23,7 +23,7 @@ pub struct File {
 
 impl File {
     /// A text file; one whose name ends in `.gz` is compressed, without a time stamp so that bytes repeat.
-    pub fn new(name: impl Into<String>, text: &str) -> std::io::Result<Self> {
+    pub(crate) fn new(name: impl Into<String>, text: &str) -> std::io::Result<Self> {
         let name = name.into();
         let bytes = if name.ends_with(".gz") {
             let mut writer =
@@ -38,12 +38,12 @@ impl File {
 }
 
 /// One JSON value a line.
-pub fn lines(records: &[Value]) -> String {
+pub(crate) fn lines(records: &[Value]) -> String {
     records.iter().map(|r| format!("{r}\n")).collect()
 }
 
 /// A page as the knowledge source writes it.
-pub fn page(world: &World, page: &Page) -> Value {
+pub(crate) fn page(world: &World, page: &Page) -> Value {
     let anchors: Vec<Value> = page
         .anchors
         .iter()
@@ -73,13 +73,13 @@ pub fn page(world: &World, page: &Page) -> Value {
 }
 
 /// Percent-encodes a title in the way wiki extractors write link targets.
-pub fn quote(title: &str) -> String {
+pub(crate) fn quote(title: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-~/".contains(&b);
     title.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 /// Provenance that points at the sentence of a fact.
-pub fn provenance(world: &World, fact: &Fact) -> Value {
+pub(crate) fn provenance(world: &World, fact: &Fact) -> Value {
     let page = &world.pages[&fact.subject];
     json!({
         "wikipedia_id": page.id,
@@ -94,13 +94,13 @@ pub fn provenance(world: &World, fact: &Fact) -> Value {
 }
 
 /// A whole page as provenance, as entity linking has it.
-pub fn page_provenance(world: &World, qid: Qid) -> Value {
+pub(crate) fn page_provenance(world: &World, qid: Qid) -> Value {
     let page = &world.pages[&qid];
     json!({"wikipedia_id": page.id, "title": page.title})
 }
 
 /// Answers of a fact: each stated object with the sentence, then what else is right, without one.
-pub fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Value> {
+pub(crate) fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Value> {
     let stated = |o: &Qid| fact.stated.contains(o);
     let with = fact.all.iter().filter(|o| stated(o));
     let mut found: Vec<Value> =
@@ -116,7 +116,7 @@ pub fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Value> {
 }
 
 /// Up to `count` facts without repetition, by relation with weights that even out frequent and rare relations.
-pub fn pick<'w>(facts: &[&'w Fact], count: usize, rng: &mut ChaCha8Rng) -> Vec<&'w Fact> {
+pub(crate) fn pick<'w>(facts: &[&'w Fact], count: usize, rng: &mut ChaCha8Rng) -> Vec<&'w Fact> {
     let mut by: std::collections::BTreeMap<Pid, Vec<&'w Fact>> = std::collections::BTreeMap::new();
     for &fact in facts {
         by.entry(fact.pid).or_default().push(fact);
@@ -146,13 +146,13 @@ pub fn pick<'w>(facts: &[&'w Fact], count: usize, rng: &mut ChaCha8Rng) -> Vec<&
 }
 
 /// One template of a list.
-pub fn one<'t>(templates: &'t [String], rng: &mut ChaCha8Rng) -> &'t str {
+pub(crate) fn one<'t>(templates: &'t [String], rng: &mut ChaCha8Rng) -> &'t str {
     templates.choose(rng).map_or("", String::as_str)
 }
 
 /// How many records a dataset gets in a part.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub(crate) struct Size {
     /// Training records.
     pub train: usize,
     /// Development records.
@@ -163,7 +163,7 @@ pub struct Size {
 
 impl Size {
     /// The number for a part.
-    pub fn of(self, part: Part) -> usize {
+    pub(crate) fn of(self, part: Part) -> usize {
         match part {
             Part::Train => self.train,
             Part::Dev => self.dev,
@@ -173,7 +173,7 @@ impl Size {
 }
 
 /// A dataset's files: train and dev with answers, test without them, and the test gold apart.
-pub fn task_files(stem: &str, tag: &str, part: Part, records: &[Value]) -> std::io::Result<Vec<File>> {
+pub(crate) fn task_files(stem: &str, tag: &str, part: Part, records: &[Value]) -> std::io::Result<Vec<File>> {
     let without = |record: &Value| {
         let mut record = record.clone();
         if let Some(map) = record.as_object_mut() {

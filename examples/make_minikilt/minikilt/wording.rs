@@ -6,7 +6,7 @@ use super::facts::{Class, FactsError, Pid};
 
 /// How an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// Its label.
     Plain,
     /// Its label with "the" where English wants it.
@@ -17,7 +17,7 @@ pub enum Style {
 
 /// All templates of one relation and class of subject.
 #[derive(Clone, Debug)]
-pub struct Wording {
+pub(crate) struct Wording {
     /// How objects are written.
     pub style: Style,
     /// What the object is ("city").
@@ -29,19 +29,19 @@ pub struct Wording {
 
 impl Wording {
     /// The templates under a key; the reader has checked that each key has one.
-    pub fn list(&self, key: &str) -> &[String] {
+    pub(crate) fn list(&self, key: &str) -> &[String] {
         self.templates.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// The first template under a key.
-    pub fn one(&self, key: &str) -> &str {
+    pub(crate) fn one(&self, key: &str) -> &str {
         self.list(key).first().map_or("", String::as_str)
     }
 }
 
 /// The whole wording file.
 #[derive(Clone, Debug)]
-pub struct Wordings(BTreeMap<(Pid, Class), Wording>);
+pub(crate) struct Wordings(BTreeMap<(Pid, Class), Wording>);
 
 const KEYS: [(&str, usize); 10] = [
     ("page", 4),
@@ -58,7 +58,7 @@ const KEYS: [(&str, usize); 10] = [
 
 impl Wordings {
     /// Reads the wording that is compiled in.
-    pub fn bundled() -> Result<Self, FactsError> {
+    pub(crate) fn bundled() -> Result<Self, FactsError> {
         Self::parse(include_str!("wording.txt"))
     }
 
@@ -66,7 +66,7 @@ impl Wordings {
     ///
     /// # Errors
     /// A line outside a block or without `key: text`, and a block with too few templates.
-    pub fn parse(text: &str) -> Result<Self, FactsError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, FactsError> {
         let mut blocks: BTreeMap<(Pid, Class), Wording> = BTreeMap::new();
         let mut open = None;
         for (number, line) in text.lines().enumerate() {
@@ -119,7 +119,7 @@ impl Wordings {
     }
 
     /// The templates of a relation for a class of subject.
-    pub fn of(&self, pid: Pid, class: Class) -> Option<&Wording> {
+    pub(crate) fn of(&self, pid: Pid, class: Class) -> Option<&Wording> {
         self.0.get(&(pid, class))
     }
 }

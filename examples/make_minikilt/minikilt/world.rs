@@ -15,7 +15,7 @@ use super::wording::{Style, Wording, Wordings};
 
 /// The part of the data that may ask about an entity or fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub(crate) enum Part {
     /// Training.
     Train,
     /// Development.
@@ -26,10 +26,10 @@ pub enum Part {
 
 impl Part {
     /// All three.
-    pub const ALL: [Self; 3] = [Self::Train, Self::Dev, Self::Test];
+    pub(crate) const ALL: [Self; 3] = [Self::Train, Self::Dev, Self::Test];
 
     /// As file names write it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
             Self::Dev => "dev",
@@ -40,7 +40,7 @@ impl Part {
 
 /// Where a page states something, in code points.
 #[derive(Clone, Debug)]
-pub struct Span {
+pub(crate) struct Span {
     /// Index into the page's text.
     pub paragraph: usize,
     /// First code point.
@@ -51,7 +51,7 @@ pub struct Span {
 
 /// A subject's statement of one relation, as its page makes it.
 #[derive(Clone, Debug)]
-pub struct Fact {
+pub(crate) struct Fact {
     /// The page's entity.
     pub subject: Qid,
     /// The relation.
@@ -69,7 +69,7 @@ pub struct Fact {
 }
 
 /// Everything that the datasets are made from.
-pub struct World {
+pub(crate) struct World {
     /// The facts.
     pub facts: Facts,
     /// The templates.
@@ -93,7 +93,7 @@ const LIFE: [u64; 7] = [551, 26, 451, 3373, 40, 509, 119];
 
 impl World {
     /// Builds every page.
-    pub fn build(facts: Facts, wordings: Wordings, seed: u64) -> Self {
+    pub(crate) fn build(facts: Facts, wordings: Wordings, seed: u64) -> Self {
         let parts = partition(&facts, seed);
         let mut bearers: BTreeMap<String, Vec<Qid>> = BTreeMap::new();
         for &qid in facts.entities.keys() {
@@ -131,37 +131,37 @@ impl World {
     }
 
     /// The random numbers of one stream.
-    pub fn rng(&self, stream: u64) -> ChaCha8Rng {
+    pub(crate) fn rng(&self, stream: u64) -> ChaCha8Rng {
         stream_of(self.seed, stream)
     }
 
     /// An entity's label.
-    pub fn label(&self, qid: Qid) -> &str {
+    pub(crate) fn label(&self, qid: Qid) -> &str {
         &self.facts.entities[&qid].label
     }
 
     /// A subject's name inside a sentence, with its article.
-    pub fn name(&self, qid: Qid) -> String {
+    pub(crate) fn name(&self, qid: Qid) -> String {
         let label = self.label(qid);
         let the = if self.facts.class(qid) == Class::Person { "" } else { names::definite(label) };
         format!("{the}{label}")
     }
 
     /// The templates for a fact.
-    pub fn wording(&self, fact: &Fact) -> &Wording {
+    pub(crate) fn wording(&self, fact: &Fact) -> &Wording {
         self.wordings
             .of(fact.pid, fact.class)
             .unwrap_or_else(|| unreachable!("a fact is told with its wording"))
     }
 
     /// The sentence that states a fact.
-    pub fn sentence(&self, fact: &Fact) -> String {
+    pub(crate) fn sentence(&self, fact: &Fact) -> String {
         let paragraph = &self.pages[&fact.subject].text[fact.span.paragraph];
         paragraph.chars().skip(fact.span.start).take(fact.span.end - fact.span.start).collect()
     }
 
     /// The facts that a part may ask about, in order.
-    pub fn facts_of(&self, part: Part) -> Vec<&Fact> {
+    pub(crate) fn facts_of(&self, part: Part) -> Vec<&Fact> {
         self.told.values().filter(|f| f.part == part).collect()
     }
 
@@ -253,11 +253,11 @@ impl World {
                 line.append(&sentence);
                 spans.push((*pid, stated, objects.clone(), start, line.len()));
             }
-            if number == if class == Class::Person { 2 } else { 0 } {
-                if let Some(other) = self.distractor(qid, class, inverse, rng) {
-                    line.push(if line.text.is_empty() { "" } else { " " });
-                    line.append(&other);
-                }
+            let last = if class == Class::Person { 2 } else { 0 };
+            let other = if number == last { self.distractor(qid, class, inverse, rng) } else { None };
+            if let Some(other) = other {
+                line.push(if line.text.is_empty() { "" } else { " " });
+                line.append(&other);
             }
             if line.text.is_empty() {
                 continue;
