@@ -4,6 +4,7 @@
 //! is a [`Query`] for systems and an [`Example`] for scoring; a system answers with a [`Prediction`].
 
 mod error;
+pub mod formats;
 mod id;
 pub mod jsonl;
 pub mod knowledgenet;
@@ -16,6 +17,7 @@ mod record;
 pub mod scores;
 pub mod store;
 mod task;
+pub mod triviaqa;
 pub mod wowpp;
 
 pub use error::{Error, Result};

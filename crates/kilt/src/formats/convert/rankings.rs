@@ -1,0 +1,227 @@
+//! Rankings as runs, predictions and retrieval results.
+
+use std::path::Path;
+
+use rustc_hash::FxHashSet;
+use serde_json::json;
+
+use super::{Format, Noun, Request, Summary, not_empty, queries::at};
+use crate::{
+    Error, Id, PassageId, PassageStore, Prediction, Provenance, Record, Result,
+    formats::{
+        PageMapping,
+        dpr::{RetrievedContext, RetrievedExample, Score},
+        elements,
+        trec::{self, RankedDocument, RunLine},
+    },
+    jsonl::{self, Writer},
+};
+
+/// The last column of the runs that we write.
+const TAG: &str = "sporran";
+
+/// What was found for one query, best first.
+struct Found {
+    id: Id,
+    input: Option<String>,
+    items: Vec<Item>,
+}
+
+struct Item {
+    /// The document's id in a run.
+    document: String,
+    score: Option<f64>,
+    /// The evidence in a prediction; its page is missing where the mapping does not know it.
+    provenance: Provenance,
+}
+
+/// Where pages are looked up.
+enum Pages {
+    /// A document of a run is its page's id.
+    Same,
+    Store(PassageStore),
+    Mapping(PageMapping),
+}
+
+pub(super) fn convert(request: &Request) -> Result<Summary> {
+    let mut summary = Summary::new(Noun::Rankings);
+    let pages = match (&request.store, &request.mapping) {
+        (Some(folder), _) => Pages::Store(PassageStore::open(folder)?),
+        (None, Some(path)) => Pages::Mapping(PageMapping::open(path)?),
+        (None, None) => Pages::Same,
+    };
+    let mut output = Writer::create(&request.output)?;
+    for input in &request.inputs {
+        let mut put = |found: Found| {
+            summary.read += 1;
+            summary.written += 1;
+            if request.to == Format::Run {
+                write_run(found, &mut output, &mut summary)
+            } else {
+                write_prediction(found, &mut output, &mut summary)
+            }
+        };
+        match request.from {
+            Format::Run => {
+                trec::read_rankings(input)?.try_for_each(|ranking| {
+                    let ranking = ranking?;
+                    let items: Result<_> =
+                        ranking.documents.into_iter().map(|document| pages.of_run(input, document)).collect();
+                    put(Found { id: ranking.query.into(), input: None, items: items? })
+                })?;
+            }
+            Format::Fid => elements::open(input)?.records::<RetrievedExample>().try_for_each(|example| {
+                let (line, example) = example?;
+                let id = example.id.ok_or_else(|| {
+                    at(input, line, ("id", "expected the question's id, which a prediction needs".into()))
+                })?;
+                let mut items = Vec::with_capacity(example.ctxs.len());
+                for (number, context) in example.ctxs.into_iter().enumerate() {
+                    if request.to == Format::Run && context.id.is_none() {
+                        let field = format!("ctxs[{number}].id");
+                        return Err(Error::record(
+                            input,
+                            line,
+                            field,
+                            "expected the passage's id, which a run needs",
+                        ));
+                    }
+                    items.push(pages.of_context(context));
+                }
+                put(Found { id, input: Some(example.question), items })
+            })?,
+            _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
+                let (line, record) = record?;
+                put(predicted(input, line, record)?)
+            })?,
+        }
+    }
+    let summary = not_empty(request, summary)?;
+    output.finish()?;
+    Ok(summary)
+}
+
+impl Pages {
+    fn of_run(&self, path: &Path, document: RankedDocument) -> Result<Item> {
+        let RankedDocument { id, score, line } = document;
+        let provenance = match self {
+            Self::Same => page(Some(id.as_str())),
+            Self::Mapping(mapping) => page(mapping.page(&id)),
+            Self::Store(store) => {
+                let passage = store.passage(passage_id(path, line, &id, store)?);
+                let mut provenance = passage.provenance();
+                provenance.extra.insert("text".into(), json!(passage.text));
+                provenance
+            }
+        };
+        Ok(Item { document: id, score: Some(score), provenance })
+    }
+
+    fn of_context(&self, context: RetrievedContext) -> Item {
+        let RetrievedContext { id, title, text, score, .. } = context;
+        let document = id.as_ref().map_or_else(String::new, |id| id.text().into_owned());
+        let mut provenance = match self {
+            Self::Same => Provenance::default(),
+            Self::Mapping(mapping) => page(mapping.page(&title)),
+            Self::Store(store) => match store.page_by_title(&title) {
+                None => Provenance::default(),
+                // The exact place is known only where the passage is one of the store's own.
+                Some(index) => document
+                    .parse()
+                    .ok()
+                    .filter(|number| store.passages_of(index).contains(number))
+                    .map(|number| store.passage(PassageId(number)))
+                    .filter(|passage| passage.text == text)
+                    .map_or_else(|| page(Some(store.page_id(index))), |passage| passage.provenance()),
+            },
+        };
+        provenance.title.get_or_insert(title);
+        provenance.extra.insert("text".into(), json!(text));
+        Item { document, score: score.as_ref().map(Score::value), provenance }
+    }
+}
+
+/// The passage that a run's document names.
+pub(super) fn passage_id(path: &Path, line: u64, document: &str, store: &PassageStore) -> Result<PassageId> {
+    match document.parse::<u32>() {
+        Ok(number) if (number as usize) < store.len() => Ok(PassageId(number)),
+        _ => {
+            let message = format!(
+                "expected a passage of the store, a number below {}, found `{document}`",
+                store.len()
+            );
+            Err(Error::record(path, line, "document", message))
+        }
+    }
+}
+
+fn page(id: Option<&str>) -> Provenance {
+    Provenance { wikipedia_id: id.map(Id::from), ..Provenance::default() }
+}
+
+/// The evidence of a prediction, a document for each page.
+fn predicted(path: &Path, line: u64, record: Record) -> Result<Found> {
+    let count = record.outputs().len();
+    let Some([output]) = record.output.as_deref() else {
+        let message = format!("expected exactly one output, found {count}");
+        return Err(Error::record(path, line, "output", message));
+    };
+    let items = output
+        .evidence()
+        .iter()
+        .map(|item| Item {
+            document: item.wikipedia_id.as_ref().map_or_else(String::new, |id| id.text().into_owned()),
+            score: item
+                .extra
+                .get("score")
+                .and_then(|score| serde_json::from_value::<Score>(score.clone()).ok())
+                .map(|score| score.value()),
+            provenance: item.clone(),
+        })
+        .collect();
+    Ok(Found { id: record.id, input: record.input, items })
+}
+
+/// trec_eval orders by score, so scores are kept only where they give the order that stands in the file; otherwise the
+/// score is one over the rank. A document stands once in a run: at its first place.
+fn write_run(mut found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
+    let all = found.items.len();
+    found.items.retain(|item| !item.document.is_empty());
+    summary.unresolved += (all - found.items.len()) as u64;
+    let all = found.items.len();
+    let mut seen = FxHashSet::default();
+    found.items.retain(|item| seen.insert(item.document.clone()));
+    summary.left_out += (all - found.items.len()) as u64;
+    let scores: Option<Vec<f64>> = found.items.iter().map(|item| item.score).collect();
+    let scores = scores.filter(|scores| scores.windows(2).all(|pair| pair[0] > pair[1]));
+    let query = found.id.text();
+    for (at, item) in found.items.into_iter().enumerate() {
+        let rank = at as u32 + 1;
+        let line = RunLine {
+            query: query.to_string(),
+            document: item.document,
+            rank,
+            score: scores.as_ref().map_or_else(|| f64::from(rank).recip(), |scores| scores[at]),
+            tag: TAG.to_owned(),
+        };
+        output.line(line.line().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A prediction that only shows evidence: its answer is empty. Evidence whose page is unknown is left out.
+fn write_prediction(found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
+    let mut provenance = Vec::with_capacity(found.items.len());
+    for mut item in found.items {
+        if item.provenance.wikipedia_id.is_none() {
+            summary.unresolved += 1;
+            continue;
+        }
+        if let Some(score) = item.score {
+            item.provenance.extra.insert("score".into(), json!(score));
+        }
+        provenance.push(item.provenance);
+    }
+    let prediction = Prediction { id: found.id, answer: String::new(), provenance };
+    output.record(&prediction.into_record(found.input))
+}

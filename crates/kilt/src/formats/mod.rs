@@ -1,0 +1,31 @@
+//! Files of other systems: corpora, queries, judgements, rankings and training data.
+//!
+//! Every reader streams and names file, line and field of what it cannot read; JSON records keep the fields that their
+//! format does not define. [`convert`] turns one into another.
+
+pub mod anserini;
+pub mod beir;
+pub mod convert;
+mod document;
+pub mod dpr;
+pub mod elements;
+mod mapping;
+pub mod psgs;
+pub(crate) mod stream;
+pub mod trec;
+
+pub use document::Document;
+pub use mapping::PageMapping;
+pub use trec::Qrel;
+
+use crate::Result;
+
+/// Ends an iterator after its first error.
+fn until_error<T>(mut items: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        let item = if failed { None } else { items.next() };
+        failed |= matches!(item, Some(Err(_)));
+        item
+    })
+}

@@ -1,0 +1,129 @@
+//! Bytes of a plain, gzip or zstd file, for formats that are not one JSON record a line.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::{Error, Result};
+
+const BUFFER: usize = 1 << 18;
+
+/// A file's bytes with the place that they are read from.
+pub(crate) struct Stream<'a> {
+    path: PathBuf,
+    input: Box<dyn BufRead + 'a>,
+    compressed: bool,
+    /// The line that the next byte belongs to, counted from 1.
+    line: u64,
+    /// The next byte's place in its line, counted from 0.
+    column: usize,
+}
+
+impl Stream<'static> {
+    /// Opens a file, plain, gzip or zstd; `-` is standard input.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let raw: Box<dyn Read> = if path.as_os_str() == "-" {
+            Box::new(io::stdin())
+        } else {
+            let file = File::open(path).map_err(|source| Error::io(path, "open", source))?;
+            if file.metadata().map_err(|source| Error::io(path, "open", source))?.is_dir() {
+                let source = io::Error::new(io::ErrorKind::NotFound, "expected a file, found a folder");
+                return Err(Error::io(path, "open", source));
+            }
+            Box::new(file)
+        };
+        let mut raw = BufReader::with_capacity(BUFFER, raw);
+        let magic = raw.fill_buf().map_err(|source| Error::io(path, "read", source))?;
+        let (compressed, input): (bool, Box<dyn BufRead>) = if magic.starts_with(&[0x1f, 0x8b]) {
+            (true, Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(raw))))
+        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let decoder =
+                zstd::Decoder::with_buffer(raw).map_err(|source| Error::io(path, "read", source))?;
+            (true, Box::new(BufReader::with_capacity(BUFFER, decoder)))
+        } else {
+            (false, Box::new(raw))
+        };
+        Ok(Self { path: path.to_owned(), input, compressed, line: 1, column: 0 })
+    }
+}
+
+impl<'a> Stream<'a> {
+    /// The bytes of a member of an archive; `path` stands for it in errors.
+    pub(crate) fn member(path: PathBuf, input: impl Read + 'a) -> Self {
+        let input = Box::new(BufReader::with_capacity(BUFFER, input));
+        Self { path, input, compressed: true, line: 1, column: 0 }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The line and the column of the next byte.
+    pub(crate) fn place(&self) -> (u64, usize) {
+        (self.line, self.column)
+    }
+
+    /// Bytes that are next, none at the end.
+    pub(crate) fn fill(&mut self) -> Result<&[u8]> {
+        // The borrow of a returned buffer cannot end early in one arm only, so it is asked for twice.
+        if let Err(source) = self.input.fill_buf() {
+            return Err(self.failure(source));
+        }
+        self.input.fill_buf().map_err(|source| Error::io(&self.path, "read", source))
+    }
+
+    /// Takes `count` of the bytes that [`fill`](Self::fill) showed, and appends them to `to`.
+    pub(crate) fn take(&mut self, count: usize, to: &mut Vec<u8>) -> Result<()> {
+        let taken = &self.fill()?[..count];
+        let lines = taken.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let last = taken.iter().rposition(|&byte| byte == b'\n');
+        to.extend_from_slice(taken);
+        self.line += lines;
+        self.column = last.map_or(self.column + count, |at| count - at - 1);
+        self.input.consume(count);
+        Ok(())
+    }
+
+    /// Appends the rest of the line with its line end; `false` at the end of the file.
+    pub(crate) fn read_line(&mut self, to: &mut Vec<u8>) -> Result<bool> {
+        let before = to.len();
+        let read = self.input.read_until(b'\n', to).map_err(|source| self.failure(source))?;
+        if to[before..].ends_with(b"\n") {
+            (self.line, self.column) = (self.line + 1, 0);
+        } else {
+            self.column += read;
+        }
+        Ok(read > 0)
+    }
+
+    /// The bytes without their places, for a reader of another format.
+    pub(crate) fn as_read(&mut self) -> &mut (dyn BufRead + 'a) {
+        &mut *self.input
+    }
+
+    fn failure(&self, source: io::Error) -> Error {
+        if self.compressed {
+            Error::Compressed { path: self.path.clone(), line: self.line - 1, source }
+        } else {
+            Error::io(&self.path, "read", source)
+        }
+    }
+
+    /// The text of `bytes` that began at a line and a column.
+    pub(crate) fn text<'b>(path: &Path, (line, column): (u64, usize), bytes: &'b [u8]) -> Result<&'b str> {
+        std::str::from_utf8(bytes).map_err(|error| {
+            let before = &bytes[..error.valid_up_to()];
+            let lines = before.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            let byte = match before.iter().rposition(|&byte| byte == b'\n') {
+                Some(at) => before.len() - at - 1,
+                None => column + before.len(),
+            };
+            Error::Utf8 { path: path.to_owned(), line: line + lines, byte }
+        })
+    }
+}
