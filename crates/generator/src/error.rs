@@ -1,0 +1,23 @@
+//! What can go wrong when answers are generated.
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which generation can fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model, its folder or its tokenizer.
+    #[error(transparent)]
+    Transformers(#[from] sporran_transformers::Error),
+    /// An option outside its range.
+    #[error("{option}: expected {expected}, found {found}")]
+    Option {
+        /// The option's name in a config.
+        option: &'static str,
+        /// What would be right.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+}

@@ -1,0 +1,232 @@
+//! The text that a model reads: passages and input in one template, within a budget of tokens.
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Query, Task};
+use sporran_transformers::Tokenizer;
+
+use crate::{Candidate, Error, Request, Result};
+
+const START: &str = "[START_ENT]";
+const END: &str = "[END_ENT]";
+
+/// Where the passages stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Before the input.
+    PassagesFirst,
+    /// After the input.
+    #[default]
+    InputFirst,
+}
+
+/// How the text that a model reads is put together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PromptOptions {
+    /// Passages that are read, best first; 0 answers from memory.
+    pub passages: usize,
+    /// Words of a passage that are read.
+    pub passage_words: usize,
+    /// A passage, with `{title}` and `{text}`.
+    pub passage: String,
+    /// What stands between two passages, and between passages and input.
+    pub separator: String,
+    /// The input, with `{input}` and `{task}` (`fact`, `entity`, `slot`, `question`, `explain` or `dialogue`).
+    pub input: String,
+    /// Where the passages stand.
+    pub order: Order,
+    /// Entity linking: words kept on each side of the tagged mention.
+    pub mention_context_words: usize,
+    /// Tokens of the whole text, at most. Passages are cut, never the input, unless it is too long alone.
+    pub max_tokens: usize,
+}
+
+impl Default for PromptOptions {
+    fn default() -> Self {
+        Self {
+            passages: 3,
+            passage_words: 100,
+            passage: "{title} / {text}".into(),
+            separator: " // ".into(),
+            input: "{input}".into(),
+            order: Order::default(),
+            mention_context_words: 30,
+            max_tokens: 512,
+        }
+    }
+}
+
+/// Makes prompts.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    options: PromptOptions,
+}
+
+impl Prompt {
+    /// Prompts of that form.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a template without its field, or a budget of no tokens.
+    pub fn new(options: PromptOptions) -> Result<Self> {
+        let wrong = |option, expected, found: String| Err(Error::Option { option, expected, found });
+        if !options.input.contains("{input}") {
+            return wrong("prompt.input", "a template with `{input}`", options.input);
+        }
+        if !options.passage.contains("{text}") {
+            return wrong("prompt.passage", "a template with `{text}`", options.passage);
+        }
+        if options.max_tokens < 2 {
+            return wrong("prompt.max-tokens", "at least 2", options.max_tokens.to_string());
+        }
+        Ok(Self { options })
+    }
+
+    /// The options.
+    pub fn options(&self) -> &PromptOptions {
+        &self.options
+    }
+
+    /// The text of a request, with at most `max_tokens` tokens unless the input alone is longer.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn text(&self, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
+        let input = self.input(request.query);
+        let mut words = self.options.passage_words;
+        loop {
+            let text = self.join(&input, request.passages, words);
+            let tokens = tokenizer.encode(&text, None)?.len();
+            if tokens <= self.options.max_tokens || words == 0 {
+                return Ok(text);
+            }
+            // All passages give way alike; a few rounds reach the budget, since tokens are about in proportion to words.
+            let fitting = words * self.options.max_tokens / tokens;
+            words = fitting.min(words - 1);
+        }
+    }
+
+    fn input(&self, query: &Query) -> String {
+        let text = match query.text.contains(START) && query.text.contains(END) {
+            true => self.around_mention(&query.text),
+            false => query.text.clone(),
+        };
+        self.options.input.replace("{task}", task_word(query)).replace("{input}", &text)
+    }
+
+    fn around_mention(&self, text: &str) -> String {
+        let kept = self.options.mention_context_words;
+        let (before, rest) = text.split_once(START).unwrap_or(("", text));
+        let (mention, after) = rest.split_once(END).unwrap_or((rest, ""));
+        let before: Vec<&str> = before.split_whitespace().collect();
+        let before = &before[before.len().saturating_sub(kept)..];
+        let words = before.iter().copied().chain([START, mention.trim(), END]);
+        words.chain(after.split_whitespace().take(kept)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn join(&self, input: &str, passages: &[Candidate<'_>], words: usize) -> String {
+        let passages = if words == 0 { &[] } else { &passages[..passages.len().min(self.options.passages)] };
+        let passages = passages.iter().map(|candidate| {
+            let text: Vec<&str> = candidate.passage.text.split_whitespace().take(words).collect();
+            self.options
+                .passage
+                .replace("{title}", &candidate.passage.title)
+                .replace("{text}", &text.join(" "))
+        });
+        let mut parts: Vec<String> = passages.collect();
+        match self.options.order {
+            Order::PassagesFirst => parts.push(input.to_owned()),
+            Order::InputFirst => parts.insert(0, input.to_owned()),
+        }
+        parts.join(&self.options.separator)
+    }
+}
+
+/// A word that tells a model which kind of answer is wanted.
+fn task_word(query: &Query) -> &'static str {
+    use sporran_kilt::Dataset;
+    match query.dataset {
+        Some(Dataset::Eli5) => "explain",
+        Some(dataset) => match dataset.task() {
+            Task::FactChecking => "fact",
+            Task::EntityLinking => "entity",
+            Task::SlotFilling => "slot",
+            Task::OpenDomainQa => "question",
+            Task::Dialogue => "dialogue",
+        },
+        None if query.text.contains(START) => "entity",
+        None => "question",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::{Dataset, Passage, PassageId};
+
+    use super::*;
+
+    /// A tokenizer whose tokens are white-space words.
+    fn tokenizer() -> Tokenizer {
+        let json = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+            "pre_tokenizer":{"type":"WhitespaceSplit"},"post_processor":null,"decoder":null,
+            "model":{"type":"WordLevel","vocab":{"<unk>":0},"unk_token":"<unk>"}}"#;
+        Tokenizer::from_json(std::path::Path::new("tokenizer.json"), json.into()).unwrap()
+    }
+
+    fn passage(title: &str, text: &str) -> Passage {
+        Passage {
+            id: PassageId(0),
+            page_id: "1".into(),
+            title: title.into(),
+            section: String::new(),
+            text: text.into(),
+            start_paragraph: 1,
+            start_character: 0,
+            end_paragraph: 1,
+            end_character: 1,
+        }
+    }
+
+    fn text(options: PromptOptions, dataset: Dataset, input: &str, passages: &[Passage]) -> String {
+        let query =
+            Query { id: 1i64.into(), text: input.into(), dataset: Some(dataset), template_questions: vec![] };
+        let candidates: Vec<_> = passages.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
+        let request = Request { query: &query, passages: &candidates };
+        Prompt::new(options).unwrap().text(&request, &tokenizer()).unwrap()
+    }
+
+    #[test]
+    fn passages_stand_before_or_after_the_input() {
+        let passages = [passage("A", "a b c"), passage("B", "d"), passage("C", "e")];
+        let options = PromptOptions { passages: 2, passage_words: 2, ..PromptOptions::default() };
+        let first =
+            PromptOptions { order: Order::PassagesFirst, input: "{task}: {input}".into(), ..options.clone() };
+        assert_eq!(text(first, Dataset::Nq, "who?", &passages), "A / a b // B / d // question: who?");
+        assert_eq!(text(options, Dataset::Nq, "who?", &passages), "who? // A / a b // B / d");
+    }
+
+    #[test]
+    fn passages_give_way_to_the_budget_and_the_input_does_not() {
+        let passages = [passage("A", "1 2 3 4 5 6 7 8"), passage("B", "1 2 3 4 5 6 7 8")];
+        let options = |max_tokens| PromptOptions { max_tokens, ..PromptOptions::default() };
+        let whole = text(options(100), Dataset::Nq, "q1 q2 q3", &passages);
+        assert_eq!(whole.split_whitespace().count(), 3 + 2 * (1 + 2 + 8));
+        let cut = text(options(17), Dataset::Nq, "q1 q2 q3", &passages);
+        assert!(cut.starts_with("q1 q2 q3 // A / 1 2"), "{cut}");
+        assert!(cut.split_whitespace().count() <= 17, "{cut}");
+        assert_eq!(text(options(2), Dataset::Nq, "q1 q2 q3", &passages), "q1 q2 q3");
+    }
+
+    #[test]
+    fn entity_linking_reads_the_words_around_the_mention() {
+        let options = PromptOptions { mention_context_words: 2, ..PromptOptions::default() };
+        let input = "a b c [START_ENT] New York [END_ENT] d e f";
+        assert_eq!(text(options, Dataset::Wned, input, &[]), "b c [START_ENT] New York [END_ENT] d e");
+    }
+
+    #[test]
+    fn templates_without_their_fields_are_refused() {
+        let wrong = PromptOptions { input: "question".into(), ..PromptOptions::default() };
+        assert!(Prompt::new(wrong).unwrap_err().to_string().contains("`{input}`"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The reader of KILT's BART + DPR: passages and input in one text, an encoder-decoder answers.
+
+use std::{path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use sporran_transformers::{GenerationOptions, Seq2Seq, Tokenizer};
+
+use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
+
+/// `[generator]` with `kind = "seq2seq"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqOptions {
+    /// The model's folder, in the Hugging Face layout: T5 or BART.
+    pub model: PathBuf,
+    /// `[generator.prompt]`: the text that the model reads.
+    #[serde(default)]
+    pub prompt: PromptOptions,
+    /// `[generator.generation]`: how the answer is searched for.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// Inputs that are worked on together, at most.
+    #[serde(default = "batch_size")]
+    pub batch_size: usize,
+    /// Tokens of a batch, padding included, at most.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+fn batch_size() -> usize {
+    32
+}
+
+fn batch_tokens() -> usize {
+    8192
+}
+
+impl Seq2SeqOptions {
+    fn model_options(&self) -> ModelOptions {
+        ModelOptions {
+            folder: self.model.clone(),
+            generation: self.generation.clone(),
+            max_tokens: self.prompt.max_tokens,
+            batch_size: self.batch_size,
+            batch_tokens: self.batch_tokens,
+        }
+    }
+}
+
+/// A seq2seq model that reads passages.
+pub struct Seq2SeqGenerator {
+    prompt: Prompt,
+    model: TextGenerator,
+}
+
+impl Seq2SeqGenerator {
+    /// Loads the model.
+    ///
+    /// # Errors
+    /// What is wrong with the model's folder or an option.
+    pub fn load(options: &Seq2SeqOptions) -> Result<Self> {
+        let prompt = Prompt::new(options.prompt.clone())?;
+        Ok(Self { prompt, model: TextGenerator::load(&options.model_options())? })
+    }
+
+    /// A model that is loaded already, such as one in training.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn new(options: &Seq2SeqOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
+        let prompt = Prompt::new(options.prompt.clone())?;
+        Ok(Self { prompt, model: TextGenerator::new(model, tokenizer, options.model_options())? })
+    }
+}
+
+impl Generator for Seq2SeqGenerator {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        let texts: Result<Vec<String>> =
+            requests.iter().map(|request| self.prompt.text(request, self.model.tokenizer())).collect();
+        let texts = texts?;
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let outputs = self.model.generate(&texts)?;
+        Ok(requests
+            .iter()
+            .zip(outputs)
+            .map(|(request, outputs)| {
+                let mut outputs =
+                    outputs.into_iter().map(|output| (output.text.trim().to_owned(), output.score));
+                // A search returns at least one sequence for every input.
+                let (text, score) = outputs.next().unwrap_or_default();
+                let evidence = (0..request.passages.len().min(self.prompt.options().passages)).collect();
+                Generation { text, score, alternatives: outputs.collect(), evidence }
+            })
+            .collect())
+    }
+
+    fn passages(&self) -> usize {
+        self.prompt.options().passages
+    }
+}

@@ -1,0 +1,144 @@
+//! Texts in, texts out: a seq2seq model with its tokenizer, batched by length.
+
+use std::{path::PathBuf, sync::Arc};
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Seq2Seq, Tokenizer, generate};
+
+use crate::{Error, Result};
+
+/// A model, and how it generates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelOptions {
+    /// The model's folder, in the Hugging Face layout.
+    pub folder: PathBuf,
+    /// How it generates.
+    pub generation: GenerationOptions,
+    /// Tokens of an input, at most; the rest is cut.
+    pub max_tokens: usize,
+    /// Inputs that are worked on together, at most.
+    pub batch_size: usize,
+    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    pub batch_tokens: usize,
+}
+
+impl ModelOptions {
+    /// A folder's model with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
+    pub fn new(folder: PathBuf, generation: GenerationOptions) -> Self {
+        Self { folder, generation, max_tokens: 1024, batch_size: 32, batch_tokens: 8192 }
+    }
+}
+
+/// A generated text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GeneratedText {
+    /// The text, special tokens left out.
+    pub text: String,
+    /// The score of its sequence.
+    pub score: f32,
+}
+
+/// A seq2seq model with its tokenizer.
+pub struct TextGenerator {
+    model: Arc<dyn Seq2Seq>,
+    tokenizer: Tokenizer,
+    options: ModelOptions,
+}
+
+impl TextGenerator {
+    /// Loads a folder in f32 onto the CPU.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`] for a folder that is not a seq2seq model's, [`Error::Option`] for empty batches.
+    pub fn load(options: &ModelOptions) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&options.folder)?;
+        let model = checkpoint.model(DType::F32, &Device::Cpu)?;
+        Self::new(model.into(), checkpoint.tokenizer()?, options.clone())
+    }
+
+    /// A model that is loaded already, such as one in training.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for empty batches.
+    pub fn new(model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer, mut options: ModelOptions) -> Result<Self> {
+        for (option, value) in [("batch-size", options.batch_size), ("batch-tokens", options.batch_tokens)] {
+            if value == 0 {
+                return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
+            }
+        }
+        options.max_tokens = options.max_tokens.min(model.max_input_length().unwrap_or(usize::MAX));
+        Ok(Self { model, tokenizer, options })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Answer `i` belongs to text `i`: as many outputs as the options' `num-return-sequences`, best first. Texts of
+    /// like length are worked on together, which changes the time and not the answers.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn generate(&self, texts: &[&str]) -> Result<Vec<Vec<GeneratedText>>> {
+        let rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
+        let batches = batches(&rows, self.options.batch_size, self.options.batch_tokens);
+        let answers: Result<Vec<Vec<(usize, Vec<GeneratedText>)>>> =
+            batches.par_iter().map(|batch| self.answer(batch, &rows)).collect();
+        let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); texts.len()];
+        for (at, output) in answers?.into_iter().flatten() {
+            outputs[at] = output;
+        }
+        Ok(outputs)
+    }
+
+    fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Vec<(usize, Vec<GeneratedText>)>> {
+        let inputs: Vec<&[u32]> = batch.iter().map(|&at| rows[at].as_slice()).collect();
+        let input = Batch::new(&inputs, self.model.special_tokens().pad, self.model.device())?;
+        let hypotheses = generate(self.model.as_ref(), &input, &self.options.generation)?;
+        batch
+            .iter()
+            .zip(hypotheses)
+            .map(|(&at, hypotheses)| {
+                let outputs: Result<Vec<GeneratedText>> = hypotheses
+                    .iter()
+                    .map(|hypothesis| {
+                        let text = self.tokenizer.decode(&hypothesis.tokens)?;
+                        Ok(GeneratedText { text, score: hypothesis.score })
+                    })
+                    .collect();
+                Ok((at, outputs?))
+            })
+            .collect()
+    }
+}
+
+/// Rows by length, longest first, in batches of at most so many rows and padded tokens.
+fn batches(rows: &[Vec<u32>], size: usize, tokens: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| (std::cmp::Reverse(rows[at].len()), at));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for at in order {
+        match batches.last_mut() {
+            // The first row of a batch is its longest, so it tells what each further row costs.
+            Some(batch) if batch.len() < size && (batch.len() + 1) * rows[batch[0]].len() <= tokens => {
+                batch.push(at)
+            }
+            _ => batches.push(vec![at]),
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_hold_every_row_once_within_both_budgets() {
+        let rows: Vec<Vec<u32>> = [3, 9, 1, 4, 4, 2, 30].iter().map(|&length| vec![0; length]).collect();
+        // Longest first: 30 alone (over the budget), 9 alone (two would be 18), 4 4 3 (4 x 3 = 12), 2 1.
+        assert_eq!(batches(&rows, 3, 12), [vec![6], vec![1], vec![3, 4, 0], vec![5, 2]]);
+    }
+}
