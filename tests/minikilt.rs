@@ -335,3 +335,33 @@ fn wrong_facts_and_wordings_say_where() {
     let error = Wordings::parse("[P19 person]\nstyle: plain\n").unwrap_err().to_string();
     assert!(error.contains("P19") && error.contains("`page`"), "{error}");
 }
+
+#[test]
+fn every_file_reads_into_its_nouns() {
+    use sporran_kilt::{Dataset, Page, Record, jsonl, knowledgenet, korc, wowpp};
+
+    let count = |path: &Path| jsonl::open(path).unwrap().records::<Record>().map(Result::unwrap).count();
+    let mut datasets = BTreeSet::new();
+    for (name, path) in files() {
+        if let Some(file) = name.strip_prefix("kilt/") {
+            let (dataset, split) =
+                Dataset::from_file_name(file).unwrap_or_else(|| panic!("{file} is no dataset's file name"));
+            assert!(dataset.has_split(split), "{file}");
+            assert!(count(&path) > 0);
+            datasets.insert(dataset.stem());
+        }
+    }
+    assert_eq!(datasets.len(), Dataset::ALL.len());
+    let pages = jsonl::open(root().join("knowledge_source.jsonl.gz")).unwrap().records::<Page>();
+    assert!(pages.map(Result::unwrap).count() > 1_500);
+    for name in ["knowledgenet/train.json", "knowledgenet/test-no-facts.json", "gold/knowledgenet-test.json"]
+    {
+        assert!(!knowledgenet::load(root().join(name)).unwrap().is_empty());
+    }
+    for name in ["train", "valid", "small_iid_test", "small_ood_test"] {
+        assert!(!korc::load(root().join(format!("korc/{name}.json"))).unwrap().is_empty());
+    }
+    for name in ["train", "dev", "test"] {
+        assert!(!wowpp::load(root().join(format!("wowpp/{name}.json"))).unwrap().0.is_empty());
+    }
+}

@@ -267,10 +267,10 @@ impl Facts {
     }
 }
 
-/// Undoes CSV quoting.
+/// Undoes CSV quoting, and the quotation marks that CoDEx keeps around a label with a comma.
 fn unquote(field: &str) -> String {
-    match field.strip_prefix('"').and_then(|f| f.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\"").trim_matches('"').to_owned(),
-        None => field.to_owned(),
-    }
+    let inner = |text: &str| text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).map(str::to_owned);
+    let Some(plain) = inner(field) else { return field.to_owned() };
+    let plain = plain.replace("\"\"", "\"");
+    inner(&plain).unwrap_or(plain)
 }

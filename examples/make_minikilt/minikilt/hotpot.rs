@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::facts::{Class, Pid, Qid};
 use super::line::fill;
-use super::names::capitalised;
+use super::names::{alike, capitalised};
 use super::questions::id;
 use super::records::{one, provenance};
 use super::world::{Fact, Part, World};
@@ -97,7 +97,7 @@ fn both_named(world: &World, template: &str, a: &Fact, b: &Fact) -> String {
 fn choice(world: &World, pairs: &Pairs<'_>, rng: &mut ChaCha8Rng) -> Option<Question> {
     let (a, b) = draw(pairs, rng)?;
     let object = *a.stated.choose(rng)?;
-    if b.all.contains(&object) {
+    if b.all.iter().any(|&o| o == object || alike(&world.facts, a.pid, o, object)) {
         return None;
     }
     let wording = world.wording(a);
@@ -133,7 +133,8 @@ fn common(world: &World, pairs: &Pairs<'_>, rng: &mut ChaCha8Rng) -> Option<Ques
 
 fn yes_no(world: &World, pairs: &Pairs<'_>, yes: bool, rng: &mut ChaCha8Rng) -> Option<Question> {
     let fits = |(a, b): &(&Fact, &Fact)| {
-        if yes { a.stated.iter().any(|o| b.stated.contains(o)) } else { shared(a, b).is_empty() }
+        let near = |o: &Qid| b.all.iter().any(|t| t == o || alike(&world.facts, a.pid, *o, *t));
+        if yes { a.stated.iter().any(|o| b.stated.contains(o)) } else { !a.all.iter().any(near) }
     };
     let (a, b) = (0..40).filter_map(|_| draw(pairs, rng)).find(fits)?;
     let text = both_named(world, one(world.wording(a).list("same"), rng), a, b);

@@ -1,6 +1,6 @@
 //! Page titles, aliases, articles and the ways to refer to a subject.
 
-use super::facts::{Class, Entity, Facts, Qid};
+use super::facts::{Class, Entity, Facts, Pid, Qid};
 use super::wording::Style;
 
 /// The page title of an entity: its label, upper-cased first, with a bracket where the label alone is a common word.
@@ -155,6 +155,43 @@ pub(crate) fn definite(label: &str) -> &'static str {
     }
     let word = label.split([' ', ',']).any(|w| WORDS.contains(&w));
     if word || STARTS.iter().any(|s| label.starts_with(s)) { "the " } else { "" }
+}
+
+/// Names of which one can hold where another does: parts of a city, and states that followed one another.
+const NESTED: [&[&str]; 9] = [
+    &["New York City", "Brooklyn", "Manhattan"],
+    &["Los Angeles", "Santa Monica", "Beverly Hills"],
+    &["Russia", "Soviet Union", "Russian Empire", "Russian Soviet Federative Socialist Republic"],
+    &[
+        "Germany",
+        "German Empire",
+        "Nazi Germany",
+        "Weimar Republic",
+        "West Germany",
+        "German Democratic Republic",
+        "Kingdom of Prussia",
+        "Holy Roman Empire",
+    ],
+    &["United Kingdom", "Great Britain", "England", "United Kingdom of Great Britain and Ireland"],
+    &["Austria", "Austria-Hungary", "Austrian Empire", "Holy Roman Empire"],
+    &["Italy", "Kingdom of Italy"],
+    &["Netherlands", "Kingdom of the Netherlands"],
+    &["Czech Republic", "Czechoslovakia", "Austria-Hungary"],
+];
+
+/// Whether two objects are too close for one to be called wrong where the other is right.
+pub(crate) fn alike(facts: &Facts, pid: Pid, a: Qid, b: Qid) -> bool {
+    let (x, y) = (facts.entities[&a].label.as_str(), facts.entities[&b].label.as_str());
+    let nested = NESTED.iter().any(|group| group.contains(&x) && group.contains(&y));
+    let words = |text: &str| text.split([' ', '-']).map(str::to_owned).collect::<Vec<_>>();
+    let (left, right) = (words(x), words(y));
+    match pid.0 {
+        // Genres, professions and fields that share a word ("pop rock", "rock music") overlap in meaning.
+        106 | 136 | 101 | 1303 | 1412 => left.iter().any(|w| w.len() > 3 && right.contains(w)),
+        // A residence can be a city or its country.
+        551 | 119 => nested || facts.class(a) != facts.class(b),
+        _ => nested,
+    }
 }
 
 /// How a sentence refers to its subject.

@@ -4,6 +4,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
+use super::facts::Qid;
 use super::line::fill;
 use super::names::{self, capitalised};
 use super::records::{answers, one, pick, provenance};
@@ -115,8 +116,10 @@ pub(crate) fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
             let others: Vec<&&Fact> =
                 all.iter().filter(|f| f.pid == fact.pid && f.class == fact.class).collect();
             let wrong = (0..50).filter_map(|_| others.choose(rng)?.stated.choose(rng).copied());
-            let mut wrong = wrong
-                .filter(|o| !fact.all.contains(o) && *o != fact.subject && !page.contains(world.label(*o)));
+            let apart =
+                |o: &Qid| !fact.all.iter().any(|t| t == o || names::alike(&world.facts, fact.pid, *t, *o));
+            let unsaid = |o: &Qid| *o != fact.subject && !page.contains(world.label(*o));
+            let mut wrong = wrong.filter(|o| apart(o) && unsaid(o));
             wrong.next()
         } else {
             fact.stated.choose(rng).copied()
