@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_archive_is_read_without_its_evidence() {
+    fn the_published_archive_is_read_without_its_evidence_and_named_where_it_is_cut() {
         let folder = tempfile::tempdir().unwrap();
         for (name, gzip) in [("triviaqa-rc.tar.gz", true), ("triviaqa-rc.tar", false)] {
             let mut builder = tar::Builder::new(Vec::new());
@@ -244,6 +244,10 @@ mod tests {
             let questions = Questions::open(&[&path]).unwrap();
             assert_eq!(questions.text(&Id::from(" tc_2 ")), Some("Which \"one\"?"));
             assert_eq!(questions.len(), 3);
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+            let error = Questions::open(&[&path]).unwrap_err();
+            assert!(matches!(error, Error::Compressed { .. }), "{error:?}");
         }
     }
 

@@ -129,11 +129,16 @@ impl TrainingContext {
 }
 
 impl TrainingExample {
-    /// All its passages: positive, negative, hard negative.
-    pub fn contexts(&self) -> impl Iterator<Item = &TrainingContext> {
-        let lists =
-            [Some(&self.positive_ctxs), self.negative_ctxs.as_ref(), self.hard_negative_ctxs.as_ref()];
-        lists.into_iter().flatten().flatten()
+    /// All its passages, each with the name of its list and its place there, from 0.
+    pub fn contexts(&self) -> impl Iterator<Item = (&'static str, usize, &TrainingContext)> {
+        let lists = [
+            ("positive_ctxs", Some(&self.positive_ctxs)),
+            ("negative_ctxs", self.negative_ctxs.as_ref()),
+            ("hard_negative_ctxs", self.hard_negative_ctxs.as_ref()),
+        ];
+        lists.into_iter().flat_map(|(list, contexts)| {
+            contexts.into_iter().flatten().enumerate().map(move |(at, context)| (list, at, context))
+        })
     }
 }
 
@@ -212,7 +217,8 @@ mod tests {
     #[test]
     fn unknown_fields_and_the_form_of_scores_survive() {
         let example: TrainingExample = survives(TRAINING);
-        let ids: Vec<String> = example.contexts().map(|context| context.document().unwrap().id).collect();
+        let ids: Vec<String> =
+            example.contexts().map(|(_, _, context)| context.document().unwrap().id).collect();
         assert_eq!(ids, ["18768923", "7", "3"]);
         let score = example.hard_negative_ctxs.unwrap()[0].score.clone().unwrap();
         assert_eq!((score.value(), score), (81.3, Score::Text("81.30".into())));

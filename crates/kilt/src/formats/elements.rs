@@ -108,7 +108,7 @@ impl<'a> Elements<'a> {
         let bytes = &self.buffer;
         // The fast way first; only a failure pays for following the path of the field.
         let record = serde_json::from_slice(bytes)
-            .or_else(|_| Err(explain::<T>(self.stream.path(), start, &place, bytes)))?;
+            .map_err(|_| explain::<T>(self.stream.path(), start, &place, bytes))?;
         Ok(Some((start.0, record)))
     }
 
@@ -145,7 +145,7 @@ impl<'a> Elements<'a> {
             let start = self.stream.place();
             self.value(".")?;
             let name: String = serde_json::from_slice(&self.buffer)
-                .or_else(|_| Err(explain::<String>(self.stream.path(), start, ".", &self.buffer)))?;
+                .map_err(|_| explain::<String>(self.stream.path(), start, ".", &self.buffer))?;
             self.expect(b':', &name, "`:`")?;
             self.peek()?;
             if name == key {

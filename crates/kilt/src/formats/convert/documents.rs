@@ -58,9 +58,9 @@ fn each(from: Format, path: &Path, then: &mut dyn FnMut(Document) -> Result<()>)
         }),
         Format::DprTraining => elements::open(path)?.records::<TrainingExample>().try_for_each(|record| {
             let (line, record) = record?;
-            record.contexts().enumerate().try_for_each(|(at, context)| {
-                let field = || format!("context {at}, passage_id");
-                then(context.document().ok_or_else(|| no_id(path, line, field()))?)
+            record.contexts().try_for_each(|(list, at, context)| {
+                let document = context.document();
+                then(document.ok_or_else(|| no_id(path, line, format!("{list}[{at}].passage_id")))?)
             })
         }),
         _ => jsonl::open(path)?

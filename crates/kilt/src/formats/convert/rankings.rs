@@ -39,14 +39,14 @@ struct Item {
 enum Pages {
     /// A document of a run is its page's id.
     Same,
-    Store(PassageStore),
+    Store(Box<PassageStore>),
     Mapping(PageMapping),
 }
 
 pub(super) fn convert(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Rankings);
     let pages = match (&request.store, &request.mapping) {
-        (Some(folder), _) => Pages::Store(PassageStore::open(folder)?),
+        (Some(folder), _) => Pages::Store(Box::new(PassageStore::open(folder)?)),
         (None, Some(path)) => Pages::Mapping(PageMapping::open(path)?),
         (None, None) => Pages::Same,
     };
