@@ -354,6 +354,9 @@ fn every_file_reads_into_its_nouns() {
     assert_eq!(datasets.len(), Dataset::ALL.len());
     let pages = jsonl::open(root().join("knowledge_source.jsonl.gz")).unwrap().records::<Page>();
     assert!(pages.map(Result::unwrap).count() > 1_500);
+    let names = ["train.json.gz", "dev.json", "test-without-answers.json"];
+    let paths = names.map(|name| root().join(format!("triviaqa/unfiltered-web-{name}")));
+    assert!(sporran_kilt::triviaqa::Questions::open(&paths).unwrap().len() > 2_000);
     for name in ["knowledgenet/train.json", "knowledgenet/test-no-facts.json", "gold/knowledgenet-test.json"]
     {
         assert!(!knowledgenet::load(root().join(name)).unwrap().is_empty());

@@ -23,8 +23,13 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
         let mut sentences: Vec<Value> = Vec::new();
         let mut add = |fact: &Fact, judged: f64| {
             let title = &world.pages[&fact.subject].title;
+            let mut label = format!("{title} <knowledge_separator> {}", world.sentence(fact));
+            if sentences.len() % 3 == 2 {
+                // The original holds labels whose UTF-8 was read as Latin-1; plain ASCII stays as it is.
+                label = label.bytes().map(char::from).collect();
+            }
             sentences.push(json!({
-                "label": format!("{title} <knowledge_separator> {}", world.sentence(fact)),
+                "label": label,
                 "confidence": judged,
                 "relevance": if judged >= 0.6 { "relevant" } else { "notRelevant" },
                 "article": title,
@@ -43,6 +48,11 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
             add(fact, 0.0);
         }
         sentences.shuffle(rng);
+        if index % 4 == 3 {
+            // As in the original, a label can stand twice.
+            let again = sentences[0].clone();
+            sentences.push(again);
+        }
         let turns = &dialogue.turns;
         all.insert(
             format!("minikilt-{}-{index:04}", part.name()),

@@ -78,8 +78,13 @@ pub(crate) fn aliases(facts: &Facts, qid: Qid) -> Vec<String> {
     found
 }
 
-/// The last word of a person's name, where the name has several words and the last one names the family.
+/// The short name of a person with several names: the last word, which mostly names the family, or what stands before
+/// "of" or "Jr.".
 pub(crate) fn surname(label: &str) -> Option<&str> {
+    if let Some((name, _)) = label.split_once(" of ") {
+        return Some(name);
+    }
+    let label = label.strip_suffix(" Jr.").unwrap_or(label);
     let (_, last) = label.rsplit_once(' ')?;
     let ordinal = last.chars().all(|c| "IVX".contains(c));
     (last.chars().count() > 2 && !last.ends_with('.') && !ordinal).then_some(last)
