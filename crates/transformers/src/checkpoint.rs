@@ -21,7 +21,7 @@ use crate::{
     seq2seq::Seq2Seq,
     tokenizer::Tokenizer,
     tokens::{SpecialTokens, TokenFields},
-    weights,
+    weights::{self, Parameter},
 };
 
 const CONFIG: &str = "config.json";
@@ -29,6 +29,7 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
+const HEAD: &str = "lm_head.weight";
 
 /// A model folder, with its JSON files read and its weights mapped and checked.
 #[derive(Debug)]
@@ -38,15 +39,14 @@ pub struct Checkpoint {
     tokens: SpecialTokens,
     generation: GenerationOptions,
     files: Vec<Weights>,
-    /// Each parameter of the model: its name, the file that has it, and its name there.
     places: Vec<Place>,
 }
 
+/// A parameter, and the file and name under which it is stored, unless it starts fresh.
 #[derive(Debug)]
 struct Place {
-    parameter: String,
-    file: usize,
-    tensor: String,
+    parameter: Parameter,
+    stored: Option<(usize, String)>,
 }
 
 /// A mapped safetensors file.
@@ -79,80 +79,16 @@ impl Checkpoint {
                 fields = parse::<TokenFields>(&generation_path, &text)?.or(fields);
                 GenerationOptions::from_folder(&generation_path, &text)?
             }
-            None => GenerationOptions::from_folder(&config_path, &text)?,
+            None => GenerationOptions::from_folder(&config_path, &text)?.or(&config.generation_defaults()),
         };
         let tokens = fields.or(config.default_tokens()).resolve(&config_path)?;
-
         let (files, index) = open_weights(folder)?;
-        let views = files.iter().map(Weights::view).collect::<Result<Vec<_>>>()?;
-        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-        for (file, view) in views.iter().enumerate() {
-            found.extend(view.iter().map(|(name, _)| (name, file)));
+        let mut stored = Stored::of(&files, &config)?;
+        if stored.unify_embeddings(&config)? {
+            config = config.untied();
         }
-        let at = |name: &str| found.get(name).map(|file| (*file, &files[*file], &views[*file]));
-
-        let mut used: BTreeSet<&str> = config.ignorable().iter().copied().collect();
-        let table = config.embedding();
-        let head = "lm_head.weight";
-        let mut names: Vec<&str> = std::iter::once(table.name).chain(table.others.iter().copied()).collect();
-        if config.tied() {
-            names.push(head);
-        }
-        names.retain(|name| found.contains_key(name));
-        if let Some(first) = names.first().copied() {
-            let (_, file, view) = at(first).expect("the name was found above");
-            let data = tensor(&file.path, view, first)?;
-            for other in names.iter().skip(1) {
-                let (_, file, view) = at(other).expect("the name was found above");
-                let same = tensor(&file.path, view, other)?.data() == data.data();
-                if same {
-                    used.insert(other);
-                } else if *other == head && first != head {
-                    tracing::warn!(folder = %folder.display(), "the config ties the head, but the weights do not");
-                    config = config.untied();
-                } else {
-                    return Err(Error::Config {
-                        path: file.path.clone(),
-                        field: (*other).into(),
-                        expected: format!("the same values as `{first}`"),
-                        found: "others".into(),
-                    });
-                }
-            }
-        }
-
-        let mut places = Vec::new();
-        for parameter in config.parameters()? {
-            let name = parameter.name.as_str();
-            let stored = if name == table.name {
-                names.first().copied()
-            } else {
-                found.get_key_value(name).map(|(name, _)| *name)
-            };
-            let Some((stored, (file, weights, view))) = stored.and_then(|stored| Some((stored, at(stored)?)))
-            else {
-                let path = index.clone();
-                return Err(Error::MissingTensor { path, tensor: parameter.name, expected: parameter.shape });
-            };
-            used.insert(stored);
-            let view = tensor(&weights.path, view, stored)?;
-            if view.shape() != parameter.shape.dims() {
-                return Err(Error::TensorShape {
-                    path: weights.path.clone(),
-                    tensor: stored.into(),
-                    expected: parameter.shape,
-                    found: Shape::from(view.shape()),
-                });
-            }
-            candle_dtype(&weights.path, stored, &view)?;
-            places.push(Place { file, tensor: stored.into(), parameter: parameter.name });
-        }
-        for (name, file) in &found {
-            if !used.contains(name) {
-                tracing::warn!(file = %files[*file].path.display(), tensor = name, "the model does not use this tensor");
-            }
-        }
-        drop(views);
+        let places = stored.locate(&config, &index)?;
+        drop(stored);
         Ok(Self { folder: folder.into(), config, tokens, generation, files, places })
     }
 
@@ -206,15 +142,114 @@ impl Checkpoint {
 
     fn tensors(&self, dtype: DType, device: &Device) -> Result<Vec<(String, Tensor)>> {
         let views = self.files.iter().map(Weights::view).collect::<Result<Vec<_>>>()?;
-        let load = |place: &Place| {
-            let path = &self.files[place.file].path;
-            let view = tensor(path, &views[place.file], &place.tensor)?;
-            let stored = candle_dtype(path, &place.tensor, &view)?;
-            let tensor =
-                Tensor::from_raw_buffer(view.data(), stored, view.shape(), device)?.to_dtype(dtype)?;
-            Ok((place.parameter.clone(), tensor))
+        let load = |Place { parameter, stored }: &Place| {
+            let tensor = match stored {
+                Some((file, name)) => {
+                    let path = &self.files[*file].path;
+                    let view = tensor(path, &views[*file], name)?;
+                    let dtype = candle_dtype(path, name, &view)?;
+                    Tensor::from_raw_buffer(view.data(), dtype, view.shape(), device)?
+                }
+                None => weights::fresh(parameter, 0, 0, device)?,
+            };
+            Ok((parameter.name.clone(), tensor.to_dtype(dtype)?))
         };
         self.places.iter().map(load).collect()
+    }
+}
+
+/// The tensors of a checkpoint by the names that the model gives them.
+struct Stored<'a> {
+    files: &'a [Weights],
+    views: Vec<SafeTensors<'a>>,
+    /// For each of the model's names, the file and the name there.
+    names: BTreeMap<String, (usize, String)>,
+}
+
+impl<'a> Stored<'a> {
+    fn of(files: &'a [Weights], config: &ModelConfig) -> Result<Self> {
+        let views = files.iter().map(Weights::view).collect::<Result<Vec<_>>>()?;
+        let mut names = BTreeMap::new();
+        for (file, view) in views.iter().enumerate() {
+            for (name, _) in view.iter() {
+                names.insert(config.full_name(name), (file, name.to_string()));
+            }
+        }
+        Ok(Self { files, views, names })
+    }
+
+    fn path(&self, file: usize) -> &'a Path {
+        &self.files[file].path
+    }
+
+    fn tensor(&self, (file, name): &(usize, String)) -> Result<TensorView<'a>> {
+        tensor(self.path(*file), &self.views[*file], name)
+    }
+
+    /// Leaves one name of the embedding table, its own, where the weights have it under several, and tells whether
+    /// a head that the config ties has values of its own.
+    fn unify_embeddings(&mut self, config: &ModelConfig) -> Result<bool> {
+        let table = config.embedding();
+        let others = table.others.iter().copied().chain(config.tied().then_some(HEAD));
+        let mut untied = false;
+        for other in others {
+            let Some(place) = self.names.get(other).cloned() else { continue };
+            let Some(first) = self.names.get(table.name) else {
+                self.names.insert(table.name.into(), place);
+                self.names.remove(other);
+                continue;
+            };
+            if self.tensor(first)?.data() == self.tensor(&place)?.data() {
+                self.names.remove(other);
+            } else if other == HEAD {
+                let file = self.path(place.0).display();
+                tracing::warn!(%file, "the config ties the head to the embeddings, but the weights do not");
+                untied = true;
+            } else {
+                return Err(Error::Config {
+                    path: self.path(place.0).into(),
+                    field: other.into(),
+                    expected: format!("the same values as `{}`", table.name),
+                    found: "others".into(),
+                });
+            }
+        }
+        Ok(untied)
+    }
+
+    /// Where each parameter of the model lies, with its shape and type checked. `index` is the file that lists the
+    /// tensors.
+    fn locate(&mut self, config: &ModelConfig, index: &Path) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for parameter in config.parameters()? {
+            let stored = self.names.remove(&parameter.name);
+            let Some(place) = &stored else {
+                if config.optional().contains(&parameter.name.as_str()) {
+                    places.push(Place { parameter, stored });
+                    continue;
+                }
+                let (path, tensor, expected) = (index.into(), parameter.name, parameter.shape);
+                return Err(Error::MissingTensor { path, tensor, expected });
+            };
+            let (path, view) = (self.path(place.0), self.tensor(place)?);
+            if view.shape() != parameter.shape.dims() {
+                return Err(Error::TensorShape {
+                    path: path.into(),
+                    tensor: place.1.clone(),
+                    expected: parameter.shape,
+                    found: Shape::from(view.shape()),
+                });
+            }
+            candle_dtype(path, &place.1, &view)?;
+            places.push(Place { parameter, stored });
+        }
+        for (name, (file, stored)) in &self.names {
+            if !config.ignorable().contains(&name.as_str()) {
+                let file = self.path(*file).display();
+                tracing::warn!(%file, tensor = stored, "the model does not use this tensor");
+            }
+        }
+        Ok(places)
     }
 }
 
@@ -277,9 +312,7 @@ impl Weights {
                 let start = self.map.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
                 start.map(|header| header.saturating_add(8))
             }
-            SafeTensorError::MetadataIncompleteBuffer => SafeTensors::read_metadata(&self.map)
-                .ok()
-                .map(|(header, metadata)| (8 + header + metadata.data_len()) as u64),
+            SafeTensorError::MetadataIncompleteBuffer => self.expected_length(),
             _ => None,
         };
         match expected {
@@ -288,6 +321,16 @@ impl Weights {
             }
             _ => Error::Safetensors { path: self.path.clone(), source },
         }
+    }
+
+    /// The size in bytes that a header which is whole asks for.
+    fn expected_length(&self) -> Option<u64> {
+        let header = u64::from_le_bytes(*self.map.first_chunk::<8>()?);
+        let end = usize::try_from(header).ok()?.checked_add(8)?;
+        let tensors: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(self.map.get(8..end)?).ok()?;
+        let ends = tensors.values().filter_map(|tensor| tensor["data_offsets"][1].as_u64());
+        Some((end as u64).saturating_add(ends.max()?))
     }
 }
 

@@ -174,6 +174,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Names the file of an error in a config.
+    pub(crate) fn within(self, file: &std::path::Path) -> Self {
+        match self {
+            Self::Config { field, expected, found, .. } => {
+                Self::Config { path: file.into(), field, expected, found }
+            }
+            other => other,
+        }
+    }
+
     /// Wraps an input/output error with its path and what was attempted.
     pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

@@ -6,6 +6,7 @@ use candle_nn::{Init, VarBuilder};
 use crate::{
     error::{Error, Result},
     mode::Mode,
+    training::fused,
 };
 
 /// `x W^T + b`, with `W` of shape (out, in) as checkpoints store it.
@@ -38,7 +39,12 @@ impl Linear {
         let mut shape = xs.dims().to_vec();
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
-        let ys = xs.reshape(((), inputs))?.matmul(&self.weight.t()?)?;
+        let flat = xs.reshape(((), inputs))?;
+        let ys = if self.weight.is_variable() && fused::applies(xs) {
+            fused::linear(&flat, &self.weight)?
+        } else {
+            flat.matmul(&self.weight.t()?)?
+        };
         let ys = match &self.bias {
             Some(bias) => ys.broadcast_add(bias)?,
             None => ys,
@@ -86,7 +92,9 @@ impl RmsNorm {
     }
 
     pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
-        if mode.is_training() {
+        if mode.is_training() && fused::applies(xs) {
+            Ok(fused::rms_norm(xs, &self.weight, self.eps as f32)?)
+        } else if mode.is_training() {
             Ok(candle_nn::ops::rms_norm_slow(xs, &self.weight, self.eps as f32)?)
         } else {
             Ok(candle_nn::ops::rms_norm(&xs.contiguous()?, &self.weight, self.eps as f32)?)
@@ -145,6 +153,7 @@ impl Activation {
 
     pub(crate) fn forward(self, xs: &Tensor) -> Result<Tensor> {
         Ok(match self {
+            Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,

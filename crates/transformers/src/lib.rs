@@ -5,6 +5,8 @@
 //! a `candle_nn::VarMap` for training.
 
 mod attention;
+mod bart;
+mod bart_config;
 mod batch;
 mod cache;
 mod checkpoint;
@@ -20,8 +22,11 @@ mod t5;
 mod t5_config;
 mod tokenizer;
 mod tokens;
+pub mod training;
 mod weights;
 
+pub use bart::Bart;
+pub use bart_config::BartConfig;
 pub use batch::Batch;
 pub use cache::Cache;
 pub use checkpoint::Checkpoint;

@@ -15,20 +15,28 @@ pub enum Mode {
     /// No dropout, no gradient.
     Inference,
     /// Dropout from this source, and a gradient for every operation.
-    Training(Dropout),
+    Training(Box<Dropout>),
 }
 
 impl Mode {
     /// Training with dropout masks drawn from `seed`. The same seed and the same calls give the same masks.
     #[must_use]
     pub fn training(seed: u64) -> Self {
-        Self::Training(Dropout::new(seed))
+        Self::Training(Box::new(Dropout::new(seed)))
     }
 
     /// Whether every operation must have a gradient.
     #[must_use]
     pub fn is_training(&self) -> bool {
         matches!(self, Self::Training(_))
+    }
+
+    /// A seed for a random choice in training; `None` in inference, or where the rate is zero.
+    pub(crate) fn seed(&mut self, rate: f64) -> Option<u64> {
+        match self {
+            Self::Training(dropout) if rate > 0.0 => Some(dropout.rng.next_u64()),
+            _ => None,
+        }
     }
 
     /// Drops elements of `xs` with probability `rate` in training; gives `xs` back in inference.

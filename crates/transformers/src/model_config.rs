@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    bart::Bart,
+    bart_config::BartConfig,
     decode::GenerationOptions,
     error::{Error, Result},
     json::parse,
@@ -24,6 +26,8 @@ use crate::{
 pub enum ModelConfig {
     /// T5, version 1.0 or 1.1.
     T5(T5Config),
+    /// BART.
+    Bart(BartConfig),
 }
 
 /// A tensor name and the other names that checkpoints give to the same tensor.
@@ -47,22 +51,24 @@ impl ModelConfig {
         let kind: Kind = parse(path, text)?;
         let config = match kind.model_type.as_deref() {
             Some("t5") => Self::T5(parse(path, text)?),
+            Some("bart") => Self::Bart(parse(path, text)?),
             found => {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5`".into(),
+                    expected: "`t5` or `bart`".into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
                 });
             }
         };
-        config.validate()?;
+        config.validate().map_err(|error| error.within(path))?;
         Ok(config)
     }
 
     fn validate(&self) -> Result<()> {
         match self {
             Self::T5(config) => config.validate(),
+            Self::Bart(config) => config.validate(),
         }
     }
 
@@ -71,6 +77,7 @@ impl ModelConfig {
     pub fn to_json(&self) -> Value {
         let (mut value, kind, architecture) = match self {
             Self::T5(config) => (json!(config), "t5", "T5ForConditionalGeneration"),
+            Self::Bart(config) => (json!(config), "bart", "BartForConditionalGeneration"),
         };
         if let Value::Object(fields) = &mut value {
             fields.insert("model_type".into(), json!(kind));
@@ -92,6 +99,7 @@ impl ModelConfig {
     ) -> Result<Box<dyn Seq2Seq>> {
         match self {
             Self::T5(config) => Ok(Box::new(T5::new(config, vb)?.with_defaults(tokens, generation))),
+            Self::Bart(config) => Ok(Box::new(Bart::new(config, vb)?.with_defaults(tokens, generation))),
         }
     }
 
@@ -102,6 +110,7 @@ impl ModelConfig {
     pub fn parameters(&self) -> Result<Vec<Parameter>> {
         match self {
             Self::T5(config) => parameters(|vb| T5::new(config, vb)),
+            Self::Bart(config) => parameters(|vb| Bart::new(config, vb)),
         }
     }
 
@@ -117,6 +126,7 @@ impl ModelConfig {
     pub(crate) fn tied(&self) -> bool {
         match self {
             Self::T5(config) => config.tie_word_embeddings,
+            Self::Bart(config) => config.tie_word_embeddings,
         }
     }
 
@@ -128,6 +138,7 @@ impl ModelConfig {
                 let scale = Some(config.scales_decoder_outputs());
                 Self::T5(T5Config { tie_word_embeddings: false, scale_decoder_outputs: scale, ..config })
             }
+            Self::Bart(config) => Self::Bart(BartConfig { tie_word_embeddings: false, ..config }),
         }
     }
 
@@ -136,7 +147,12 @@ impl ModelConfig {
         match self {
             Self::T5(config) => {
                 let eos = config.eos_token_id.first().copied().unwrap_or(1);
-                TokenFields::defaults(config.pad_token_id, eos, None, None)
+                TokenFields::defaults(config.pad_token_id, eos, None, Some(config.pad_token_id))
+            }
+            Self::Bart(config) => {
+                let eos = config.eos_token_id.first().copied().unwrap_or(2);
+                let start = Some(config.decoder_start_token_id);
+                TokenFields::defaults(config.pad_token_id, eos, config.bos_token_id, start)
             }
         }
     }
@@ -148,6 +164,10 @@ impl ModelConfig {
                 name: "shared.weight",
                 others: &["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
             },
+            Self::Bart(_) => Alias {
+                name: "model.shared.weight",
+                others: &["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"],
+            },
         }
     }
 
@@ -155,6 +175,34 @@ impl ModelConfig {
     pub(crate) fn ignorable(&self) -> &'static [&'static str] {
         match self {
             Self::T5(_) => &["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"],
+            Self::Bart(_) => &["model.encoder.version", "model.decoder.version"],
+        }
+    }
+
+    /// The model's name for a tensor that a checkpoint calls `name`: some leave BART's `model.` out.
+    pub(crate) fn full_name(&self, name: &str) -> String {
+        let whole = match self {
+            Self::T5(_) => true,
+            Self::Bart(_) => {
+                name.starts_with("model.") || name == "lm_head.weight" || name == "final_logits_bias"
+            }
+        };
+        if whole { name.into() } else { format!("model.{name}") }
+    }
+
+    /// The generation options of the architecture, for a folder without a `generation_config.json`.
+    pub(crate) fn generation_defaults(&self) -> GenerationOptions {
+        match self {
+            Self::T5(_) => GenerationOptions::default(),
+            Self::Bart(config) => config.generation_defaults(),
+        }
+    }
+
+    /// Tensors that are fresh where a checkpoint does not have them.
+    pub(crate) fn optional(&self) -> &'static [&'static str] {
+        match self {
+            Self::T5(_) => &[],
+            Self::Bart(_) => &["final_logits_bias"],
         }
     }
 }

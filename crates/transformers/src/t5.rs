@@ -79,8 +79,8 @@ impl T5 {
         let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
         for block in &self.encoder.blocks {
             let normed = block.own_norm.forward(&xs, mode)?;
-            let own = block.own.project(&normed)?;
-            xs = block.attend(xs, &block.own, &normed, &own, Some(&bias), mode)?;
+            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            xs = block.add(xs, ys, mode)?;
             xs = block.feed_forward(xs, mode)?;
         }
         Memory::new(self.encoder.finish(&xs, mode)?, input.mask.clone())
@@ -142,9 +142,13 @@ impl Seq2Seq for T5 {
         let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
         for block in &self.decoder.blocks {
             let normed = block.own_norm.forward(&xs, mode)?;
-            let own = block.own.project(&normed)?;
-            xs = block.attend(xs, &block.own, &normed, &own, Some(&bias), mode)?;
-            xs = block.cross_attend(xs, &memory, &mut LayerCache::default(), mode)?;
+            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            xs = block.add(xs, ys, mode)?;
+            if let Some((cross, norm)) = &block.cross {
+                let normed = norm.forward(&xs, mode)?;
+                let ys = cross.attend(&normed, memory.hidden(), memory.bias(), mode)?;
+                xs = block.add(xs, ys, mode)?;
+            }
             xs = block.feed_forward(xs, mode)?;
         }
         self.logits(&self.decoder.finish(&xs, mode)?)
@@ -285,6 +289,11 @@ impl Block {
         mode: &mut Mode,
     ) -> Result<Tensor> {
         let ys = attention.forward(normed, source, bias, mode)?;
+        self.add(xs, ys, mode)
+    }
+
+    /// Adds what a part of the block gives to the states.
+    fn add(&self, xs: Tensor, ys: Tensor, mode: &mut Mode) -> Result<Tensor> {
         clamp((xs + mode.dropout(ys, self.dropout)?)?)
     }
 
@@ -310,7 +319,7 @@ impl Block {
     fn feed_forward(&self, xs: Tensor, mode: &mut Mode) -> Result<Tensor> {
         let normed = self.feed_forward_norm.forward(&xs, mode)?;
         let ys = self.feed_forward.forward(&normed, mode)?;
-        clamp((xs + mode.dropout(ys, self.dropout)?)?)
+        self.add(xs, ys, mode)
     }
 }
 
@@ -361,5 +370,32 @@ impl FeedForward {
         }
         let ys = mode.dropout(ys, self.dropout)?;
         self.output.forward(&ys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::bucket;
+
+    #[derive(Deserialize)]
+    struct Table {
+        bidirectional: bool,
+        buckets: usize,
+        max_distance: usize,
+        found: Vec<u32>,
+    }
+
+    #[test]
+    fn distances_fall_into_the_buckets_of_transformers() {
+        let tables: Vec<Table> = serde_json::from_str(include_str!("../tests/data/t5-buckets.json")).unwrap();
+        for table in tables {
+            for (distance, expected) in (-300..=300).zip(&table.found) {
+                let found = bucket(distance, table.bidirectional, table.buckets, table.max_distance);
+                let (count, longest) = (table.buckets, table.max_distance);
+                assert_eq!(found, *expected, "distance {distance}, {count} buckets to {longest}");
+            }
+        }
     }
 }

@@ -133,7 +133,7 @@ impl T5Config {
             }
         }
         let buckets = self.relative_attention_num_buckets;
-        if buckets < 4 || buckets % 2 != 0 {
+        if buckets < 4 || !buckets.is_multiple_of(2) {
             return Err(wrong(
                 "relative_attention_num_buckets",
                 "an even number from 4",

@@ -51,6 +51,15 @@ impl Tokenizer {
         self.cut(&encoding, max_length)
     }
 
+    /// The token ids of `text` alone, without special tokens around it.
+    ///
+    /// # Errors
+    /// As for `encode`.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, false).map_err(|source| self.wrong(source))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
     /// [`encode`](Self::encode) for many texts at once; answer i belongs to text i.
     ///
     /// # Errors

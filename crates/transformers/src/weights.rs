@@ -70,23 +70,28 @@ pub fn parameters<M>(build: impl FnOnce(&VarBuilder) -> Result<M>) -> Result<Vec
 pub fn initialise(parameters: &[Parameter], seed: u64, dtype: DType, device: &Device) -> Result<VarMap> {
     let map = VarMap::new();
     for (stream, parameter) in parameters.iter().enumerate() {
-        let count = parameter.shape.elem_count();
-        let values = match parameter.init {
-            Init::Const(value) => vec![value as f32; count],
-            Init::Randn { mean, stdev } => {
-                let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                rng.set_stream(stream as u64);
-                normal(&mut rng, count, mean, stdev)
-            }
-            other => {
-                let (expected, found) = ("a constant or a normal distribution".into(), format!("{other:?}"));
-                return Err(Error::Options { option: "init", expected, found });
-            }
-        };
-        let tensor = Tensor::from_vec(values, &parameter.shape, device)?.to_dtype(dtype)?;
+        let tensor = fresh(parameter, seed, stream as u64, device)?.to_dtype(dtype)?;
         insert(&map, &parameter.name, &tensor)?;
     }
     Ok(map)
+}
+
+/// A fresh tensor (f32) for `parameter`, from a stream of the generator that `seed` starts.
+pub(crate) fn fresh(parameter: &Parameter, seed: u64, stream: u64, device: &Device) -> Result<Tensor> {
+    let count = parameter.shape.elem_count();
+    let values = match parameter.init {
+        Init::Const(value) => vec![value as f32; count],
+        Init::Randn { mean, stdev } => {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(stream);
+            normal(&mut rng, count, mean, stdev)
+        }
+        other => {
+            let (expected, found) = ("a constant or a normal distribution".into(), format!("{other:?}"));
+            return Err(Error::Options { option: "init", expected, found });
+        }
+    };
+    Ok(Tensor::from_vec(values, &parameter.shape, device)?)
 }
 
 /// Adds a copy of `tensor` to `map` as a trainable variable.

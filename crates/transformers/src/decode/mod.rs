@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_sum_of_exponentials_stays_in_range() {
         // ln(e^1000 + e^1000) = 1000 + ln 2
-        assert!((log_sum_exp(&[1000.0, 1000.0]) - 1000.693_1).abs() < 1e-3);
+        assert!((log_sum_exp(&[1000.0, 1000.0]) - 1_000.693_1).abs() < 1e-3);
         assert_eq!(log_sum_exp(&[f32::NEG_INFINITY, 0.0]), 0.0);
     }
 }

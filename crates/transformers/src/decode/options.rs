@@ -142,11 +142,12 @@ impl GenerationOptions {
         let all: serde_json::Map<String, serde_json::Value> = parse(path, text)?;
         for (field, inert) in UNSUPPORTED {
             let Some(found) = all.get(field) else { continue };
-            let same = match (found.as_f64(), inert.parse::<f64>()) {
-                (Some(found), Ok(inert)) => found == inert,
-                _ => found.to_string() == inert,
+            let same = match found {
+                serde_json::Value::Null => true,
+                serde_json::Value::Bool(found) => inert.parse() == Ok(*found),
+                found => found.as_f64().is_some_and(|found| inert.parse() == Ok(found)),
             };
-            if !same && !found.is_null() {
+            if !same {
                 let (field, found) = (field.to_string(), found.to_string());
                 return Err(Error::Config { path: path.into(), field, expected: inert.into(), found });
             }

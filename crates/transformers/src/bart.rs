@@ -1,0 +1,303 @@
+//! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part.
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{Init, VarBuilder};
+
+use crate::{
+    attention::Attention,
+    bart_config::BartConfig,
+    batch::Batch,
+    cache::{Cache, KeyValue, LayerCache},
+    decode::GenerationOptions,
+    error::Result,
+    layers::{Activation, Embedding, LayerNorm, Linear},
+    mode::Mode,
+    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, too_long},
+    tokens::SpecialTokens,
+};
+
+/// `BartLayerNorm` takes PyTorch's own epsilon; no config field sets it.
+const EPSILON: f64 = 1e-5;
+
+/// The first two rows of the table of positions belong to no position.
+const POSITION_OFFSET: usize = 2;
+
+/// A BART model with a language modelling head.
+#[derive(Debug, Clone)]
+pub struct Bart {
+    shared: Embedding,
+    encoder: Stack,
+    decoder: Stack,
+    head: Linear,
+    /// (1, vocabulary)
+    logits_bias: Tensor,
+    config: BartConfig,
+    tokens: SpecialTokens,
+    generation: GenerationOptions,
+    device: Device,
+}
+
+impl Bart {
+    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
+    /// and shapes).
+    pub fn new(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {
+        config.validate()?;
+        let (width, std) = (config.d_model, config.init_std);
+        let shared = Embedding::new(config.vocab_size, width, std, &vb.pp("model.shared"))?;
+        let encoder = Stack::new(config, false, &vb.pp("model.encoder"))?;
+        let decoder = Stack::new(config, true, &vb.pp("model.decoder"))?;
+        let head = if config.tie_word_embeddings {
+            Linear::shared(shared.table().clone())
+        } else {
+            Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
+        };
+        Ok(Self {
+            shared,
+            encoder,
+            decoder,
+            head,
+            logits_bias: vb.get_with_hints((1, config.vocab_size), "final_logits_bias", Init::Const(0.0))?,
+            config: config.clone(),
+            tokens: config.special_tokens(),
+            generation: config.generation_defaults(),
+            device: vb.device().clone(),
+        })
+    }
+
+    /// The same model with the tokens and generation defaults of its folder.
+    #[must_use]
+    pub fn with_defaults(self, tokens: SpecialTokens, generation: GenerationOptions) -> Self {
+        Self { tokens, generation, ..self }
+    }
+
+    /// The config that the model was built from.
+    #[must_use]
+    pub fn config(&self) -> &BartConfig {
+        &self.config
+    }
+
+    /// Token and position embeddings of ids (b, t) that follow `past` others, normalised.
+    fn embed(&self, stack: &Stack, ids: &Tensor, past: usize, mode: &mut Mode) -> Result<Tensor> {
+        let (_, length) = ids.dims2()?;
+        let positions = self.config.max_position_embeddings;
+        if past + length > positions {
+            let what = if stack.is_decoder { "decoder" } else { "input" };
+            return Err(too_long(what, positions, past + length));
+        }
+        let mut xs = self.shared.forward(ids)?;
+        if self.config.scale_embedding {
+            xs = (xs * (self.config.d_model as f64).sqrt())?;
+        }
+        let xs = xs.broadcast_add(&stack.positions.narrow(0, POSITION_OFFSET + past, length)?)?;
+        let xs = stack.embedding_norm.forward(&xs, mode)?;
+        mode.dropout(xs, self.config.dropout)
+    }
+
+    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
+        let mut xs = self.embed(&self.encoder, &input.ids, 0, mode)?;
+        let bias = padding_bias(&input.mask, xs.dtype())?;
+        for layer in &self.encoder.layers {
+            let own = layer.own.project(&xs)?;
+            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
+            xs = layer.feed_forward(&xs, mode)?;
+        }
+        Memory::new(xs, input.mask.clone())
+    }
+
+    /// Logits for decoder states (r, t, d).
+    fn logits(&self, states: &Tensor) -> Result<Tensor> {
+        Ok(self.head.forward(states)?.broadcast_add(&self.logits_bias)?)
+    }
+}
+
+impl Seq2Seq for Bart {
+    fn encode(&self, input: &Batch) -> Result<Memory> {
+        self.encode_in(input, &mut Mode::Inference)
+    }
+
+    fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
+        let mode = &mut Mode::Inference;
+        let (_, length) = tokens.dims2()?;
+        let past = cache.length();
+        let mut xs = self.embed(&self.decoder, tokens, past, mode)?;
+        let bias = if length > 1 { Some(causal_bias(length, past, xs.dtype(), &self.device)?) } else { None };
+        cache.prepare(self.decoder.layers.len());
+        for (layer, kept) in self.decoder.layers.iter().zip(&mut cache.layers) {
+            let own = kept.extend(layer.own.project(&xs)?)?;
+            xs = layer.attend(&xs, &layer.own, &layer.own_norm, own, bias.as_ref(), mode)?;
+            xs = layer.cross_attend(xs, memory, kept, mode)?;
+            xs = layer.feed_forward(&xs, mode)?;
+        }
+        cache.advance(length);
+        let logits = self.logits(&xs.narrow(1, length - 1, 1)?)?;
+        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?)
+    }
+
+    fn forward(
+        &self,
+        input: &Batch,
+        decoder_ids: &Tensor,
+        decoder_mask: &Tensor,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        if mode.is_training() {
+            self.config.validate_training()?;
+        }
+        let memory = self.encode_in(input, mode)?;
+        let (_, length) = decoder_ids.dims2()?;
+        let mut xs = self.embed(&self.decoder, decoder_ids, 0, mode)?;
+        let bias = causal_bias(length, 0, xs.dtype(), &self.device)?
+            .broadcast_add(&padding_bias(decoder_mask, xs.dtype())?)?;
+        for layer in &self.decoder.layers {
+            let own = layer.own.project(&xs)?;
+            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
+            xs = layer.cross_attend(xs, &memory, &mut LayerCache::default(), mode)?;
+            xs = layer.feed_forward(&xs, mode)?;
+        }
+        self.logits(&xs)
+    }
+
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_input_length(&self) -> Option<usize> {
+        Some(self.config.max_position_embeddings)
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// The encoder's or the decoder's layers, with what comes before them.
+#[derive(Debug, Clone)]
+struct Stack {
+    /// (positions + 2, width)
+    positions: Tensor,
+    embedding_norm: LayerNorm,
+    layers: Vec<Layer>,
+    is_decoder: bool,
+}
+
+impl Stack {
+    fn new(config: &BartConfig, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+        let count = if is_decoder { config.decoder_layers } else { config.encoder_layers };
+        let layers: Result<Vec<_>> =
+            (0..count).map(|i| Layer::new(config, is_decoder, &vb.pp(format!("layers.{i}")))).collect();
+        let positions = vb.get_with_hints(
+            (config.max_position_embeddings + POSITION_OFFSET, config.d_model),
+            "embed_positions.weight",
+            Init::Randn { mean: 0.0, stdev: config.init_std },
+        )?;
+        let embedding_norm = LayerNorm::new(config.d_model, EPSILON, &vb.pp("layernorm_embedding"))?;
+        Ok(Self { positions, embedding_norm, layers: layers?, is_decoder })
+    }
+}
+
+/// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
+#[derive(Debug, Clone)]
+struct Layer {
+    own: Attention,
+    own_norm: LayerNorm,
+    cross: Option<(Attention, LayerNorm)>,
+    inner: Linear,
+    outer: Linear,
+    feed_forward_norm: LayerNorm,
+    activation: Activation,
+    dropout: f64,
+    activation_dropout: f64,
+}
+
+impl Layer {
+    fn new(config: &BartConfig, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+        let (heads, inner) = if is_decoder {
+            (config.decoder_attention_heads, config.decoder_ffn_dim)
+        } else {
+            (config.encoder_attention_heads, config.encoder_ffn_dim)
+        };
+        let (width, std) = (config.d_model, config.init_std);
+        let norm = |name: &str| LayerNorm::new(width, EPSILON, &vb.pp(name));
+        let cross = if is_decoder {
+            Some((attention(config, heads, &vb.pp("encoder_attn"))?, norm("encoder_attn_layer_norm")?))
+        } else {
+            None
+        };
+        Ok(Self {
+            own: attention(config, heads, &vb.pp("self_attn"))?,
+            own_norm: norm("self_attn_layer_norm")?,
+            cross,
+            inner: Linear::with_bias(width, inner, std, &vb.pp("fc1"))?,
+            outer: Linear::with_bias(inner, width, std, &vb.pp("fc2"))?,
+            feed_forward_norm: norm("final_layer_norm")?,
+            activation: config.activation()?,
+            dropout: config.dropout,
+            activation_dropout: config.activation_dropout,
+        })
+    }
+
+    /// Adds what `attention` makes of the states, and normalises the sum.
+    fn attend(
+        &self,
+        xs: &Tensor,
+        attention: &Attention,
+        norm: &LayerNorm,
+        source: &KeyValue,
+        bias: Option<&Tensor>,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let ys = attention.forward(xs, source, bias, mode)?;
+        norm.forward(&(xs + mode.dropout(ys, self.dropout)?)?, mode)
+    }
+
+    /// Adds what the decoder sees of the memory, whose keys and values are made at the first call for a cache.
+    fn cross_attend(
+        &self,
+        xs: Tensor,
+        memory: &Memory,
+        kept: &mut LayerCache,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let Some((cross, norm)) = &self.cross else { return Ok(xs) };
+        let source = match kept.cross.take() {
+            Some(source) => source,
+            None => cross.project(memory.hidden())?,
+        };
+        let xs = self.attend(&xs, cross, norm, &source, Some(memory.bias()), mode)?;
+        kept.cross = Some(source);
+        Ok(xs)
+    }
+
+    fn feed_forward(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let ys = self.activation.forward(&self.inner.forward(xs)?)?;
+        let ys = mode.dropout(ys, self.activation_dropout)?;
+        let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
+        self.feed_forward_norm.forward(&(xs + ys)?, mode)
+    }
+}
+
+fn attention(config: &BartConfig, heads: usize, vb: &VarBuilder) -> Result<Attention> {
+    let (width, std) = (config.d_model, config.init_std);
+    let linear = |name: &str| Linear::with_bias(width, width, std, &vb.pp(name));
+    Ok(Attention {
+        query: linear("q_proj")?,
+        key: linear("k_proj")?,
+        value: linear("v_proj")?,
+        output: linear("out_proj")?,
+        heads,
+        scale: ((width / heads) as f64).powf(-0.5),
+        dropout: config.attention_dropout,
+    })
+}

@@ -1,0 +1,214 @@
+//! The `config.json` of a BART model.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    decode::GenerationOptions,
+    error::{Error, Result},
+    json::{deserialize_ids, serialize_ids},
+    layers::Activation,
+    tokens::SpecialTokens,
+};
+
+/// The fields of a BART `config.json`, with the defaults of `transformers`. Layer dropout is not supported in
+/// training and is refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BartConfig {
+    /// The number of logits and of embeddings.
+    pub vocab_size: usize,
+    /// The most tokens of an input and of an output.
+    pub max_position_embeddings: usize,
+    /// The width of the hidden states.
+    pub d_model: usize,
+    /// The number of encoder layers.
+    pub encoder_layers: usize,
+    /// The inner width of the encoder's feed-forward part.
+    pub encoder_ffn_dim: usize,
+    /// The number of attention heads in the encoder.
+    pub encoder_attention_heads: usize,
+    /// The number of decoder layers.
+    pub decoder_layers: usize,
+    /// The inner width of the decoder's feed-forward part.
+    pub decoder_ffn_dim: usize,
+    /// The number of attention heads in the decoder.
+    pub decoder_attention_heads: usize,
+    /// The rate at which whole encoder layers are left out in training; only 0 is supported.
+    pub encoder_layerdrop: f64,
+    /// The rate at which whole decoder layers are left out in training; only 0 is supported.
+    pub decoder_layerdrop: f64,
+    /// The activation of the feed-forward part.
+    pub activation_function: String,
+    /// The dropout rate of embeddings and of what each part adds, in training.
+    pub dropout: f64,
+    /// The dropout rate of attention weights, in training.
+    pub attention_dropout: f64,
+    /// The dropout rate inside the feed-forward part, in training.
+    pub activation_dropout: f64,
+    /// The standard deviation of fresh weights.
+    pub init_std: f64,
+    /// Whether token embeddings are multiplied by the root of the width.
+    pub scale_embedding: bool,
+    /// Whether normalisation comes before each part, as in mBART; only `false` is supported.
+    pub normalize_before: bool,
+    /// Whether the head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// The padding token.
+    pub pad_token_id: u32,
+    /// The token that begins an input.
+    pub bos_token_id: Option<u32>,
+    /// The end token or tokens.
+    #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
+    pub eos_token_id: Vec<u32>,
+    /// The decoder's first token.
+    pub decoder_start_token_id: u32,
+    /// The token at the last position of a sequence that does not end before it.
+    pub forced_eos_token_id: Option<u32>,
+}
+
+impl Default for BartConfig {
+    fn default() -> Self {
+        Self {
+            vocab_size: 50265,
+            max_position_embeddings: 1024,
+            d_model: 1024,
+            encoder_layers: 12,
+            encoder_ffn_dim: 4096,
+            encoder_attention_heads: 16,
+            decoder_layers: 12,
+            decoder_ffn_dim: 4096,
+            decoder_attention_heads: 16,
+            encoder_layerdrop: 0.0,
+            decoder_layerdrop: 0.0,
+            activation_function: "gelu".into(),
+            dropout: 0.1,
+            attention_dropout: 0.0,
+            activation_dropout: 0.0,
+            init_std: 0.02,
+            scale_embedding: false,
+            normalize_before: false,
+            tie_word_embeddings: true,
+            pad_token_id: 1,
+            bos_token_id: Some(0),
+            eos_token_id: vec![2],
+            decoder_start_token_id: 2,
+            forced_eos_token_id: Some(2),
+        }
+    }
+}
+
+impl BartConfig {
+    /// The special tokens that the config names.
+    #[must_use]
+    pub fn special_tokens(&self) -> SpecialTokens {
+        SpecialTokens {
+            pad: self.pad_token_id,
+            eos: self.eos_token_id.clone(),
+            bos: self.bos_token_id,
+            decoder_start: self.decoder_start_token_id,
+        }
+    }
+
+    /// The generation options that the config sets: the forced end token.
+    #[must_use]
+    pub fn generation_defaults(&self) -> GenerationOptions {
+        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
+    }
+
+    pub(crate) fn activation(&self) -> Result<Activation> {
+        Activation::named(&self.activation_function)
+            .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
+    }
+
+    /// Checks what the types do not: sizes that must not be zero, heads that divide the width, rates, and what is
+    /// not supported.
+    pub(crate) fn validate(&self) -> Result<()> {
+        for (field, size) in [
+            ("vocab_size", self.vocab_size),
+            ("max_position_embeddings", self.max_position_embeddings),
+            ("d_model", self.d_model),
+            ("encoder_layers", self.encoder_layers),
+            ("encoder_ffn_dim", self.encoder_ffn_dim),
+            ("decoder_layers", self.decoder_layers),
+            ("decoder_ffn_dim", self.decoder_ffn_dim),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        for (field, heads) in [
+            ("encoder_attention_heads", self.encoder_attention_heads),
+            ("decoder_attention_heads", self.decoder_attention_heads),
+        ] {
+            if heads == 0 || !self.d_model.is_multiple_of(heads) {
+                let expected = format!("a divisor of d_model, {}", self.d_model);
+                return Err(wrong(field, &expected, &heads.to_string()));
+            }
+        }
+        for (field, rate) in [
+            ("dropout", self.dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("activation_dropout", self.activation_dropout),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
+            }
+        }
+        if self.normalize_before {
+            return Err(wrong("normalize_before", "false", "true"));
+        }
+        self.activation().map(|_| ())
+    }
+
+    /// Whether the config can be trained as it says.
+    pub(crate) fn validate_training(&self) -> Result<()> {
+        for (field, rate) in
+            [("encoder_layerdrop", self.encoder_layerdrop), ("decoder_layerdrop", self.decoder_layerdrop)]
+        {
+            if rate != 0.0 {
+                return Err(wrong(field, "0 in training", &rate.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wrong(field: &str, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: PathBuf::from("config.json"),
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BartConfig;
+    use crate::layers::Activation;
+
+    #[test]
+    fn gelu_is_the_error_function() {
+        assert_eq!(BartConfig::default().activation().unwrap(), Activation::Gelu);
+        let unknown = BartConfig { activation_function: "mish".into(), ..BartConfig::default() };
+        assert!(unknown.validate().unwrap_err().to_string().contains("`activation_function`"));
+    }
+
+    #[test]
+    fn heads_must_divide_the_width() {
+        let config = BartConfig { decoder_attention_heads: 3, ..BartConfig::default() };
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.ends_with("expected a divisor of d_model, 1024, found 3"), "{error}");
+        assert!(BartConfig::default().validate().is_ok());
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        assert!(BartConfig { normalize_before: true, ..BartConfig::default() }.validate().is_err());
+        // Layer dropout only matters in training.
+        let dropped = BartConfig { decoder_layerdrop: 0.1, ..BartConfig::default() };
+        assert!(dropped.validate().is_ok() && dropped.validate_training().is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Whole tensors and whole generations against the `transformers` library, on seeded tiny checkpoints that
+//! `scripts/reference/transformers_parity.py` makes.
+
+use std::path::Path;
+
+use candle_core::{DType, Device, Tensor};
+use serde::Deserialize;
+use sporran_transformers::{
+    Batch, Cache, Checkpoint, GenerationOptions, Hypothesis, Mode, Seq2Seq, Tokenizer, generate,
+};
+
+const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];
+
+#[derive(Deserialize)]
+struct Expected {
+    texts: Vec<String>,
+    rows: Vec<Vec<u32>>,
+    decoded: Vec<String>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    options: GenerationOptions,
+    outputs: Vec<Vec<Output>>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    tokens: Vec<u32>,
+    score: f32,
+}
+
+struct Fixture {
+    model: Box<dyn Seq2Seq>,
+    tokenizer: Tokenizer,
+    expected: Expected,
+    tensors: std::collections::HashMap<String, Tensor>,
+}
+
+impl Fixture {
+    fn open(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
+        let tensors =
+            candle_core::safetensors::load(folder.join("expected.safetensors"), &Device::Cpu).unwrap();
+        Self {
+            model: checkpoint.model(DType::F32, &Device::Cpu).unwrap(),
+            tokenizer: checkpoint.tokenizer().unwrap(),
+            expected: serde_json::from_str(&text).unwrap(),
+            tensors,
+        }
+    }
+
+    fn tensor(&self, name: &str) -> Tensor {
+        let tensor = &self.tensors[name];
+        if tensor.dtype() == DType::F32 { tensor.clone() } else { tensor.to_dtype(DType::U32).unwrap() }
+    }
+
+    fn batch(&self) -> Batch {
+        Batch::new(&self.expected.rows, self.model.special_tokens().pad, &Device::Cpu).unwrap()
+    }
+
+    fn single(&self, row: usize) -> Batch {
+        Batch::new(&self.expected.rows[row..=row], self.model.special_tokens().pad, &Device::Cpu).unwrap()
+    }
+}
+
+/// The greatest difference where `mask` (b, s) is 1; `a` and `b` are (b, s, ..).
+fn difference(a: &Tensor, b: &Tensor, mask: &Tensor) -> f32 {
+    assert_eq!(a.dims(), b.dims());
+    let difference = (a - b).unwrap().abs().unwrap().broadcast_mul(&mask.unsqueeze(2).unwrap()).unwrap();
+    difference.max_all().unwrap().to_scalar().unwrap()
+}
+
+fn assert_same(name: &str, found: &[Vec<Hypothesis>], expected: &[Vec<Output>]) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (found, expected)) in std::iter::zip(found, expected).enumerate() {
+        assert_eq!(found.len(), expected.len(), "{name}, input {i}");
+        for (rank, (found, expected)) in std::iter::zip(found, expected).enumerate() {
+            assert_eq!(found.tokens, expected.tokens, "{name}, input {i}, rank {rank}");
+            // A negative length penalty gives scores of some tens, whose sums are rounded accordingly.
+            let close = (found.score - expected.score).abs() < 1e-4_f32.max(5e-6 * expected.score.abs());
+            assert!(close, "{name}, input {i}, rank {rank}: score {} for {}", found.score, expected.score);
+        }
+    }
+}
+
+#[test]
+fn texts_are_tokenized_and_decoded_alike() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let texts: Vec<&str> = fixture.expected.texts.iter().map(String::as_str).collect();
+        assert_eq!(fixture.tokenizer.encode_batch(&texts, None).unwrap(), fixture.expected.rows, "{name}");
+        for (text, output) in std::iter::zip(&fixture.expected.decoded, &fixture.expected.cases[0].outputs) {
+            assert_eq!(&fixture.tokenizer.decode(&output[0].tokens).unwrap(), text, "{name}");
+        }
+    }
+}
+
+#[test]
+fn batches_are_padded_and_masked_alike() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let batch = fixture.batch();
+        let ids = fixture.tensor("input_ids").to_vec2::<u32>().unwrap();
+        assert_eq!(batch.ids.to_vec2::<u32>().unwrap(), ids, "{name}");
+        let mask = fixture.tensor("attention_mask").to_vec2::<f32>().unwrap();
+        assert_eq!(batch.mask.to_vec2::<f32>().unwrap(), mask, "{name}");
+    }
+}
+
+#[test]
+fn encoder_states_agree() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let memory = fixture.model.encode(&fixture.batch()).unwrap();
+        let expected = fixture.tensor("encoder_last_hidden_state");
+        let worst = difference(memory.hidden(), &expected, memory.mask());
+        assert!(worst < 2e-5, "{name}: {worst}");
+    }
+}
+
+#[test]
+fn logits_of_whole_sequences_agree() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let (ids, mask) = (fixture.tensor("decoder_input_ids"), fixture.tensor("decoder_attention_mask"));
+        let logits = fixture.model.forward(&fixture.batch(), &ids, &mask, &mut Mode::Inference).unwrap();
+        let worst = difference(&logits, &fixture.tensor("logits"), &mask);
+        assert!(worst < 5e-5, "{name}: {worst}");
+    }
+}
+
+#[test]
+fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        // Rows 0, 2 and 4 have no decoder padding.
+        let rows = Tensor::new(&[0u32, 2, 4], &Device::Cpu).unwrap();
+        let ids = fixture.tensor("decoder_input_ids").index_select(&rows, 0).unwrap();
+        let expected = fixture.tensor("logits").index_select(&rows, 0).unwrap();
+        let memory = fixture.model.encode(&fixture.batch()).unwrap().select(&[0, 2, 4]).unwrap();
+        // Steps of 1, 3, 1, 4 tokens.
+        let (mut cache, mut at) = (Cache::new(), 0);
+        for count in [1, 3, 1, 4] {
+            let step = ids.narrow(1, at, count).unwrap();
+            let logits = fixture.model.decode(&step, &memory, &mut cache).unwrap();
+            at += count;
+            assert_eq!(cache.length(), at);
+            let expected = expected.narrow(1, at - 1, 1).unwrap();
+            let mask = Tensor::ones((3, 1), DType::F32, &Device::Cpu).unwrap();
+            let worst = difference(&logits.unsqueeze(1).unwrap(), &expected, &mask);
+            assert!(worst < 5e-5, "{name} at {at}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn generations_agree_token_by_token() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        for case in &fixture.expected.cases {
+            let found = generate(&*fixture.model, &fixture.batch(), &case.options).unwrap();
+            assert_same(&format!("{name}, {}", case.name), &found, &case.outputs);
+        }
+    }
+}
+
+#[test]
+fn a_batch_gives_what_its_members_give_alone() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        for case in &fixture.expected.cases {
+            for row in 0..fixture.expected.rows.len() {
+                let found = generate(&*fixture.model, &fixture.single(row), &case.options).unwrap();
+                assert_same(&format!("{name}, {}, alone", case.name), &found, &case.outputs[row..=row]);
+            }
+        }
+    }
+}
