@@ -116,7 +116,7 @@ impl Bart {
 
 impl Seq2Seq for Bart {
     fn encode(&self, input: &Batch) -> Result<Memory> {
-        self.encode_in(input, &mut Mode::Inference)
+        Ok(self.encode_in(input, &mut Mode::Inference)?.detach())
     }
 
     fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
@@ -134,7 +134,7 @@ impl Seq2Seq for Bart {
         }
         cache.advance(length);
         let logits = self.logits(&xs.narrow(1, length - 1, 1)?)?;
-        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?)
+        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?.detach())
     }
 
     fn forward(
@@ -273,7 +273,8 @@ impl Layer {
         let Some((cross, norm)) = &self.cross else { return Ok(xs) };
         let source = match kept.cross.take() {
             Some(source) => source,
-            None => cross.project(memory.hidden())?,
+            None if mode.is_training() => cross.project(memory.hidden())?,
+            None => cross.project(memory.hidden())?.detach(),
         };
         let xs = self.attend(&xs, cross, norm, &source, Some(memory.bias()), mode)?;
         kept.cross = Some(source);

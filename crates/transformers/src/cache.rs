@@ -12,6 +12,11 @@ pub(crate) struct KeyValue {
 }
 
 impl KeyValue {
+    /// The same without what it was computed from, which trainable weights would keep in memory otherwise.
+    pub(crate) fn detach(self) -> Self {
+        Self { keys: self.keys.detach(), values: self.values.detach() }
+    }
+
     fn select(&self, rows: &Tensor) -> Result<Self> {
         Ok(Self { keys: self.keys.index_select(rows, 0)?, values: self.values.index_select(rows, 0)? })
     }
@@ -29,6 +34,7 @@ pub(crate) struct LayerCache {
 impl LayerCache {
     /// Appends the self-attention keys and values of new positions, and gives all of them.
     pub(crate) fn extend(&mut self, new: KeyValue) -> Result<&KeyValue> {
+        let new = new.detach();
         let all = match self.own.take() {
             None => new,
             Some(old) => KeyValue {

@@ -80,6 +80,10 @@ impl ModelConfig {
             Self::Bart(config) => (json!(config), "bart", "BartForConditionalGeneration"),
         };
         if let Value::Object(fields) = &mut value {
+            if let Self::T5(config) = self {
+                // Spelt out, as `transformers` cannot generate without it.
+                fields.insert("decoder_start_token_id".into(), json!(config.special_tokens().decoder_start));
+            }
             fields.insert("model_type".into(), json!(kind));
             fields.insert("architectures".into(), json!([architecture]));
             fields.insert("is_encoder_decoder".into(), json!(true));

@@ -60,6 +60,11 @@ impl Memory {
         self.hidden.dims()[0]
     }
 
+    /// The same without what it was computed from, which trainable weights would keep in memory otherwise.
+    pub(crate) fn detach(self) -> Self {
+        Self { hidden: self.hidden.detach(), ..self }
+    }
+
     /// Keeps the inputs `inputs` only, in that order.
     ///
     /// # Errors

@@ -98,7 +98,7 @@ impl T5 {
 
 impl Seq2Seq for T5 {
     fn encode(&self, input: &Batch) -> Result<Memory> {
-        self.encode_in(input, &mut Mode::Inference)
+        Ok(self.encode_in(input, &mut Mode::Inference)?.detach())
     }
 
     fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
@@ -121,7 +121,7 @@ impl Seq2Seq for T5 {
         cache.advance(length);
         let last = xs.narrow(1, length - 1, 1)?;
         let logits = self.logits(&self.decoder.finish(&last, mode)?)?;
-        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?)
+        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?.detach())
     }
 
     fn forward(
@@ -308,7 +308,8 @@ impl Block {
         let Some((cross, norm)) = &self.cross else { return Ok(xs) };
         let source = match layer.cross.take() {
             Some(source) => source,
-            None => cross.project(memory.hidden())?,
+            None if mode.is_training() => cross.project(memory.hidden())?,
+            None => cross.project(memory.hidden())?.detach(),
         };
         let normed = norm.forward(&xs, mode)?;
         let xs = self.attend(xs, cross, &normed, &source, Some(memory.bias()), mode)?;

@@ -312,6 +312,26 @@ fn a_written_folder_holds_the_same_model_and_the_same_bytes() {
 }
 
 #[test]
+fn half_precision_is_read_and_computed_in() {
+    for name in ["t5-relu", "bart"] {
+        let exact = Checkpoint::open(&data(name)).unwrap();
+        let expected = states(&exact, DType::F32);
+        let worst = |found: Vec<f32>| {
+            std::iter::zip(found, &expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        };
+        // Eleven bits of f16 and eight of bf16, through some layers.
+        let computed = worst(states(&exact, DType::F16));
+        assert!(computed > 0.0 && computed < 0.1, "{name}: {computed}");
+        let folder = copy(name);
+        change(folder.path(), |tensors| {
+            tensors.values_mut().for_each(|tensor| *tensor = tensor.to_dtype(DType::BF16).unwrap());
+        });
+        let read = worst(states(&Checkpoint::open(folder.path()).unwrap(), DType::F32));
+        assert!(read > 0.0 && read < 0.8, "{name}: {read}");
+    }
+}
+
+#[test]
 fn weights_that_are_not_those_of_the_config_are_not_written() {
     let original = Checkpoint::open(&data("t5-relu")).unwrap();
     let (weights, tokenizer) =
