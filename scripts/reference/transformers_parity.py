@@ -182,6 +182,10 @@ CASES = {
         "max_new_tokens": 9, "num_beams": 2, "forced_bos_token_id": 7, "forced_eos_token_id": "eos",
         "num_return_sequences": 2,
     },
+    "greedy, two ends": {"max_new_tokens": 16, "several_ends": True},
+    "beam 4, two ends": {
+        "max_new_tokens": 16, "num_beams": 4, "num_return_sequences": 4, "min_new_tokens": 3, "several_ends": True,
+    },
     "greedy, forced": {"max_new_tokens": 9, "forced_bos_token_id": 7, "forced_eos_token_id": "eos"},
 }
 
@@ -190,13 +194,13 @@ def generate(model, ids, mask, options):
     out = model.generate(
         input_ids=ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True, **options
     )
-    eos = model.generation_config.eos_token_id
+    eos = options.get("eos_token_id", [model.generation_config.eos_token_id])
     rows, scores = [], []
     greedy = options.get("num_beams", 1) == 1
     if greedy:
         steps = model.compute_transition_scores(out.sequences, out.scores, normalize_logits=True)
     for i, row in enumerate(out.sequences[:, 1:].tolist()):
-        row = row[: row.index(eos) + 1] if eos in row else row
+        row = row[: next((at + 1 for at, token in enumerate(row) if token in eos), None)]
         rows.append(row)
         scores.append(steps[i, : len(row)].double().sum().item() if greedy else out.sequences_scores[i].item())
     count = options.get("num_return_sequences", 1)
@@ -262,9 +266,16 @@ def write(name, tokenizer, build, load):
     cases = []
     for case, options in CASES.items():
         options = {key: generation.eos_token_id if value == "eos" else value for key, value in options.items()}
-        outputs = generate(model, ids, mask, options)
+        ends = None
+        if options.pop("several_ends", False):
+            # A second end token that comes up: the one that most greedy rows have.
+            rows_with = [set(row[0]["tokens"]) - {generation.eos_token_id} for row in cases[0]["outputs"]]
+            tokens = sorted(set().union(*rows_with))
+            second = max(tokens, key=lambda token: sum(token in row for row in rows_with))
+            ends = [generation.eos_token_id, second]
+        outputs = generate(model, ids, mask, options | ({"eos_token_id": ends} if ends else {}))
         kebab = {key.replace("_", "-"): value for key, value in options.items()}
-        cases.append({"name": case, "options": kebab, "outputs": outputs})
+        cases.append({"name": case, "ends": ends, "options": kebab, "outputs": outputs})
     decoded = [tokenizer.decode(row[0]["tokens"], skip_special_tokens=True) for row in cases[0]["outputs"]]
     expected = {"texts": texts(), "rows": rows, "decoded": decoded, "seed": seed, "cases": cases}
     with open(folder / "expected.json", "w") as file:
