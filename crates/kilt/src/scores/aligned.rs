@@ -77,8 +77,8 @@ pub(super) trait Scoring: Sync {
     fn gold_fields(&self) -> &Fields;
     fn guess_fields(&self) -> &Fields;
     fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault>;
-    /// Appends a figure a name.
-    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut Vec<f64>) -> Result<(), Fault>;
+    /// Fills in a figure a name, of which there is at least one.
+    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut [f64]) -> Result<(), Fault>;
 }
 
 /// A gold file in memory.
@@ -104,18 +104,19 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
     let mut unknown: Vec<String> = Vec::new();
     let mut unknown_lines: FxHashMap<String, u64> = FxHashMap::default();
     jsonl::open(guess)?.chunks(|path, chunk| {
-        let scored: Result<Vec<(u64, Scored)>> = chunk
-            .par_lines()
-            .map(|(number, bytes)| {
+        let lines_of_chunk = chunk.par_lines();
+        let mut rows = vec![0.0; width * lines_of_chunk.len()];
+        let found: Result<Vec<(u64, Place)>> = lines_of_chunk
+            .zip(rows.par_chunks_mut(width))
+            .map(|((number, bytes), row)| {
                 let line = line::parse(path, number, bytes, scoring.guess_fields())?;
                 let Some(&at) = index.get(line.key()) else {
-                    return Ok((number, Scored::Unknown(line.key().to_owned())));
+                    return Ok((number, Place::Unknown(line.key().to_owned())));
                 };
-                let mut row = Vec::with_capacity(width);
                 scoring
-                    .score(&gold.records[at], &line, &mut row)
+                    .score(&gold.records[at], &line, row)
                     .map_err(|(field, message)| Error::record(path, number, field, message))?;
-                Ok((number, Scored::Known(at, row)))
+                Ok((number, Place::Known(at)))
             })
             .collect();
         let duplicate = |id: &str, line, first| Error::DuplicateId {
@@ -124,16 +125,16 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
             first,
             id: id.to_owned(),
         };
-        for (number, scored) in scored? {
-            match scored {
-                Scored::Known(at, row) => {
+        for ((number, place), row) in found?.into_iter().zip(rows.chunks_exact(width)) {
+            match place {
+                Place::Known(at) => {
                     if lines[at] > 0 {
                         return Err(duplicate(&gold.ids[at], number, lines[at]));
                     }
                     lines[at] = number;
-                    values[at * width..(at + 1) * width].copy_from_slice(&row);
+                    values[at * width..(at + 1) * width].copy_from_slice(row);
                 }
-                Scored::Unknown(id) => {
+                Place::Unknown(id) => {
                     if let Some(&first) = unknown_lines.get(&id) {
                         return Err(duplicate(&id, number, first));
                     }
@@ -154,14 +155,17 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
     Ok(Aligned { records: PerRecord { ids: gold.ids, names, values }, unknown })
 }
 
-enum Scored {
-    Known(usize, Vec<f64>),
+/// Where a prediction belongs.
+enum Place {
+    /// At a gold record.
+    Known(usize),
+    /// Nowhere; its id.
     Unknown(String),
 }
 
 fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> {
     let mut gold = GoldFile { ids: Vec::new(), records: Vec::new() };
-    let mut seen: FxHashMap<String, u64> = FxHashMap::default();
+    let mut lines = Vec::new();
     jsonl::open(path)?.chunks(|path, chunk| {
         let parsed: Result<Vec<(u64, String, S::Gold)>> = chunk
             .par_lines()
@@ -174,10 +178,7 @@ fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> 
             })
             .collect();
         for (number, id, record) in parsed? {
-            if let Some(&first) = seen.get(&id) {
-                return Err(Error::DuplicateId { path: path.to_owned(), line: number, first, id });
-            }
-            seen.insert(id.clone(), number);
+            lines.push(number);
             gold.ids.push(id);
             gold.records.push(record);
         }
@@ -185,6 +186,13 @@ fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> 
     })?;
     if gold.ids.is_empty() {
         return Err(Error::Empty { path: path.to_owned(), what: "gold record" });
+    }
+    let mut first_lines: FxHashMap<&str, u64> = FxHashMap::default();
+    first_lines.reserve(gold.ids.len());
+    for (id, &line) in gold.ids.iter().zip(&lines) {
+        if let Some(first) = first_lines.insert(id, line) {
+            return Err(Error::DuplicateId { path: path.to_owned(), line, first, id: id.clone() });
+        }
     }
     Ok(gold)
 }

@@ -154,7 +154,7 @@ impl Scoring for AnswerScoring {
         &self,
         (answers, evidence): &Self::Gold,
         guess: &Line<'_>,
-        row: &mut Vec<f64>,
+        row: &mut [f64],
     ) -> Result<(), Fault> {
         let [output] = guess.outputs.as_deref().unwrap_or_default() else {
             let found = guess.outputs.as_deref().map_or(0, <[_]>::len);
@@ -166,9 +166,9 @@ impl Scoring for AnswerScoring {
         let scores = answers.score(output.answer.text().unwrap_or_default());
         let rank = evidence.rank_rows(output.provenance.as_ref(), &[self.page]);
         let scores = [scores.accuracy, scores.em, scores.f1, scores.rougel];
-        row.extend(scores);
-        row.extend(scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 }));
-        row.extend([rank.r_precision, rank.recall(5)]);
+        let combined = scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 });
+        let figures = scores.into_iter().chain(combined).chain([rank.r_precision, rank.recall(5)]);
+        row.iter_mut().zip(figures).for_each(|(place, figure)| *place = figure);
         Ok(())
     }
 }

@@ -94,11 +94,12 @@ impl Line<'_> {
 
 /// Reads a line.
 pub(super) fn parse<'a>(path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<Line<'a>> {
-    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let text = jsonl::utf8(path, number, bytes)?;
+    let mut json = serde_json::Deserializer::from_str(text);
     let fast = LineSeed(fields).deserialize(&mut json).and_then(|line| json.end().map(|()| line));
     // Only a failure pays for following the path of the field.
     fast.or_else(|_| {
-        let mut json = serde_json::Deserializer::from_str(jsonl::utf8(path, number, bytes)?);
+        let mut json = serde_json::Deserializer::from_str(text);
         let mut track = serde_path_to_error::Track::new();
         let line = LineSeed(fields)
             .deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track))
@@ -222,7 +223,7 @@ object_seed!(LineSeed, Line<'de>, "a record", |self, map| {
 struct OutputsSeed<'f>(&'f Fields);
 
 array_seed!(OutputsSeed, Vec<Output<'de>>, "an array of outputs", |self, array| {
-    let mut outputs = Vec::new();
+    let mut outputs = Vec::with_capacity(1);
     while let Some(output) = array.next_element_seed(OutputSeed(self.0))? {
         outputs.push(output);
     }
@@ -246,7 +247,8 @@ object_seed!(OutputSeed, Output<'de>, "an output", |self, map| {
 struct RowsSeed<'f>(&'f Fields);
 
 array_seed!(RowsSeed, Rows<'de>, "an array of provenance items", |self, array| {
-    let mut rows = Rows { values: Vec::new(), width: self.0.names.len() };
+    let width = self.0.names.len();
+    let mut rows = Rows { values: Vec::with_capacity(4 * width), width };
     while array.next_element_seed(RowSeed { fields: self.0, rows: &mut rows })?.is_some() {}
     Ok(Some(rows))
 });

@@ -207,7 +207,7 @@ fn key_of(row: &[Field<'_>], columns: &[usize]) -> (String, bool) {
 fn unique<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     /// Below this, comparing beats hashing.
     const FEW: usize = 24;
-    let mut unique: Vec<&str> = Vec::new();
+    let mut unique: Vec<&str> = Vec::with_capacity(FEW);
     let mut seen = FxHashSet::default();
     for key in keys {
         let new = if unique.len() < FEW {

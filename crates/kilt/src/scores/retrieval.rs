@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use memchr::memmem::Finder;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{
@@ -155,11 +156,15 @@ impl EvidenceScoring {
         let mut depths = Depths::default();
         let deepest = self.ks.last().copied().unwrap_or_default();
         let rows = output.provenance.iter().flat_map(|rows| rows.iter());
+        let answers: Vec<Finder<'_>> = gold.answers.normalised().map(Finder::new).collect();
+        let titles: Vec<Finder<'_>> = gold.titles.iter().map(|title| Finder::new(&**title)).collect();
+        let any = |finders: &[Finder<'_>], text: &str| {
+            finders.iter().any(|finder| finder.find(text.as_bytes()).is_some())
+        };
         for (depth, row) in (1..=deepest).zip(rows) {
             let Some(text) = row[self.text].text() else { continue };
             let text = normalise(text);
-            let answer = gold.answers.normalised().any(|answer| text.contains(answer));
-            let entity = gold.titles.iter().any(|title| text.contains(&**title));
+            let (answer, entity) = (any(&answers, &text), any(&titles, &text));
             if answer {
                 depths.answer.get_or_insert(depth);
             }
@@ -214,7 +219,7 @@ impl Scoring for EvidenceScoring {
         })
     }
 
-    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut Vec<f64>) -> Result<(), Fault> {
+    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut [f64]) -> Result<(), Fault> {
         let mut outputs = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some());
         let (Some(output), None) = (outputs.next(), outputs.next()) else {
             let found = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some()).count();
@@ -226,18 +231,22 @@ impl Scoring for EvidenceScoring {
         let depths = self.depths(gold, output);
         let flag =
             |depth: Option<usize>, k: usize| if depth.is_some_and(|depth| depth <= k) { 1.0 } else { 0.0 };
+        let mut places = row.iter_mut();
+        let mut put = |figures: &[f64]| {
+            figures.iter().zip(&mut places).for_each(|(&figure, place)| *place = figure);
+        };
         for (evidence, columns) in gold.levels.iter().zip(&self.columns) {
             let rank = evidence.rank_rows(output.provenance.as_ref(), columns);
-            row.extend([rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
+            put(&[rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
             for &k in &self.ks {
-                row.extend([
+                put(&[
                     rank.precision(k),
                     flag(depths.answer, k),
                     flag(depths.both, k),
                     flag(depths.entity, k),
                 ]);
                 if k > 1 {
-                    row.extend([rank.recall(k), rank.success(k)]);
+                    put(&[rank.recall(k), rank.success(k)]);
                 }
             }
         }

@@ -16,9 +16,15 @@ pub fn rouge_l(hypothesis: &str, reference: &str) -> f64 {
 
 /// A hypothesis that is scored against several references.
 pub(super) struct Hypothesis<'a> {
+    text: &'a str,
     /// Distinct words to dense ids.
     ids: FxHashMap<&'a str, usize>,
     sentences: Vec<Sentence>,
+    /// Buffers of one scoring: a sentence of the reference, and which words it has and shares.
+    row: Vec<Option<usize>>,
+    seen: Vec<bool>,
+    matched: Vec<bool>,
+    table: Vec<u64>,
 }
 
 /// Where each word stands in one sentence, as bits.
@@ -42,7 +48,7 @@ fn sentences(text: &str) -> impl Iterator<Item = impl Iterator<Item = &str>> {
 
 impl<'a> Hypothesis<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let mut ids = FxHashMap::default();
+        let mut ids = FxHashMap::with_capacity_and_hasher(text.len() / 6 + 1, Default::default());
         let words: Vec<Vec<usize>> = sentences(text)
             .map(|sentence| {
                 sentence
@@ -54,14 +60,22 @@ impl<'a> Hypothesis<'a> {
             })
             .collect();
         let sentences = words.into_iter().map(|words| Sentence::new(words, ids.len())).collect();
-        Self { ids, sentences }
+        let (seen, matched) = (vec![false; ids.len()], vec![false; ids.len()]);
+        Self { text, ids, sentences, row: Vec::new(), seen, matched, table: Vec::new() }
     }
 
-    pub(super) fn score(&self, reference: &str) -> f64 {
-        let mut seen = vec![false; self.ids.len()];
-        let mut matched = vec![false; self.ids.len()];
+    pub(super) fn score(&mut self, reference: &str) -> f64 {
+        if self.sentences.is_empty() {
+            return 0.0;
+        }
+        if reference == self.text {
+            // Each sentence is its own longest common subsequence, so every word is shared.
+            return 2.0 * (1.0 / (2.0 + 1e-8));
+        }
+        let Self { row, seen, matched, table, .. } = self;
+        seen.fill(false);
+        matched.fill(false);
         let mut foreign: Vec<&str> = Vec::new();
-        let mut row = Vec::new();
         let mut any = false;
         for sentence in sentences(reference) {
             any = true;
@@ -76,18 +90,18 @@ impl<'a> Hypothesis<'a> {
             }
             if row.iter().any(Option::is_some) {
                 for own in &self.sentences {
-                    own.trace_common(&row, &mut matched);
+                    own.trace_common(row, matched, table);
                 }
             }
         }
-        if !any || self.sentences.is_empty() {
+        if !any {
             return 0.0;
         }
         foreign.sort_unstable();
         foreign.dedup();
         let count = |flags: &[bool]| flags.iter().filter(|&&flag| flag).count() as f64;
-        let common = count(&matched);
-        let recall = common / (count(&seen) + foreign.len() as f64);
+        let common = count(matched);
+        let recall = common / (count(seen) + foreign.len() as f64);
         let precision = common / self.ids.len() as f64;
         2.0 * ((precision * recall) / (precision + recall + 1e-8))
     }
@@ -115,13 +129,14 @@ impl Sentence {
     /// The table of lengths is kept as one bit a cell (Crochemore et al., 2001): bit j of row i is 0 where the length
     /// grows between columns j and j+1. Tracing back from the end needs no more: on a mismatch, the length above is
     /// greater than the one to the left exactly where the cell itself is greater than the one to its left.
-    fn trace_common(&self, reference: &[Option<usize>], matched: &mut [bool]) {
+    fn trace_common(&self, reference: &[Option<usize>], matched: &mut [bool], table: &mut Vec<u64>) {
         let slot = |word: Option<usize>| word.and_then(|id| self.slots[id]);
         if !reference.iter().any(|&word| slot(word).is_some()) {
             return;
         }
         let blocks = self.blocks;
-        let mut table = vec![u64::MAX; (reference.len() + 1) * blocks];
+        table.clear();
+        table.resize((reference.len() + 1) * blocks, u64::MAX);
         for (at, &word) in reference.iter().enumerate() {
             let (above, below) = table.split_at_mut((at + 1) * blocks);
             let (above, below) = (&above[at * blocks..], &mut below[..blocks]);
