@@ -1,0 +1,154 @@
+//! What a training is told: how long, how fast, in what portions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::training::schedule::Decay;
+
+/// The options of a training. The same options, data and first weights give the same weights, bit for bit, whatever
+/// the number of threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TrainingOptions {
+    /// Decides the order of examples and the dropout masks.
+    pub seed: u64,
+    /// Optimiser steps in all; the learning rate's schedule ends there.
+    pub steps: u64,
+    /// Tokens of one batch, padding included: (longest source + longest target) x rows.
+    pub tokens_per_batch: usize,
+    /// Batches whose gradients make one step.
+    pub batches_per_step: usize,
+    /// Batches of a step that are worked on at the same time, each on one thread. With 1, a batch's matrix products
+    /// use all threads instead.
+    pub parallel_batches: usize,
+    /// The highest learning rate, at the end of the warm-up.
+    pub learning_rate: f64,
+    /// Steps over which the learning rate climbs to its highest.
+    pub warmup_steps: u64,
+    /// What the learning rate does after the warm-up.
+    pub decay: Decay,
+    /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
+    pub weight_decay: f64,
+    /// AdamW's decay of the mean gradient.
+    pub beta1: f64,
+    /// AdamW's decay of the mean squared gradient.
+    pub beta2: f64,
+    /// AdamW's addend under the fraction.
+    pub epsilon: f64,
+    /// The largest global norm of a step's gradient; larger ones are scaled down to it.
+    pub clip_norm: f64,
+    /// The share of a label's probability that is spread over all tokens.
+    pub label_smoothing: f32,
+    /// Steps between evaluations; 0 evaluates at the end only.
+    pub evaluate_every: u64,
+    /// Evaluations without a better score after which training ends; 0 never ends early.
+    pub patience: u64,
+    /// Steps between checkpoints; 0 writes one at the end only.
+    pub checkpoint_every: u64,
+}
+
+impl Default for TrainingOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            steps: 1000,
+            tokens_per_batch: 4096,
+            batches_per_step: 1,
+            parallel_batches: 1,
+            learning_rate: 1e-3,
+            warmup_steps: 100,
+            decay: Decay::Linear,
+            weight_decay: 0.01,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            clip_norm: 1.0,
+            label_smoothing: 0.0,
+            evaluate_every: 0,
+            patience: 0,
+            checkpoint_every: 0,
+        }
+    }
+}
+
+impl TrainingOptions {
+    /// Whether a training with `other` gives the same weights; only what is written when may differ.
+    pub(crate) fn same_result(&self, other: &Self) -> bool {
+        let checkpoint_every = other.checkpoint_every;
+        let parallel_batches = other.parallel_batches;
+        Self { checkpoint_every, parallel_batches, ..self.clone() } == *other
+    }
+
+    /// Refuses values that no training can run with.
+    ///
+    /// # Errors
+    /// [`Error::Options`] with the option's name.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |option, expected: &str, found: String| {
+            Err(Error::Options { option, expected: expected.into(), found })
+        };
+        let counts = [
+            ("steps", self.steps),
+            ("tokens-per-batch", self.tokens_per_batch as u64),
+            ("batches-per-step", self.batches_per_step as u64),
+            ("parallel-batches", self.parallel_batches as u64),
+        ];
+        if let Some((option, found)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return wrong(option, "at least 1", found.to_string());
+        }
+        for (option, value) in
+            [("learning-rate", self.learning_rate), ("epsilon", self.epsilon), ("clip-norm", self.clip_norm)]
+        {
+            if !(value > 0.0 && value.is_finite()) {
+                return wrong(option, "a number above 0", value.to_string());
+            }
+        }
+        for (option, value) in
+            [("beta1", self.beta1), ("beta2", self.beta2), ("label-smoothing", self.label_smoothing.into())]
+        {
+            if !(0.0..1.0).contains(&value) {
+                return wrong(option, "at least 0 and below 1", value.to_string());
+            }
+        }
+        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
+            return wrong("weight-decay", "a number of at least 0", self.weight_decay.to_string());
+        }
+        if self.warmup_steps > self.steps {
+            return wrong("warmup-steps", "at most `steps`", self.warmup_steps.to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_usable() {
+        TrainingOptions::default().check().unwrap();
+    }
+
+    #[test]
+    fn unusable_values_are_named() {
+        let cases = [
+            (TrainingOptions { steps: 0, warmup_steps: 0, ..Default::default() }, "steps"),
+            (TrainingOptions { learning_rate: f64::NAN, ..Default::default() }, "learning-rate"),
+            (TrainingOptions { beta2: 1.0, ..Default::default() }, "beta2"),
+            (TrainingOptions { weight_decay: -0.1, ..Default::default() }, "weight-decay"),
+            (TrainingOptions { steps: 5, warmup_steps: 6, ..Default::default() }, "warmup-steps"),
+        ];
+        for (options, name) in cases {
+            let message = options.check().unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+
+    #[test]
+    fn options_are_written_in_kebab_case_and_unknown_ones_are_refused() {
+        let json = serde_json::to_value(TrainingOptions::default()).unwrap();
+        assert_eq!(json["tokens-per-batch"], 4096);
+        assert_eq!(json["decay"], "linear");
+        assert!(serde_json::from_str::<TrainingOptions>(r#"{"stepz": 3}"#).is_err());
+    }
+}
