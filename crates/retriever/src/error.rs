@@ -1,0 +1,142 @@
+//! What can go wrong when an index is built, opened or searched.
+
+use std::path::{Path, PathBuf};
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which building, opening or searching an index can fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused to open, read, write or rename a file.
+    #[error("{path}: {action} failed")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A folder that holds no index.
+    #[error("{path}: expected an index's header that starts with {expected:?}, found {found:?}")]
+    NotAnIndex {
+        /// The header file.
+        path: PathBuf,
+        /// How a header starts.
+        expected: &'static str,
+        /// How this file starts.
+        found: String,
+    },
+    /// A folder in the way of a new index that is not an index itself, so it is not replaced.
+    #[error(
+        "{path}: is in the way of the new index and is not an index; move it away or choose another folder"
+    )]
+    InTheWay {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// An index of another version of the format.
+    #[error("{path}: expected format version {expected}, found {found}; build the index again")]
+    Version {
+        /// The header file.
+        path: PathBuf,
+        /// The version that this program reads.
+        expected: u32,
+        /// The version in the file.
+        found: u32,
+    },
+    /// An index of another kind, such as tf-idf where BM25 is asked for.
+    #[error("{path}: expected an index of kind {expected:?}, found {found:?}")]
+    Kind {
+        /// The header file.
+        path: PathBuf,
+        /// The kind asked for.
+        expected: &'static str,
+        /// The kind in the file.
+        found: String,
+    },
+    /// An index over another set of passages.
+    #[error(
+        "{path}: the index was built over passages {found}, but these are {expected}; build the index again"
+    )]
+    OtherPassages {
+        /// The header file.
+        path: PathBuf,
+        /// Hash of the passages at hand.
+        expected: String,
+        /// Hash of the passages that were indexed.
+        found: String,
+    },
+    /// A header whose checksum or content is wrong.
+    #[error("{path}: the header is damaged: {message}")]
+    Header {
+        /// The header file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A file of an index that is shorter or longer than its header says.
+    #[error("{path}: expected {expected} bytes, found {found}: the file is cut off or not this index's")]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// Its length by the header.
+        expected: u64,
+        /// Its length on disk.
+        found: u64,
+    },
+    /// A file of an index whose content is not what was written.
+    #[error("{path}: the file is damaged: {message}")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// An option outside its range.
+    #[error("{option}: expected {expected}, found {found}")]
+    Option {
+        /// The option's name in a config.
+        option: &'static str,
+        /// What would be right.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// Passages that do not come in the order of their ids, from 0, without gaps.
+    #[error("expected passage {expected} next, found passage {found}")]
+    PassageOrder {
+        /// The id that comes next.
+        expected: u32,
+        /// The id that came.
+        found: u32,
+    },
+    /// The source of the passages failed.
+    #[error("reading passage {passage} failed")]
+    Passages {
+        /// The passage that could not be read.
+        passage: u32,
+        /// What the source said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// More of something than the format can count.
+    #[error("the index would hold more than {most} {what}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// The most that fits.
+        most: u64,
+    },
+}
+
+impl Error {
+    /// Names the file and the action of an I/O error.
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, action, source }
+    }
+}

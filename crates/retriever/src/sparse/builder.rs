@@ -1,0 +1,337 @@
+//! Building an index from a stream of passages, in bounded memory.
+//!
+//! Passages are gathered in chunks, each of which becomes a sorted run on any thread; runs beyond the memory budget go to
+//! one file. At the end the runs are merged, term by term, into the index. Nothing in it depends on how the passages were
+//! cut or on which thread was first, so the same passages and options give the same bytes.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use sporran_kilt::PassageId;
+
+use super::{
+    dictionary::DictionaryWriter,
+    layout::{Folder, Header},
+    postings::{PostingsWriter, Scorer},
+    segment::{Merge, Run, SegmentBuilder},
+};
+use crate::{Error, Result};
+
+/// What distinguishes the kinds of index: how text becomes terms, and what a term adds to a score.
+pub(crate) trait Model: Sync {
+    /// What is remembered from one passage to the next.
+    type Cache: Default + Send;
+    /// The impacts of terms.
+    type Scorer<'a>: Scorer;
+    /// The kind in the header.
+    const KIND: &'static str;
+
+    /// Counts a passage's terms.
+    fn count(&self, title: &str, text: &str, cache: &mut Self::Cache, segment: &mut SegmentBuilder);
+
+    /// A number for each passage, by its length in terms, that impacts need; none if they need none.
+    fn norms(&self, lengths: &[u32]) -> Vec<[u8; 4]>;
+
+    /// The impacts, given the numbers of [`Model::norms`].
+    fn scorer<'a>(&self, norms: &'a [[u8; 4]]) -> Self::Scorer<'a>;
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// This many passages were read.
+    Passages(u64),
+    /// This many of the passages' terms are in place, of so many in all (each term counts once a passage).
+    Postings {
+        /// In place.
+        done: u64,
+        /// In all.
+        total: u64,
+    },
+}
+
+/// What a build may use and whom it tells.
+pub struct Build<'a> {
+    /// Bytes of memory for runs; beyond them runs go to disk. The dictionary's hashes and 8 bytes a passage come on top.
+    pub memory: usize,
+    /// Is called from the calling thread as the build goes on.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+impl<'a> Build<'a> {
+    /// A build with 512 MiB for runs.
+    pub fn new(progress: &'a mut dyn FnMut(Progress)) -> Self {
+        Self { memory: 512 << 20, progress }
+    }
+}
+
+/// The file that an index's numbers for each passage are in.
+pub(crate) const NORMS: &str = "norms";
+const SPILL: &str = "runs";
+
+/// The most text of a chunk, in bytes.
+const CHUNK: usize = 4 << 20;
+
+/// A worker's vocabulary is given up when it has more terms than this, so that it does not grow with the corpus.
+const MOST_TERMS: usize = 1 << 20;
+
+/// Consecutive passages, in one string.
+struct Chunk {
+    first: u32,
+    text: String,
+    /// Where each passage's title and text end.
+    ends: Vec<(usize, usize)>,
+}
+
+/// Where a finished run is.
+enum Place {
+    Memory(Vec<u8>),
+    Disk { from: u64, bytes: u64 },
+}
+
+/// A finished run.
+struct Finished {
+    first: u32,
+    place: Place,
+    postings: u64,
+    lengths: Vec<u32>,
+}
+
+/// All finished runs.
+struct Runs {
+    limit: usize,
+    path: PathBuf,
+    spill: Option<File>,
+    in_memory: usize,
+    on_disk: u64,
+    finished: Vec<Finished>,
+    error: Option<Error>,
+}
+
+impl Runs {
+    fn add(&mut self, run: Run) {
+        let Run { first, bytes, postings, lengths } = run;
+        let place = if self.in_memory + bytes.len() <= self.limit {
+            self.in_memory += bytes.len();
+            Place::Memory(bytes)
+        } else {
+            match self.spill(&bytes) {
+                Ok(from) => Place::Disk { from, bytes: bytes.len() as u64 },
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    return;
+                }
+            }
+        };
+        self.finished.push(Finished { first, place, postings, lengths });
+    }
+
+    fn spill(&mut self, bytes: &[u8]) -> Result<u64> {
+        let file = match &mut self.spill {
+            Some(file) => file,
+            none => none.insert(
+                File::options()
+                    .create_new(true)
+                    .read(true)
+                    .write(true)
+                    .open(&self.path)
+                    .map_err(Error::io(&self.path, "create"))?,
+            ),
+        };
+        file.write_all(bytes).map_err(Error::io(&self.path, "write"))?;
+        let from = self.on_disk;
+        self.on_disk += bytes.len() as u64;
+        Ok(from)
+    }
+}
+
+/// Reads a run that is on disk; all of them share one file.
+struct Spilled<'a> {
+    file: &'a Mutex<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Spilled<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min((self.end - self.at) as usize);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(self.at))?;
+        let read = file.read(&mut buffer[..most])?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Makes a chunk into a run.
+fn analyse<M: Model>(model: &M, chunk: &Chunk, (cache, segment): &mut (M::Cache, SegmentBuilder)) -> Run {
+    segment.start_run(chunk.first);
+    let mut begin = 0;
+    for &(title_end, text_end) in &chunk.ends {
+        model.count(&chunk.text[begin..title_end], &chunk.text[title_end..text_end], cache, segment);
+        segment.finish_passage();
+        begin = text_end;
+    }
+    segment.finish_run()
+}
+
+/// Reads all passages and makes them into runs.
+fn collect<M, P, T, U, E>(model: &M, passages: P, spill: &Path, build: &mut Build<'_>) -> Result<Runs>
+where
+    M: Model,
+    P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+    T: AsRef<str>,
+    U: AsRef<str>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let threads = rayon::current_num_threads();
+    // A chunk's words, postings and run take about four times its text, and one for each thread is under way.
+    let chunk_bytes = (build.memory / (8 * (threads + 2))).clamp(1 << 16, CHUNK);
+    let runs = Mutex::new(Runs {
+        limit: build.memory / 2,
+        path: spill.to_owned(),
+        spill: None,
+        in_memory: 0,
+        on_disk: 0,
+        finished: Vec::new(),
+        error: None,
+    });
+    let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
+    let workers = Mutex::new(Vec::new());
+    let finish = |chunk: &Chunk| {
+        let idle = workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut worker = idle.unwrap_or_default();
+        let run = analyse(model, chunk, &mut worker);
+        lock().add(run);
+        if worker.1.vocabulary_len() <= MOST_TERMS {
+            workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        }
+    };
+    let under_way = AtomicUsize::new(0);
+    rayon::in_place_scope(|scope| {
+        let dispatch = |chunk: Chunk| {
+            if chunk.ends.is_empty() {
+                return;
+            }
+            // When every thread is busy this one helps instead of waiting, so that chunks do not pile up.
+            if under_way.load(Ordering::Acquire) < threads {
+                under_way.fetch_add(1, Ordering::AcqRel);
+                scope.spawn(|_| {
+                    finish(&{ chunk });
+                    under_way.fetch_sub(1, Ordering::AcqRel);
+                });
+            } else {
+                finish(&chunk);
+            }
+        };
+        let mut chunk = Chunk { first: 0, text: String::new(), ends: Vec::new() };
+        let mut next = 0u32;
+        for passage in passages {
+            let (PassageId(id), title, text) =
+                passage.map_err(|error| Error::Passages { passage: next, source: error.into() })?;
+            if id != next {
+                return Err(Error::PassageOrder { expected: next, found: id });
+            }
+            next =
+                next.checked_add(1).ok_or(Error::TooLarge { what: "passages", most: u64::from(u32::MAX) })?;
+            chunk.text.push_str(title.as_ref());
+            let title_end = chunk.text.len();
+            chunk.text.push_str(text.as_ref());
+            chunk.ends.push((title_end, chunk.text.len()));
+            if chunk.text.len() >= chunk_bytes {
+                (build.progress)(Progress::Passages(u64::from(next)));
+                if let Some(error) = lock().error.take() {
+                    return Err(error);
+                }
+                let empty = Chunk { first: next, text: String::new(), ends: Vec::new() };
+                dispatch(std::mem::replace(&mut chunk, empty));
+            }
+        }
+        (build.progress)(Progress::Passages(u64::from(next)));
+        dispatch(chunk);
+        Ok(())
+    })?;
+    let mut runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match runs.error.take() {
+        Some(error) => Err(error),
+        None => Ok(runs),
+    }
+}
+
+/// Builds an index of `passages`, whose ids count from 0, in a folder that is there only when it is whole.
+pub(crate) fn build<M, P, T, U, E>(
+    model: &M,
+    options: serde_json::Value,
+    passages: P,
+    passages_hash: &str,
+    target: &Path,
+    mut build: Build<'_>,
+) -> Result<()>
+where
+    M: Model,
+    P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+    T: AsRef<str>,
+    U: AsRef<str>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let folder = Folder::create(target)?;
+    let Runs { path, spill, mut finished, .. } = collect(model, passages, &folder.path(SPILL), &mut build)?;
+    finished.sort_unstable_by_key(|run| run.first);
+    let lengths: Vec<u32> = finished.iter().flat_map(|run| &run.lengths).copied().collect();
+    let total = finished.iter().map(|run| run.postings).sum();
+
+    let norms = model.norms(&lengths);
+    let mut norms_file = folder.section(NORMS)?;
+    norms_file.put(norms.as_flattened())?;
+    let scorer = model.scorer(&norms);
+
+    let buffer = (build.memory / 2 / finished.len().max(1)).clamp(1 << 12, 1 << 17);
+    let spill = spill.map(Mutex::new);
+    let sources = finished.into_iter().map(|run| -> Box<dyn Read + '_> {
+        match (run.place, &spill) {
+            (Place::Memory(bytes), _) => Box::new(io::Cursor::new(bytes)),
+            (Place::Disk { from, bytes }, Some(file)) => {
+                Box::new(BufReader::with_capacity(buffer, Spilled { file, at: from, end: from + bytes }))
+            }
+            (Place::Disk { .. }, None) => unreachable!("a run is on disk only after the file was made"),
+        }
+    });
+    let mut merge = Merge::new(sources.collect()).map_err(Error::io(&path, "read"))?;
+    let mut dictionary = DictionaryWriter::create(&folder)?;
+    let mut writer = PostingsWriter::create(&folder)?;
+    let (mut postings, mut done, mut told) = (Vec::new(), 0, 0);
+    while let Some(term) = merge.next(&mut postings).map_err(Error::io(&path, "read"))? {
+        dictionary.put(term, writer.put(&postings, &scorer)?)?;
+        done += postings.len() as u64;
+        if done - told >= 1 << 20 {
+            told = done;
+            (build.progress)(Progress::Postings { done, total });
+        }
+    }
+    (build.progress)(Progress::Postings { done, total });
+    drop(merge);
+    if spill.is_some() {
+        std::fs::remove_file(&path).map_err(Error::io(&path, "remove"))?;
+    }
+
+    let (terms, [entries, names, slots]) = dictionary.finish()?;
+    let [packed, blocks] = writer.finish()?;
+    folder.finish(&Header {
+        kind: M::KIND.to_owned(),
+        options,
+        passages: lengths.len() as u32,
+        passages_hash: passages_hash.to_owned(),
+        terms,
+        postings: done,
+        tokens: lengths.iter().map(|&length| u64::from(length)).sum(),
+        sections: vec![entries, names, slots, packed, blocks, norms_file.finish()?],
+    })
+}

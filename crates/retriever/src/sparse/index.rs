@@ -1,0 +1,124 @@
+//! What an index of any kind is once it is open.
+
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use sporran_kilt::{Hit, Query};
+
+use super::{
+    builder::{Model, NORMS},
+    dictionary::Dictionary,
+    layout::{Header, Mapped, map, read_header, verify},
+    postings::{Cursor, Postings},
+    search::{Pruning, Scratch, search},
+};
+use crate::Result;
+
+/// What an index holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Passages.
+    pub passages: u32,
+    /// Different terms.
+    pub terms: u32,
+    /// Pairs of a term and a passage that has it.
+    pub postings: u64,
+    /// Terms of all passages, repetitions included.
+    pub tokens: u64,
+    /// Length of all files but the header.
+    pub bytes: u64,
+}
+
+/// A mapped index.
+pub(crate) struct Index {
+    folder: PathBuf,
+    header: Header,
+    dictionary: Dictionary,
+    postings: Postings,
+    norms: Mapped,
+}
+
+impl Index {
+    /// Maps the index in a folder after checking its header and the lengths of its files.
+    pub(crate) fn open<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
+        let header = read_header(folder, M::KIND, passages_hash)?;
+        Ok(Self {
+            dictionary: Dictionary::open(folder, &header)?,
+            postings: Postings::open(folder, &header)?,
+            norms: map(folder, &header, NORMS)?,
+            folder: folder.to_owned(),
+            header,
+        })
+    }
+
+    /// The header.
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// One number for each passage, or as many as the file has.
+    pub(crate) fn norms(&self) -> &[[u8; 4]] {
+        self.norms.as_chunks().0
+    }
+
+    /// The error for norms that are not one for each passage.
+    pub(crate) fn check_norms(&self) -> Result<()> {
+        let expected = u64::from(self.header.passages) * 4;
+        if self.norms.len() as u64 == expected {
+            return Ok(());
+        }
+        Err(self.norms.corrupt(format!("expected {expected} bytes, found {}", self.norms.len())))
+    }
+
+    /// Reads every file and compares its hash with the header's.
+    pub(crate) fn verify(&self) -> Result<()> {
+        verify(&self.folder, &self.header)
+    }
+
+    /// What it holds.
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics {
+            passages: self.header.passages,
+            terms: self.header.terms,
+            postings: self.header.postings,
+            tokens: self.header.tokens,
+            bytes: self.header.sections.iter().map(|section| section.bytes).sum(),
+        }
+    }
+
+    /// A cursor for each term that some passage has. `weight` says how much a term counts that occurs so often in the
+    /// query and in so many passages; terms come once, sorted.
+    pub(crate) fn cursors<T: AsRef<[u8]> + Ord>(
+        &self,
+        mut terms: Vec<T>,
+        weight: impl Fn(u32, u32) -> f32,
+    ) -> Result<Vec<Cursor<'_>>> {
+        terms.sort_unstable();
+        let mut cursors = Vec::with_capacity(terms.len());
+        for same in terms.chunk_by(|a, b| a == b) {
+            if let Some((number, entry)) = self.dictionary.find(same[0].as_ref()) {
+                let weight = weight(same.len() as u32, entry.passages);
+                cursors.push(self.postings.cursor(number, &entry, weight)?);
+            }
+        }
+        Ok(cursors)
+    }
+
+    /// Answers queries on all threads; `cursors` analyses one.
+    pub(crate) fn retrieve<'a, M: Model>(
+        &'a self,
+        model: &M,
+        queries: &[Query],
+        k: usize,
+        pruning: Pruning,
+        cursors: impl Fn(&str) -> Result<Vec<Cursor<'a>>> + Sync,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let scorer = model.scorer(self.norms());
+        queries
+            .par_iter()
+            .map_init(Scratch::default, |scratch, query| {
+                search(cursors(&query.text)?, self.header.passages, k, &scorer, pruning, scratch)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,27 @@
+//! Retrieval by words, over inverted indexes on disk.
+//!
+//! [`Bm25`] and [`TfIdf`] share the way text is streamed into an index, its format (compressed, checksummed and mapped
+//! into memory) and the exact search with pruning. They differ in their terms and in what a term adds to a score.
+
+mod analyzer;
+mod bm25;
+mod builder;
+mod char_set;
+mod dictionary;
+mod index;
+mod layout;
+mod murmur;
+mod ngrams;
+mod porter;
+mod postings;
+mod search;
+mod segment;
+mod snowball;
+mod tfidf;
+mod varint;
+
+pub use analyzer::{Analyzer, AnalyzerOptions, Stemmer, StopWords, Tokenizer};
+pub use bm25::{Bm25, Bm25Options};
+pub use builder::{Build, Progress};
+pub use index::Statistics;
+pub use tfidf::{TfIdf, TfIdfOptions};

@@ -1,0 +1,212 @@
+//! Exact top-k search: MaxScore with block maxima, over windows of passages.
+//!
+//! H. Turtle and J. Flood, "Query evaluation: strategies and optimizations", Information Processing & Management 31(6),
+//! 1995, for MaxScore; S. Ding and T. Suel, "Faster top-k document retrieval using block-max indexes", SIGIR 2011, for
+//! block maxima. In each window the terms are split into essential ones and a rest whose bounds together cannot lift a
+//! passage into the top k; only passages with an essential term are looked at, and the rest's terms only where they can
+//! still decide.
+//!
+//! Terms are always added in one order, by falling bound. The essential terms are the first of that order, so a score is
+//! the same sum of the same `f32` numbers whatever was skipped, and pruning changes no bit of a result.
+
+use std::{cmp::Ordering, collections::BinaryHeap};
+
+use sporran_kilt::{Hit, PassageId};
+
+use super::postings::{Cursor, Scorer};
+use crate::Result;
+
+/// Passages in a window: their scores stay in the first-level cache.
+const WINDOW: usize = 4096;
+
+/// Below one posting for so many passages of a window, the places that were touched are kept instead of found by looking
+/// at all of them.
+const SPARSE: usize = 16;
+
+/// Whether passages that cannot be among the best are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pruning {
+    /// They are.
+    On,
+    /// Every posting of every term is scored.
+    Off,
+}
+
+/// A hit in a heap whose top is the worst: the lowest score, then the highest passage.
+#[derive(PartialEq)]
+struct Kept(Hit);
+
+impl Eq for Kept {}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.score.total_cmp(&self.0.score).then(self.0.passage.cmp(&other.0.passage))
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The best k hits so far, of passages that come in rising order.
+struct TopK {
+    k: usize,
+    heap: BinaryHeap<Kept>,
+}
+
+impl TopK {
+    /// What a score must exceed to count; a later passage with an equal score does not.
+    fn threshold(&self) -> f32 {
+        if self.heap.len() < self.k {
+            0.0
+        } else {
+            self.heap.peek().map_or(f32::INFINITY, |worst| worst.0.score)
+        }
+    }
+
+    fn offer(&mut self, passage: u32, score: f32) {
+        if score <= self.threshold() {
+            return;
+        }
+        let kept = Kept(Hit { passage: PassageId(passage), score });
+        if self.heap.len() < self.k {
+            self.heap.push(kept);
+        } else if let Some(mut worst) = self.heap.peek_mut() {
+            *worst = kept;
+        }
+    }
+
+    fn into_hits(self) -> Vec<Hit> {
+        self.heap.into_sorted_vec().into_iter().map(|kept| kept.0).collect()
+    }
+}
+
+/// Memory that searches use again.
+pub(crate) struct Scratch {
+    scores: Vec<f32>,
+    touched: [u64; WINDOW / 64],
+    candidates: Vec<(u32, f32)>,
+    /// `rest[i]`: the most that the terms from `i` on add to a score in the window.
+    rest: Vec<f64>,
+    /// About how many postings each term has in the window.
+    postings: Vec<usize>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            scores: vec![0.0; WINDOW],
+            touched: [0; WINDOW / 64],
+            candidates: Vec::new(),
+            rest: Vec::new(),
+            postings: Vec::new(),
+        }
+    }
+}
+
+/// The best `k` of `passages` passages by the sum of the terms' weighted impacts; only passages with a positive sum.
+pub(crate) fn search(
+    mut terms: Vec<Cursor<'_>>,
+    passages: u32,
+    k: usize,
+    scorer: &impl Scorer,
+    pruning: Pruning,
+    scratch: &mut Scratch,
+) -> Result<Vec<Hit>> {
+    terms.retain(|term| term.bound > 0.0);
+    if k == 0 || terms.is_empty() {
+        return Ok(Vec::new());
+    }
+    terms.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(a.number.cmp(&b.number)));
+    let mut best = TopK { k, heap: BinaryHeap::with_capacity(k.min(passages as usize)) };
+    // A sum of n rounded numbers can exceed the sum of their bounds by about n units in the last place.
+    let slack = 1.0 + (terms.len() + 2) as f64 * f64::from(f32::EPSILON);
+    let mut from = 0;
+    while from < passages {
+        let width = WINDOW.min((passages - from) as usize);
+        search_window(&mut terms, from, width, slack, scorer, pruning, scratch, &mut best)?;
+        from += width as u32;
+    }
+    Ok(best.into_hits())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the state of one loop, split off to be read alone")]
+fn search_window(
+    terms: &mut [Cursor<'_>],
+    from: u32,
+    width: usize,
+    slack: f64,
+    scorer: &impl Scorer,
+    pruning: Pruning,
+    scratch: &mut Scratch,
+    best: &mut TopK,
+) -> Result<()> {
+    let Scratch { scores, touched, candidates, rest, postings } = scratch;
+    let scores = &mut scores[..width];
+    let threshold = f64::from(best.threshold());
+
+    rest.clear();
+    rest.resize(terms.len() + 1, 0.0);
+    postings.resize(terms.len(), 0);
+    for (i, term) in terms.iter_mut().enumerate().rev() {
+        let (bound, count) = term.window_bound(from, from + width as u32)?;
+        rest[i] = rest[i + 1] + f64::from(bound) * slack;
+        postings[i] = count;
+    }
+    let essential = match pruning {
+        Pruning::On => rest.partition_point(|&bound| bound > threshold).min(terms.len()),
+        Pruning::Off => terms.len(),
+    };
+    if essential == 0 {
+        return Ok(());
+    }
+    let (essential_terms, other_terms) = terms.split_at_mut(essential);
+    let reach = rest[essential];
+
+    candidates.clear();
+    let mut consider = |place: usize, score: f32| {
+        if score > 0.0 && f64::from(score) + reach > threshold {
+            candidates.push((from + place as u32, score));
+        }
+    };
+    if postings[..essential].iter().sum::<usize>() < width / SPARSE {
+        for term in essential_terms {
+            term.accumulate(from, scores, scorer, |place| touched[place / 64] |= 1 << (place % 64))?;
+        }
+        for (word, bits) in touched.iter_mut().enumerate() {
+            while *bits != 0 {
+                let place = word * 64 + bits.trailing_zeros() as usize;
+                consider(place, std::mem::take(&mut scores[place]));
+                *bits &= *bits - 1;
+            }
+        }
+    } else {
+        for term in essential_terms {
+            term.accumulate(from, scores, scorer, |_| {})?;
+        }
+        // A little below the exact condition, which `consider` tests.
+        let limit = ((threshold - reach) * (1.0 - f64::from(f32::EPSILON))).max(0.0) as f32;
+        for (chunk, places) in scores.chunks(16).zip((0..).step_by(16)) {
+            if chunk.iter().fold(0f32, |most, &score| if score > most { score } else { most }) > limit {
+                for (place, &score) in (places..).zip(chunk) {
+                    consider(place, score);
+                }
+            }
+        }
+        scores.fill(0.0);
+    }
+
+    for (i, term) in other_terms.iter_mut().enumerate() {
+        let reach = rest[essential + i];
+        candidates.retain(|&(_, score)| f64::from(score) + reach > threshold);
+        for (passage, score) in candidates.iter_mut() {
+            *score += term.score(*passage, scorer)?;
+        }
+    }
+    for &(passage, score) in &*candidates {
+        best.offer(passage, score);
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! DrQA's tf-idf over hashed unigrams and bigrams.
+//!
+//! D. Chen, A. Fisch, J. Weston and A. Bordes, "Reading Wikipedia to Answer Open-Domain Questions", ACL 2017, section 3.1,
+//! with the weights of its code: passages and queries are vectors with `ln(1 + tf) * idf` in each n-gram's bucket, where
+//! `idf = max(0, ln((N - df + 0.5) / (df + 0.5)))`, and a passage's score is their dot product. DrQA retrieves whole pages.
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Hit, PassageId, Query};
+
+use super::{
+    builder::{self, Build, Model},
+    index::{Index, Statistics},
+    ngrams::{Tokens, bucket},
+    postings::{Cursor, Scorer},
+    search::Pruning,
+    segment::SegmentBuilder,
+};
+use crate::{Error, Result, Retriever};
+
+/// How passages are indexed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TfIdfOptions {
+    /// The most tokens of an n-gram, from 1; DrQA's model has 2.
+    pub ngrams: u32,
+    /// How many buckets n-grams are hashed into, from 1; DrQA's model has 16,777,216.
+    pub buckets: u32,
+}
+
+impl Default for TfIdfOptions {
+    fn default() -> Self {
+        Self { ngrams: 2, buckets: 1 << 24 }
+    }
+}
+
+impl TfIdfOptions {
+    fn check(&self) -> Result<()> {
+        for (option, value) in [("ngrams", self.ngrams), ("buckets", self.buckets)] {
+            if value == 0 {
+                return Err(Error::Option { option, expected: "a number from 1", found: "0".into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `ln(1 + tf)`, from a table for the counts that occur.
+pub(crate) struct LogCount(Vec<f32>);
+
+impl LogCount {
+    fn new() -> Self {
+        Self((0..1024).map(Self::exact).collect())
+    }
+
+    fn exact(count: u32) -> f32 {
+        f64::from(count).ln_1p() as f32
+    }
+}
+
+impl Scorer for LogCount {
+    #[inline]
+    fn impact(&self, _: u32, count: u32) -> f32 {
+        self.0.get(count as usize).copied().unwrap_or_else(|| Self::exact(count))
+    }
+}
+
+struct TfIdfModel(TfIdfOptions);
+
+impl TfIdfModel {
+    fn buckets(&self, tokens: &Tokens, mut each: impl FnMut(u32)) {
+        tokens.ngrams(self.0.ngrams as usize, |ngram| each(bucket(ngram, self.0.buckets)));
+    }
+}
+
+impl Model for TfIdfModel {
+    type Cache = (Tokens, FxHashMap<u32, u32>);
+    type Scorer<'a> = LogCount;
+    const KIND: &'static str = "tfidf";
+
+    fn count(
+        &self,
+        title: &str,
+        text: &str,
+        (tokens, known): &mut Self::Cache,
+        segment: &mut SegmentBuilder,
+    ) {
+        tokens.clear();
+        tokens.push_text(title);
+        tokens.push_text(text);
+        self.buckets(tokens, |bucket| {
+            // Big-endian, so that the order of bytes is the order of buckets.
+            let term = *known.entry(bucket).or_insert_with(|| segment.intern(&bucket.to_be_bytes()));
+            segment.count(term, 1);
+        });
+    }
+
+    fn norms(&self, _: &[u32]) -> Vec<[u8; 4]> {
+        Vec::new()
+    }
+
+    fn scorer<'a>(&self, _: &'a [[u8; 4]]) -> LogCount {
+        LogCount::new()
+    }
+}
+
+/// A tf-idf index that is mapped into memory.
+///
+/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+pub struct TfIdf {
+    model: TfIdfModel,
+    index: Index,
+}
+
+impl TfIdf {
+    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in the folder `dir`, in place of an
+    /// index that is there. Title and text are one text. `passages_hash` names the set of passages, and only with the same
+    /// name will the index open.
+    ///
+    /// # Errors
+    /// As [`Bm25::build`](super::Bm25::build).
+    pub fn build<P, T, U, E>(
+        options: &TfIdfOptions,
+        passages: P,
+        passages_hash: &str,
+        dir: impl AsRef<Path>,
+        build: Build<'_>,
+    ) -> Result<()>
+    where
+        P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+        T: AsRef<str>,
+        U: AsRef<str>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        options.check()?;
+        let written = serde_json::to_value(options)
+            .map_err(|error| Error::Header { path: dir.as_ref().to_owned(), message: error.to_string() })?;
+        builder::build(&TfIdfModel(options.clone()), written, passages, passages_hash, dir.as_ref(), build)
+    }
+
+    /// Opens the index in a folder, which must be over the passages with this hash. Checks the header and the length of
+    /// each file, not what is in them: see [`TfIdf::verify`].
+    ///
+    /// # Errors
+    /// As [`Bm25::open`](super::Bm25::open).
+    pub fn open(dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
+        let dir = dir.as_ref();
+        let index = Index::open::<TfIdfModel>(dir, passages_hash)?;
+        let options: TfIdfOptions = serde_json::from_value(index.header().options.clone())
+            .map_err(|error| Error::Header { path: dir.to_owned(), message: error.to_string() })?;
+        options.check()?;
+        Ok(Self { model: TfIdfModel(options), index })
+    }
+
+    /// The options that it was built with.
+    pub fn options(&self) -> &TfIdfOptions {
+        &self.model.0
+    }
+
+    /// What it holds.
+    pub fn statistics(&self) -> Statistics {
+        self.index.statistics()
+    }
+
+    /// Reads all of the index and compares its hashes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] naming the first file that is not what was written.
+    pub fn verify(&self) -> Result<()> {
+        self.index.verify()
+    }
+
+    fn cursors(&self, query: &str) -> Result<Vec<Cursor<'_>>> {
+        let mut tokens = Tokens::default();
+        tokens.push_text(query);
+        let mut terms = Vec::new();
+        self.model.buckets(&tokens, |bucket| terms.push(bucket.to_be_bytes()));
+        let passages = f64::from(self.index.header().passages);
+        self.index.cursors(terms, |occurrences, with_term| {
+            let with_term = f64::from(with_term);
+            let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln().max(0.0);
+            // Once for the query's vector and once for the passage's.
+            (f64::from(occurrences).ln_1p() * idf * idf) as f32
+        })
+    }
+
+    /// The same as [`Retriever::retrieve`], by scoring every passage that shares an n-gram with the query: the oracle of
+    /// the search with pruning.
+    ///
+    /// # Errors
+    /// As [`Retriever::retrieve`].
+    pub fn retrieve_exhaustively(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, queries, k, Pruning::Off, |query| self.cursors(query))
+    }
+}
+
+impl Retriever for TfIdf {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, queries, k, Pruning::On, |query| self.cursors(query))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+    use sporran_kilt::Id;
+
+    use super::*;
+    use crate::sparse::builder::Build;
+
+    fn built(options: &TfIdfOptions, pages: &[(String, String)]) -> (tempfile::TempDir, TfIdf) {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("index");
+        let passages =
+            (0..).zip(pages).map(|(id, (title, text))| Ok::<_, Infallible>((PassageId(id), title, text)));
+        TfIdf::build(options, passages, "pages", &dir, Build::new(&mut |_| {})).unwrap();
+        let index = TfIdf::open(&dir, "pages").unwrap();
+        (place, index)
+    }
+
+    fn query(text: &str) -> Query {
+        Query { id: Id::from("q"), text: text.into(), dataset: None, template_questions: Vec::new() }
+    }
+
+    /// The module's formula, with vectors as maps and everything in `f64`.
+    fn naive(options: &TfIdfOptions, pages: &[(String, String)], query: &str) -> Vec<f64> {
+        let counts = |texts: &[&str]| {
+            let mut tokens = Tokens::default();
+            texts.iter().for_each(|text| tokens.push_text(text));
+            let mut counts: FxHashMap<u32, f64> = FxHashMap::default();
+            tokens.ngrams(options.ngrams as usize, |ngram| {
+                *counts.entry(bucket(ngram, options.buckets)).or_default() += 1.0;
+            });
+            counts
+        };
+        let pages: Vec<_> = pages.iter().map(|(title, text)| counts(&[title, text])).collect();
+        let n = pages.len() as f64;
+        let idf = |bucket: &u32| {
+            let df = pages.iter().filter(|page| page.contains_key(bucket)).count() as f64;
+            ((n - df + 0.5) / (df + 0.5)).ln().max(0.0)
+        };
+        let query = counts(&[query]);
+        pages
+            .iter()
+            .map(|page| {
+                let shared =
+                    query.iter().filter_map(|(bucket, count)| Some((bucket, count, page.get(bucket)?)));
+                shared.map(|(bucket, a, b)| a.ln_1p() * b.ln_1p() * idf(bucket).powi(2)).sum()
+            })
+            .collect()
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop::collection::vec("[a-h]{1,2}|the|,|\u{e9}t\u{e9}", 0..25).prop_map(|words| words.join(" "))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn scores_are_the_naive_scorers(
+            pages in prop::collection::vec(("[a-c]{0,2}", text()), 1..40),
+            asked in text(),
+            k in 1usize..50,
+            small in any::<bool>(),
+        ) {
+            // Few buckets make n-grams collide.
+            let options = TfIdfOptions { ngrams: 2, buckets: if small { 7 } else { 1 << 24 } };
+            let (_place, index) = built(&options, &pages);
+            let expected = naive(&options, &pages, &asked);
+            let found = index.retrieve(&[query(&asked)], k).unwrap().remove(0);
+            prop_assert_eq!(found.len(), expected.iter().filter(|&&score| score > 0.0).count().min(k));
+            for hit in &found {
+                let score = expected[hit.passage.index()];
+                prop_assert!((f64::from(hit.score) - score).abs() <= 1e-5 * score, "{} {}", hit.score, score);
+            }
+            prop_assert!(found.is_sorted_by(|a, b| (b.score, a.passage) <= (a.score, b.passage)));
+            let least = found.last().map_or(0.0, |hit| f64::from(hit.score));
+            let taken: Vec<_> = found.iter().map(|hit| hit.passage.index()).collect();
+            for (page, &score) in expected.iter().enumerate().filter(|(page, _)| !taken.contains(page)) {
+                prop_assert!(found.len() < k || score <= least * (1.0 + 1e-5), "{page}");
+            }
+            prop_assert_eq!(found, index.retrieve_exhaustively(&[query(&asked)], k).unwrap().remove(0));
+        }
+    }
+
+    #[test]
+    fn an_ngram_in_more_than_half_of_the_pages_counts_nothing() {
+        let pages =
+            ["red green", "red blue", "red yellow", "black"].map(|text| (String::new(), text.to_owned()));
+        let (_place, index) = built(&TfIdfOptions::default(), &pages);
+        // df of "red" is 3 of 4, so its idf is cut off at 0; "blue" and "red blue" have ln(3.5 / 1.5).
+        assert_eq!(index.retrieve(&[query("red")], 5).unwrap(), [vec![]]);
+        let hits = index.retrieve(&[query("Red BLUE")], 5).unwrap().remove(0);
+        let idf = (3.5f64 / 1.5).ln();
+        let expected = 2.0 * (2f64.ln() * idf).powi(2);
+        assert_eq!(hits.len(), 1);
+        assert_eq!(hits[0].passage, PassageId(1));
+        assert!((f64::from(hits[0].score) - expected).abs() < 1e-6 * expected);
+    }
+
+    #[test]
+    fn options_out_of_range_are_errors() {
+        let place = tempfile::tempdir().unwrap();
+        let none = std::iter::empty::<Result<(PassageId, &str, &str), Infallible>>();
+        let options = TfIdfOptions { buckets: 0, ..TfIdfOptions::default() };
+        let error =
+            TfIdf::build(&options, none, "", place.path().join("i"), Build::new(&mut |_| {})).unwrap_err();
+        assert!(matches!(error, Error::Option { option: "buckets", .. }));
+    }
+}
