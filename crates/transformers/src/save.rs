@@ -67,7 +67,7 @@ pub fn save(
     write(folder, "model.safetensors", &model)
 }
 
-fn bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
+pub(crate) fn bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
     let tensor = tensor.to_dtype(dtype)?.flatten_all()?;
     Ok(match dtype {
         DType::F16 => tensor.to_vec1::<half::f16>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),

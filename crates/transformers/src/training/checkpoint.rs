@@ -7,9 +7,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
+use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::save::bytes;
 use crate::training::optimizer::AdamW;
 use crate::training::options::TrainingOptions;
 
@@ -81,9 +83,7 @@ fn write_folder(
     };
     for (name, map) in tensors {
         let path = temporary.path().join(name);
-        // safetensors sorts by dtype and name, so the hash map's order does not reach the file.
-        let map: HashMap<&str, Tensor> = map.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-        candle_core::safetensors::save(&map, &path)?;
+        write_tensors(&path, map)?;
         sync(&path)?;
     }
     for (name, bytes) in files {
@@ -101,6 +101,28 @@ fn write_folder(
         fs::remove_dir_all(&old).map_err(Error::io(&old, "remove"))?;
     }
     sync(parent)
+}
+
+/// Writes tensors of one type, F32 or F16, as a safetensors file that `transformers` can open too.
+fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
+    let mut parts = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        let stored = match tensor.dtype() {
+            DType::F32 => Dtype::F32,
+            DType::F16 => Dtype::F16,
+            found => return Err(Error::Dtype { expected: "F32 or F16", found }),
+        };
+        parts.push((name, stored, tensor.dims().to_vec(), bytes(tensor, tensor.dtype())?));
+    }
+    let wrong = |source| Error::Safetensors { path: path.into(), source };
+    let mut views = Vec::with_capacity(parts.len());
+    for (name, stored, shape, data) in &parts {
+        views.push((name.as_str(), TensorView::new(*stored, shape.clone(), data).map_err(wrong)?));
+    }
+    // `transformers` refuses a file that does not say which framework's layout it has.
+    let layout = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let data = safetensors::serialize(views, Some(layout)).map_err(wrong)?;
+    fs::write(path, data).map_err(Error::io(path, "write"))
 }
 
 /// Removes all snapshots of a kind but the newest.

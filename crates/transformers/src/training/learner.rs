@@ -41,6 +41,25 @@ impl Learner<'_> {
     }
 }
 
+/// Does each piece of work on a pool of its own, all at the same time; the results come in the order of the pieces.
+pub(super) fn side_by_side<W: Send, T: Send>(
+    pools: &[rayon::ThreadPool],
+    pieces: impl Iterator<Item = W>,
+    work: impl Fn(W) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = pieces
+            .zip(pools)
+            .map(|(piece, pool)| scope.spawn(move || pool.install(|| work(piece))))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::sync::Arc;

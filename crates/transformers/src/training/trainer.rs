@@ -10,7 +10,7 @@ use crate::seq2seq::Seq2Seq;
 use crate::training::checkpoint::{self, Companions, Position};
 use crate::training::data::{Row, batches_of};
 use crate::training::history::{FILE, History, HistoryLine};
-use crate::training::learner::Learner;
+use crate::training::learner::{Learner, side_by_side};
 use crate::training::optimizer::{AdamW, AdamWConfig, Gradients, clip_global_norm};
 use crate::training::options::TrainingOptions;
 use crate::training::schedule::Schedule;
@@ -96,7 +96,8 @@ struct Run<'a> {
     position: Position,
     rows: Arc<Vec<Row>>,
     batches: Vec<Vec<usize>>,
-    pool: Option<rayon::ThreadPool>,
+    /// One pool of one thread for each batch that is worked on at the same time; none where there is one batch.
+    pools: Vec<rayon::ThreadPool>,
     history: History,
     saved_at: Option<u64>,
 }
@@ -128,15 +129,15 @@ impl<'a> Run<'a> {
             }
         };
         let history = History::open(training.folder.join(FILE), position.step)?;
-        let pool = match options.parallel_batches {
-            1 => None,
-            threads => Some(
-                rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .build()
-                    .map_err(|source| Error::Callback { what: "the thread pool", source: source.into() })?,
-            ),
+        // A thread of its own keeps a batch's small matrix products from being split and waited for.
+        let single = |_| {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(1)
+                .build()
+                .map_err(|source| Error::Callback { what: "the thread pool", source: source.into() })
         };
+        let threads = if options.parallel_batches == 1 { 0 } else { options.parallel_batches };
+        let pools = (0..threads).map(single).collect::<Result<Vec<_>>>()?;
         let schedule =
             Schedule::new(options.learning_rate, options.warmup_steps, options.steps, options.decay);
         let mut run = Self {
@@ -146,7 +147,7 @@ impl<'a> Run<'a> {
             position,
             rows: Arc::default(),
             batches: Vec::new(),
-            pool,
+            pools,
             history,
             saved_at,
         };
@@ -253,9 +254,14 @@ impl<'a> Run<'a> {
             label_smoothing: options.label_smoothing,
         };
         let work = |(batch, &seed): (&Vec<Row>, &u64)| learner.gradients(batch, targets, seed);
-        let parts: Vec<(Gradients, f64)> = match &self.pool {
-            Some(pool) => pool.install(|| batches.par_iter().zip(&seeds).map(work).collect::<Result<_>>())?,
-            None => batches.iter().zip(&seeds).map(work).collect::<Result<_>>()?,
+        let parts: Vec<(Gradients, f64)> = if self.pools.is_empty() {
+            batches.iter().zip(&seeds).map(work).collect::<Result<_>>()?
+        } else {
+            let mut parts = Vec::with_capacity(batches.len());
+            for (batches, seeds) in batches.chunks(self.pools.len()).zip(seeds.chunks(self.pools.len())) {
+                parts.extend(side_by_side(&self.pools, batches.iter().zip(seeds), work)?);
+            }
+            parts
         };
         // Summed in the order of the batches, whichever thread was first.
         let mut parts = parts.into_iter();
