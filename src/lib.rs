@@ -1,1 +1,39 @@
-//! Sporran: retrieve, read, reason and extract for knowledge-intensive language tasks.
+//! Sporran retrieves and reads for knowledge-intensive language tasks, and its predictions carry their evidence.
+//!
+//! This crate is the facade: it holds no code, only the other crates under short names.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
+//! | [`transformers`] | T5 and BART over candle: checkpoints, tokenizer, greedy and beam search, training |
+//! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk |
+//! | [`generator`] | [`Generator`](generator::Generator), with a reader that puts passages and input into one text |
+//! | [`pipeline`] | runs from a TOML config: it puts the stages together, resumes, scores and packs submissions |
+//!
+//! The stages (`retriever`, `generator`) do not know each other; `kilt` and `transformers` lie under them, and only
+//! `pipeline` knows them all. The program `sporran` is `pipeline` with a command line.
+//!
+//! # A whole run
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::path::Path;
+//! use sporran::pipeline::{Options, run};
+//!
+//! let options = Options::load(Path::new("configs/quickstart.toml"), &["tasks.limit=20".to_owned()])?;
+//! let report = run(&options, &mut |_event| {})?;
+//! assert_eq!(report.tasks.len(), 11);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Parts of it
+//!
+//! The programs in `examples/` show the parts one by one: `search_pages` builds a store and an index and searches them,
+//! `score_predictions` scores a file.
+
+pub use sporran_generator as generator;
+pub use sporran_kilt as kilt;
+pub use sporran_pipeline as pipeline;
+pub use sporran_retriever as retriever;
+pub use sporran_transformers as transformers;

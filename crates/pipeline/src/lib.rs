@@ -1,1 +1,31 @@
-//! The pipeline crate.
+//! Runs from a TOML config: knowledge source, index, retrieval, generation, predictions with provenance, scores.
+//!
+//! [`Options`] is what a config says; [`run`] does all of it, [`retrieve`] and [`train()`] parts. A run writes its folder:
+//! the resolved config, predictions named as their inputs, rankings in TREC's format, a report and a manifest. A step
+//! is done again only if something that it depends on has changed; a killed run goes on where it stopped.
+
+mod assemble;
+mod config;
+mod error;
+mod evidence;
+mod journal;
+pub mod manifest;
+pub mod observe;
+pub mod options;
+mod query;
+pub mod report;
+mod run;
+mod settings;
+pub mod submission;
+mod tasks;
+mod train;
+
+pub use assemble::{Assembly, PartHash, assemble, assemble_retrieval};
+pub use config::Diagnostic;
+pub use error::{Error, Result};
+pub use observe::{Event, Observer, Unit};
+pub use options::Options;
+pub use report::Report;
+pub use run::{retrieve, run};
+pub use settings::TaskFile;
+pub use train::train;

@@ -1,0 +1,28 @@
+//! `sporran config check` and `sporran config show`.
+
+use clap::Subcommand;
+use sporran_pipeline::Options;
+
+use super::{ConfigArgs, print};
+use crate::error::Result;
+
+/// `sporran config`
+#[derive(Subcommand)]
+pub(crate) enum Config {
+    /// Find every mistake without loading a model
+    Check(ConfigArgs),
+    /// Print the config with every default written out
+    Show(ConfigArgs),
+}
+
+impl Config {
+    pub(crate) fn run(self) -> Result<()> {
+        match self {
+            Self::Check(config) => {
+                config.load()?;
+                print(&format!("{}: no mistakes\n", config.config.display()))
+            }
+            Self::Show(config) => print(&Options::load(&config.config, &config.overrides)?.to_toml()?),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `sporran doctor`: what this machine and this build can do.
+
+use clap::Args;
+use serde_json::json;
+
+use super::{print, print_json};
+use crate::error::Result;
+
+/// `sporran doctor`
+#[derive(Args)]
+pub(crate) struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<(&'static str, bool)> {
+    vec![
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
+        ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+    ]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<(&'static str, bool)> {
+    Vec::new()
+}
+
+/// A figure in kB from `/proc/meminfo`, in bytes.
+fn memory(field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<()> {
+        let folder = std::env::current_dir().ok();
+        let writable = folder.as_ref().is_some_and(|folder| tempfile::tempfile_in(folder).is_ok());
+        let features = features();
+        let (total, available) = (memory("MemTotal"), memory("MemAvailable"));
+        let threads = rayon::current_num_threads();
+        if self.json {
+            let features: serde_json::Map<_, _> =
+                features.into_iter().map(|(name, there)| (name.to_owned(), there.into())).collect();
+            return print_json(&json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "optimised": !cfg!(debug_assertions),
+                "system": std::env::consts::OS,
+                "architecture": std::env::consts::ARCH,
+                "threads": threads,
+                "cpu_features": features,
+                "memory_bytes": total,
+                "available_memory_bytes": available,
+                "folder_is_writable": writable,
+                "devices": ["cpu"],
+            }));
+        }
+        let yes = |there: bool| if there { "yes" } else { "no" };
+        let gib = |bytes: Option<u64>| {
+            bytes
+                .map_or("unknown".to_owned(), |bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)))
+        };
+        let mut text = format!(
+            "sporran    {} ({} {})\n",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        );
+        if cfg!(debug_assertions) {
+            text.push_str("build      debug: slow; build with --release for real work\n");
+        }
+        text.push_str(&format!(
+            "threads    {threads}\nmemory     {} of {} free\n",
+            gib(available),
+            gib(total)
+        ));
+        for (name, there) in features {
+            text.push_str(&format!("{name:10} {}\n", yes(there)));
+        }
+        text.push_str(&format!("writable   {} (the folder that runs and indexes go to)\n", yes(writable)));
+        print(&text)
+    }
+}

@@ -1,0 +1,201 @@
+//! `sporran evaluate`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+use sporran_kilt::scores::{
+    PerRecord, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval, significance,
+};
+use sporran_transformers::Tokenizer;
+
+use super::{print, print_json};
+use crate::error::{Error, Result};
+
+/// `sporran evaluate`
+#[derive(Args)]
+pub(crate) struct Evaluate {
+    /// The gold file
+    #[arg(long, value_name = "FILE", requires = "guess")]
+    gold: Option<PathBuf>,
+    /// The predictions
+    #[arg(long, value_name = "FILE", requires = "gold")]
+    guess: Option<PathBuf>,
+    /// Score evidence alone, at several depths
+    #[arg(long, requires = "guess", conflicts_with_all = ["ranking", "knowledgenet", "answer_sets"])]
+    retrieval: bool,
+    /// Depths of the rank
+    #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "K,..")]
+    ks: Vec<usize>,
+    /// Fields that tell items of evidence apart; may be given several times
+    #[arg(long, default_value = "wikipedia_id", value_name = "FIELD,..")]
+    rank_keys: Vec<RankKeys>,
+    /// Compare with another file of predictions: paired bootstrap and permutation tests
+    #[arg(long, value_name = "FILE", requires = "guess", conflicts_with_all = ["ranking", "knowledgenet", "answer_sets"])]
+    against: Option<PathBuf>,
+    /// Rounds of the tests
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    rounds: u32,
+    /// Seed of the tests
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Score ranked candidates: lines of `{id, candidates: [{id, confidence, score}]}`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["gold", "knowledgenet", "answer_sets"])]
+    ranking: Option<PathBuf>,
+    /// The least confidence of a relevant candidate
+    #[arg(long, default_value_t = 0.6)]
+    threshold: f64,
+    /// Score facts in KnowledgeNet's layout
+    #[arg(long, requires = "guess", conflicts_with = "answer_sets")]
+    knowledgenet: bool,
+    /// How a predicted fact matches a gold one
+    #[arg(long, value_enum, default_value_t = MethodArg::SpanOverlap)]
+    method: MethodArg,
+    /// Only the documents of this fold
+    #[arg(long)]
+    fold: Option<i64>,
+    /// Score answer sets: lines of `{id, answers, predictions}`
+    #[arg(long, value_name = "FILE", conflicts_with = "gold")]
+    answer_sets: Option<PathBuf>,
+    /// A `tokenizer.json` whose tokens the answer sets' scores count; white-space words without it
+    #[arg(long, value_name = "FILE", requires = "answer_sets")]
+    tokenizer: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum MethodArg {
+    SpanExact,
+    SpanOverlap,
+    Uri,
+}
+
+/// The means under their names, and what each record scored.
+type Scored = (Value, Vec<(String, PerRecord)>);
+
+impl Evaluate {
+    pub(crate) fn run(self) -> Result<()> {
+        if let Some(path) = &self.ranking {
+            return self.show(&value(&ranking::evaluate(path, self.threshold)?.report)?);
+        }
+        if let Some(path) = &self.answer_sets {
+            let report = match &self.tokenizer {
+                None => answer_set::evaluate(path, answer_set::words)?.report,
+                Some(file) => {
+                    let tokenizer = Tokenizer::open(file)?;
+                    // A text that cannot be tokenised has no tokens to match.
+                    let tokens = |text: &str| tokenizer.encode_plain(text).unwrap_or_default();
+                    answer_set::evaluate(path, tokens)?.report
+                }
+            };
+            return self.show(&value(&report)?);
+        }
+        let (Some(gold), Some(guess)) = (&self.gold, &self.guess) else {
+            return Err(Error::Usage(
+                "expected `--gold FILE --guess FILE`, `--ranking FILE` or `--answer-sets FILE`".into(),
+            ));
+        };
+        if self.knowledgenet {
+            let method = match self.method {
+                MethodArg::SpanExact => extraction::Method::SpanExact,
+                MethodArg::SpanOverlap => extraction::Method::SpanOverlap,
+                MethodArg::Uri => extraction::Method::Uri,
+            };
+            return self.show(&value(&extraction::evaluate(gold, guess, method, self.fold)?)?);
+        }
+        let (report, records) = self.score(gold, guess)?;
+        match &self.against {
+            None => self.show(&report),
+            Some(other) => {
+                let (other_report, other_records) = self.score(gold, other)?;
+                let comparison = self.compare(&records, &other_records)?;
+                self.show(&json!({ "guess": report, "against": other_report, "comparison": comparison }))
+            }
+        }
+    }
+
+    fn score(&self, gold: &Path, guess: &Path) -> Result<Scored> {
+        let (report, records, unknown) = if self.retrieval {
+            let options = retrieval::Options { ks: self.ks.clone(), rank_keys: self.rank_keys.clone() };
+            let found = retrieval::evaluate(gold, guess, &options)?;
+            let mut reports = Map::new();
+            let mut records = Vec::new();
+            for (report, per_record) in found.reports {
+                reports.insert(report.rank_keys.to_string(), value(&report)?);
+                records.push((report.rank_keys.to_string(), per_record));
+            }
+            // One kind of evidence prints flat, several one object each.
+            let single = if reports.len() == 1 { reports.values().next().cloned() } else { None };
+            (single.unwrap_or(Value::Object(reports)), records, found.unknown)
+        } else {
+            let found = kilt::evaluate(gold, guess)?;
+            (value(&found.report)?, vec![(String::new(), found.records)], found.unknown)
+        };
+        if let Some(first) = unknown.first() {
+            tracing::warn!(
+                "{}: {} predictions are not in the gold file and are left out, `{first}` first",
+                guess.display(),
+                unknown.len()
+            );
+        }
+        Ok((report, records))
+    }
+
+    /// For each score: both means with their intervals, the difference with its, and its p-value.
+    fn compare(&self, first: &[(String, PerRecord)], second: &[(String, PerRecord)]) -> Result<Value> {
+        let rounds = significance::Rounds { count: self.rounds, seed: self.seed, ..Default::default() };
+        let mut comparison = Map::new();
+        for ((keys, first), (_, second)) in first.iter().zip(second) {
+            for name in first.names() {
+                let (Some(a), Some(b)) = (first.column(name), second.column(name)) else { continue };
+                let compared = significance::compare(&a, &b, rounds)?;
+                let entry = json!({
+                    "guess": significance::interval(&a, rounds)?,
+                    "against": significance::interval(&b, rounds)?,
+                    "difference": compared.difference,
+                    "p_value": compared.p_value,
+                });
+                let label = if self.rank_keys.len() > 1 && self.retrieval {
+                    format!("{keys} {name}")
+                } else {
+                    name.clone()
+                };
+                comparison.insert(label, entry);
+            }
+        }
+        Ok(Value::Object(comparison))
+    }
+
+    fn show(&self, report: &Value) -> Result<()> {
+        if self.json {
+            return print_json(report);
+        }
+        let mut text = String::new();
+        table(report, "", &mut text);
+        print(&text)
+    }
+}
+
+fn value(report: &impl serde::Serialize) -> Result<Value> {
+    serde_json::to_value(report)
+        .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
+}
+
+/// One line a figure, nested names joined by blanks.
+fn table(report: &Value, path: &str, text: &mut String) {
+    match report {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let path = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
+                table(value, &path, text);
+            }
+        }
+        Value::Number(number) if number.is_f64() => {
+            text.push_str(&format!("{path:50} {:.4}\n", number.as_f64().unwrap_or_default()));
+        }
+        other => text.push_str(&format!("{path:50} {other}\n")),
+    }
+}

@@ -1,0 +1,109 @@
+//! One file a verb.
+
+mod config;
+mod convert;
+mod doctor;
+mod evaluate;
+mod generate;
+mod index;
+mod run;
+mod submit;
+mod train;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::{Args, Subcommand};
+use sporran_pipeline::Options;
+
+use crate::error::{Error, Result};
+
+/// The verbs.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Answer every task file of a config, with provenance, and score what has gold
+    Run(run::Run),
+    /// Build the passage store and the index of a config, or estimate what they take
+    Index(index::Index),
+    /// Retrieve only: rankings, and predictions that hold evidence
+    Retrieve(run::Retrieve),
+    /// Score predictions
+    Evaluate(evaluate::Evaluate),
+    /// Check or pack files for submission
+    #[command(subcommand)]
+    Submit(submit::Submit),
+    /// Train the model of a config's generator
+    Train(train::Train),
+    /// Generate text for lines of standard input
+    Generate(generate::Generate),
+    /// Turn one file format into another
+    Convert(convert::Convert),
+    /// Check or show a config
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Tell what this machine and this build can do
+    Doctor(doctor::Doctor),
+}
+
+impl Command {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        match self {
+            Self::Run(command) => command.run(quiet),
+            Self::Index(command) => command.run(quiet),
+            Self::Retrieve(command) => command.run(quiet),
+            Self::Evaluate(command) => command.run(),
+            Self::Submit(command) => command.run(),
+            Self::Train(command) => command.run(quiet),
+            Self::Generate(command) => command.run(),
+            Self::Convert(command) => {
+                let summary = command.run()?;
+                if !quiet {
+                    eprintln!(
+                        "{} written of {} read, {} left out, {} not found",
+                        summary.written, summary.read, summary.left_out, summary.unresolved
+                    );
+                }
+                Ok(())
+            }
+            Self::Config(command) => command.run(),
+            Self::Doctor(command) => command.run(),
+        }
+    }
+}
+
+/// A config and what is laid over it.
+#[derive(Args)]
+pub(crate) struct ConfigArgs {
+    /// The config, a TOML file
+    config: PathBuf,
+    /// Values that replace the config's, such as `retriever.k1=1.2`
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+impl ConfigArgs {
+    /// Reads the config after checking all that can be checked without loading a model.
+    fn load(&self) -> Result<Options> {
+        let found = Options::check(&self.config, &self.overrides)?;
+        if !found.is_empty() {
+            return Err(sporran_pipeline::Error::Config(found).into());
+        }
+        Ok(Options::load(&self.config, &self.overrides)?)
+    }
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<()> {
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|source| Error::Stream { stream: "standard output", source })
+}
+
+/// Writes a value to standard output as one line of JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })?;
+    print(&format!("{text}\n"))
+}

@@ -1,0 +1,53 @@
+//! `sporran run` and `sporran retrieve`.
+
+use clap::Args;
+use sporran_pipeline::Report;
+
+use super::{ConfigArgs, print, print_json};
+use crate::{error::Result, progress::Progress};
+
+/// `sporran run`
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        let options = self.config.load()?;
+        let mut progress = Progress::new(quiet);
+        let report = sporran_pipeline::run(&options, &mut |event| progress.event(event))?;
+        show(&report, &options, self.json)
+    }
+}
+
+/// `sporran retrieve`
+#[derive(Args)]
+pub(crate) struct Retrieve {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Retrieve {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        let options = self.config.load()?;
+        let mut progress = Progress::new(quiet);
+        let report = sporran_pipeline::retrieve(&options, &mut |event| progress.event(event))?;
+        show(&report, &options, self.json)
+    }
+}
+
+fn show(report: &Report, options: &sporran_pipeline::Options, json: bool) -> Result<()> {
+    if json {
+        return print_json(report);
+    }
+    let folder = options.general.output.join(&options.general.name);
+    print(&format!("{}\npredictions, report and manifest: {}\n", report.table(), folder.display()))
+}

@@ -1,0 +1,99 @@
+//! An error as the program shows it: the chain of causes, a hint, an exit code.
+
+use std::error::Error as _;
+
+/// What made a command fail.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A run, a config, a submission.
+    #[error(transparent)]
+    Pipeline(#[from] sporran_pipeline::Error),
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// Standard input or output.
+    #[error("{stream}")]
+    Stream {
+        /// Which one.
+        stream: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What was checked is wrong; the report has been printed.
+    #[error("{0}")]
+    Found(String),
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<sporran_kilt::Error> for Error {
+    fn from(error: sporran_kilt::Error) -> Self {
+        Self::Pipeline(error.into())
+    }
+}
+
+impl From<sporran_transformers::Error> for Error {
+    fn from(error: sporran_transformers::Error) -> Self {
+        Self::Pipeline(error.into())
+    }
+}
+
+impl From<sporran_generator::Error> for Error {
+    fn from(error: sporran_generator::Error) -> Self {
+        Self::Pipeline(error.into())
+    }
+}
+
+impl Error {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Pipeline(error) if !error.is_input() => 1,
+            Self::Stream { .. } => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether standard output was closed by its reader.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        let mut cause: Option<&dyn std::error::Error> = Some(self);
+        while let Some(error) = cause {
+            if let Some(io) = error.downcast_ref::<std::io::Error>()
+                && io.kind() == std::io::ErrorKind::BrokenPipe
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
+    /// Writes the error, its causes and a hint to standard error.
+    pub(crate) fn print(&self) {
+        eprintln!("error: {self}");
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            eprintln!("  because: {error}");
+            cause = error.source();
+        }
+        if let Some(hint) = self.hint() {
+            eprintln!("  hint: {hint}");
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        use sporran_pipeline::Error as Pipeline;
+        match self {
+            Self::Pipeline(Pipeline::Config(_)) => Some(
+                "`sporran config show CONFIG` prints a config with all its defaults; paths are relative to where you run the program",
+            ),
+            Self::Pipeline(Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. })) => {
+                Some("`sporran submit check` lists all ids that are missing or unknown")
+            }
+            Self::Pipeline(Pipeline::Kilt(sporran_kilt::Error::Compressed { .. })) => {
+                Some("the file may have been cut off by a broken download; fetch it again")
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Progress bars on standard error.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sporran_pipeline::{Event, Unit};
+
+/// Draws the events of a run, one bar a step, with rate and time left.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { bar: None, quiet }
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if self.quiet {
+            return;
+        }
+        match event {
+            Event::Begin { step, total, unit } => {
+                let bar =
+                    ProgressBar::with_draw_target((total > 0).then_some(total), ProgressDrawTarget::stderr());
+                bar.set_style(style(unit));
+                bar.set_message(step);
+                bar.enable_steady_tick(Duration::from_millis(200));
+                self.bar = Some(bar);
+            }
+            Event::Advance { done, note } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_position(done);
+                    if let Some(note) = note {
+                        bar.set_prefix(note);
+                    }
+                }
+            }
+            Event::End => self.end(),
+            Event::Skip { step } => eprintln!("{step}: there already, from the same inputs"),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            let took = bar.elapsed().as_secs_f64();
+            let (step, done) = (bar.message(), bar.position());
+            bar.finish_and_clear();
+            // A line stays even where standard error is no terminal and the bar was not drawn.
+            eprintln!("{step}: {done} in {took:.1} s");
+        }
+    }
+}
+
+fn style(unit: Unit) -> ProgressStyle {
+    let template = match unit {
+        Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta} left {prefix}",
+        _ => "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta} left {prefix}",
+    };
+    // The templates above are constants that indicatif accepts; its default style is what is left otherwise.
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}

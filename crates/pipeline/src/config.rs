@@ -1,0 +1,456 @@
+//! Reading a config so that every mistake in it is found, each with its line and the nearest key.
+//!
+//! serde stops at its first error. Here the entry at fault is taken out of the document and what is left is read again,
+//! until nothing is wrong or what is wrong cannot be taken out.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Deserializer},
+};
+
+/// One mistake in a config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The config, or the override that is at fault.
+    pub origin: String,
+    /// The line, counted from 1; 0 for an override.
+    pub line: usize,
+    /// The key's path, such as `retriever.k1`; empty for the document.
+    pub key: String,
+    /// What was expected and what was found.
+    pub message: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        f.write_str(": ")?;
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A config's text and the overrides that are laid over it.
+pub(crate) struct Text {
+    path: PathBuf,
+    file: String,
+    /// Each override twice, as TOML and with its value as a string, behind blanks that put its spans past the file's.
+    overrides: Vec<Override>,
+}
+
+struct Override {
+    start: usize,
+    written: String,
+    plain: String,
+    quoted: String,
+}
+
+impl Text {
+    /// A config's text; an override is `key=value`, its value TOML or else a bare string.
+    pub(crate) fn new(path: &Path, file: String, overrides: &[String]) -> Self {
+        let mut start = file.len();
+        let overrides = overrides
+            .iter()
+            .map(|written| {
+                start += 1;
+                let blanks = " ".repeat(start);
+                let (key, value) = written.split_once('=').unwrap_or((written, ""));
+                let quoted = format!("{blanks}{key}={}", toml::Value::String(value.to_owned()));
+                let made =
+                    Override { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
+                start = made.plain.len().max(made.quoted.len());
+                made
+            })
+            .collect();
+        Self { path: path.to_owned(), file, overrides }
+    }
+}
+
+type Table<'t> = DeTable<'t>;
+
+/// A stage's table was wrong; what is wrong has been reported.
+pub(crate) struct Wrong;
+
+/// A config as a tree of spanned keys and values, with the mistakes found so far.
+#[derive(Clone)]
+pub(crate) struct Document<'t> {
+    text: &'t Text,
+    root: Spanned<Table<'t>>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
+    pub(crate) fn parse(text: &'t Text) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(&text.file);
+        let mut document = Self { text, root, diagnostics: Vec::new() };
+        for error in errors {
+            document.report(error.span().map_or(0, |span| span.start), String::new(), error.message());
+        }
+        for over in &text.overrides {
+            let parsed = DeTable::parse(&over.plain).or_else(|error| {
+                if over.written.contains('=') { DeTable::parse(&over.quoted) } else { Err(error) }
+            });
+            match parsed {
+                Ok(table) => merge(document.root.get_mut(), table.into_inner()),
+                Err(error) => document.report(over.start, String::new(), error.message()),
+            }
+        }
+        document
+    }
+
+    fn report(&mut self, at: usize, key: String, message: impl Into<String>) {
+        let Text { path, file, overrides } = self.text;
+        let (origin, line) = match overrides.iter().rev().find(|over| at >= over.start) {
+            Some(over) => (format!("override `{}`", over.written), 0),
+            None => {
+                let before = &file.as_bytes()[..at.min(file.len())];
+                (path.display().to_string(), before.iter().filter(|&&byte| byte == b'\n').count() + 1)
+            }
+        };
+        self.diagnostics.push(Diagnostic { origin, line, key, message: message.into().trim().to_owned() });
+    }
+
+    /// Adds a mistake at a key; at the nearest table above it where the key is not written.
+    pub(crate) fn report_key(&mut self, key: &str, message: impl Into<String>) {
+        let at = self.start_of(key);
+        self.report(at, key.to_owned(), message.into());
+    }
+
+    fn start_of(&self, key: &str) -> usize {
+        let mut table = self.root.get_ref();
+        let mut at = 0;
+        for part in key.split('.') {
+            let name = part.split('[').next().unwrap_or(part);
+            let Some((found, value)) = table.get_key_value(name) else { break };
+            at = found.span().start;
+            match value.get_ref() {
+                DeValue::Table(inner) => table = inner,
+                _ => break,
+            }
+        }
+        at
+    }
+
+    fn take_table(&mut self, key: &str) -> Option<Spanned<Table<'t>>> {
+        let (name, value) = self.root.get_ref().get_key_value(key)?;
+        let (start, span) = (name.span().start, value.span());
+        match self.root.get_mut().remove(key)?.into_inner() {
+            DeValue::Table(table) => Some(Spanned::new(span, table)),
+            other => {
+                self.report(
+                    start,
+                    key.to_owned(),
+                    format!("expected a table `[{key}]`, found a {}", other.type_str()),
+                );
+                None
+            }
+        }
+    }
+
+    fn take_kind(&mut self, key: &str, table: &mut Spanned<Table<'t>>, kinds: &[&str]) -> Option<String> {
+        let start = table.span().start;
+        let one_of = || kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        let Some((name, value)) = table.get_mut().remove_entry("kind") else {
+            self.report(start, format!("{key}.kind"), format!("is missing; expected one of {}", one_of()));
+            return None;
+        };
+        let start = name.span().start;
+        match value.get_ref().as_str() {
+            Some(kind) if kinds.contains(&kind) => Some(kind.to_owned()),
+            Some(kind) => {
+                let near = nearest(kind, kinds.iter().copied())
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                let message = format!("unknown kind `{kind}`, expected one of {}{near}", one_of());
+                self.report(start, format!("{key}.kind"), message);
+                None
+            }
+            None => {
+                self.report(start, format!("{key}.kind"), format!("expected a string, one of {}", one_of()));
+                None
+            }
+        }
+    }
+
+    /// Takes a stage's table out and reads it by its kind; `None` where the config has no such stage.
+    pub(crate) fn stage<T>(
+        &mut self,
+        key: &str,
+        kinds: &[&str],
+        read: impl FnOnce(&mut Self, &str, Spanned<Table<'t>>) -> Option<T>,
+    ) -> Result<Option<T>, Wrong> {
+        if !self.root.get_ref().contains_key(key) {
+            return Ok(None);
+        }
+        let mut table = self.take_table(key).ok_or(Wrong)?;
+        let kind = self.take_kind(key, &mut table, kinds).ok_or(Wrong)?;
+        read(self, &kind, table).map(Some).ok_or(Wrong)
+    }
+
+    /// Puts back what reading took out of an earlier copy; mistakes stay.
+    pub(crate) fn restore(&mut self, written: Self) {
+        self.root = written.root;
+    }
+
+    /// Reads what is left of the root, which may hold the tables `stages` beside the fields of `T`.
+    pub(crate) fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
+        let root = self.root.clone();
+        self.read("", root, stages)
+    }
+
+    /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &mut self,
+        key: &str,
+        mut table: Spanned<Table<'t>>,
+        also: &[&str],
+    ) -> Option<T> {
+        let mut removed: Vec<String> = Vec::new();
+        loop {
+            let error = match T::deserialize(Deserializer::from(table.clone())) {
+                Ok(value) => return removed.is_empty().then_some(value),
+                Err(error) => error,
+            };
+            let message = error.message().trim();
+            if let Some(field) = quoted_after(message, "missing field ") {
+                // The field is missing because it was wrong and taken out: said already.
+                if !removed.iter().any(|path| path.rsplit('.').next() == Some(field)) {
+                    let at = error.span().map_or(table.span().start, |span| span.start);
+                    let path = table_at(table.get_ref(), at, key);
+                    self.report(at, join(&path, field), "is missing".to_owned());
+                }
+                return None;
+            }
+            let Some(span) = error.span() else {
+                self.report(table.span().start, key.to_owned(), message.to_owned());
+                return None;
+            };
+            match remove_at(table.get_mut(), span.start, key) {
+                Some(path) => {
+                    self.report(span.start, path.clone(), with_nearest(message, also));
+                    removed.push(path);
+                }
+                None => {
+                    self.report(span.start, key.to_owned(), message.to_owned());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Every mistake, in the document's order.
+    pub(crate) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
+        self.diagnostics
+    }
+}
+
+/// Lays one table over another; tables are merged, everything else is replaced.
+fn merge<'t>(base: &mut Table<'t>, over: Table<'t>) {
+    for (key, value) in over {
+        match (base.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
+            (Some(DeValue::Table(inner)), DeValue::Table(_)) => {
+                if let DeValue::Table(table) = value.into_inner() {
+                    merge(inner, table);
+                }
+            }
+            _ => {
+                base.remove(key.get_ref().as_ref());
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Takes the innermost entry that covers byte `at` out of a table and tells its path.
+fn remove_at(table: &mut Table<'_>, at: usize, path: &str) -> Option<String> {
+    let covers = |span: std::ops::Range<usize>| span.start <= at && at < span.end.max(span.start + 1);
+    let name =
+        table.iter().find(|(key, value)| covers(key.span()) || covers(value.span()) || within(value, at))?.0;
+    let name = name.get_ref().to_string();
+    let path = join(path, &name);
+    let (key, value) = table.get_key_value(name.as_str())?;
+    if !covers(key.span()) && value.span().start != at {
+        match table.get_mut(name.as_str()).map(Spanned::get_mut) {
+            Some(DeValue::Table(inner)) => {
+                if let Some(removed) = remove_at(inner, at, &path) {
+                    return Some(removed);
+                }
+            }
+            Some(DeValue::Array(items)) => {
+                for (number, item) in items.iter_mut().enumerate() {
+                    if let DeValue::Table(inner) = item.get_mut()
+                        && let Some(removed) = remove_at(inner, at, &format!("{path}[{number}]"))
+                    {
+                        return Some(removed);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    table.remove(name.as_str());
+    Some(path)
+}
+
+/// Whether byte `at` lies in a value: a table written under several headers has entries outside its own span.
+fn within(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
+    let span = value.span();
+    (span.start <= at && at < span.end)
+        || match value.get_ref() {
+            DeValue::Table(table) => {
+                table.iter().any(|(key, value)| key.span().contains(&at) || within(value, at))
+            }
+            DeValue::Array(items) => items.iter().any(|item| within(item, at)),
+            _ => false,
+        }
+}
+
+/// The path of the innermost table that starts at or covers byte `at`.
+fn table_at(table: &Table<'_>, at: usize, path: &str) -> String {
+    for (key, value) in table {
+        let inner = join(path, key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(table) if within(value, at) => return table_at(table, at, &inner),
+            DeValue::Array(items) => {
+                for (number, item) in items.iter().enumerate() {
+                    if let DeValue::Table(table) = item.get_ref()
+                        && within(item, at)
+                    {
+                        return table_at(table, at, &format!("{inner}[{number}]"));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    path.to_owned()
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// The word in backquotes that follows `before` in serde's message.
+fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
+    message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
+}
+
+/// serde's message, with the nearest of the names that it lists.
+fn with_nearest(message: &str, also: &[&str]) -> String {
+    let Some(wrong) =
+        quoted_after(message, "unknown field ").or_else(|| quoted_after(message, "unknown variant "))
+    else {
+        return message.to_owned();
+    };
+    let listed = message.split_once(", expected ").map_or("", |(_, listed)| listed);
+    let names = listed.split('`').skip(1).step_by(2).chain(also.iter().copied());
+    match nearest(wrong, names) {
+        Some(near) => format!("{message}; did you mean `{near}`?"),
+        None => message.to_owned(),
+    }
+}
+
+/// The name that is most like `wrong`, if one is like it at all.
+fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    struct Fields {
+        name: String,
+        #[serde(default)]
+        depth: u32,
+        #[serde(default)]
+        inner: Inner,
+    }
+
+    #[derive(Deserialize, Debug, Default, PartialEq)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    struct Inner {
+        beam_size: u32,
+        ratio: f64,
+    }
+
+    fn read(text: &str, overrides: &[&str]) -> (Option<Fields>, Vec<String>) {
+        let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+        let text = Text::new(Path::new("c.toml"), text.to_owned(), &overrides);
+        let mut document = Document::parse(&text);
+        let fields = document.read_root(&["retriever"]);
+        (fields, document.into_diagnostics().iter().map(Diagnostic::to_string).collect())
+    }
+
+    #[test]
+    fn every_mistake_is_found_with_line_and_nearest_key() {
+        let text = "name = 3\ndepht = 1\n\n[inner]\nbeam-sise = 2\nratio = \"x\"\n[retreiver]\n";
+        let (fields, found) = read(text, &[]);
+        assert_eq!(fields, None);
+        assert_eq!(found.len(), 5, "{found:#?}");
+        assert!(
+            found[0].starts_with("c.toml:1: `name`: invalid type: integer `3`, expected a string"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("c.toml:2: `depht`: unknown field") && found[1].ends_with("`depth`?"),
+            "{found:?}"
+        );
+        assert!(
+            found[2].starts_with("c.toml:5: `inner.beam-sise`") && found[2].ends_with("`beam-size`?"),
+            "{found:?}"
+        );
+        assert!(found[3].starts_with("c.toml:6: `inner.ratio`: invalid type"), "{found:?}");
+        assert!(
+            found[4].starts_with("c.toml:7: `retreiver`") && found[4].ends_with("`retriever`?"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn overrides_replace_and_are_named_when_wrong() {
+        let text = "name = \"a\"\n[inner]\nratio = 0.5\n";
+        let (fields, found) = read(text, &["inner.beam-size=4", "name=b c", "depth=2"]);
+        assert_eq!(found, Vec::<String>::new());
+        let inner = Inner { beam_size: 4, ratio: 0.5 };
+        assert_eq!(fields, Some(Fields { name: "b c".into(), depth: 2, inner }));
+        let (_, found) = read(text, &["inner.beam-sise=4", "depth", "depth=x"]);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found.iter().any(|text| text.starts_with("override `inner.beam-sise=4`: `inner.beam-sise`")),
+            "{found:?}"
+        );
+        assert!(
+            found.iter().any(|text| text.starts_with("override `depth=x`: `depth`: invalid type")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_missing_field_and_wrong_syntax_have_lines() {
+        let (_, found) = read("depth = 1\n", &[]);
+        assert_eq!(found, ["c.toml:1: `name`: is missing"]);
+        let (_, found) = read("name = \"a\"\ndepth = = 2\n", &[]);
+        assert!(found[0].starts_with("c.toml:2: "), "{found:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong with a config and with a run.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Diagnostic;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which a config can be wrong and a run can fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A config with mistakes; all of them.
+    #[error("{}", list(.0))]
+    Config(Vec<Diagnostic>),
+    /// A file of records or a store.
+    #[error(transparent)]
+    Kilt(#[from] sporran_kilt::Error),
+    /// An index or a search.
+    #[error(transparent)]
+    Retriever(#[from] sporran_retriever::Error),
+    /// A generator.
+    #[error(transparent)]
+    Generator(#[from] sporran_generator::Error),
+    /// A model or its training.
+    #[error(transparent)]
+    Transformers(#[from] sporran_transformers::Error),
+    /// The operating system refused something.
+    #[error("{path}: {action} failed")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A run's folder that another run of the same name is writing to.
+    #[error(
+        "{path}: another run holds this folder (process {process}); wait for it or choose another `name`"
+    )]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+        /// Who holds it.
+        process: String,
+    },
+    /// A submission that is not what the evaluation server expects; all that is wrong with it.
+    #[error("{}", .0.join("\n"))]
+    Submission(Vec<String>),
+}
+
+fn list(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, action, source }
+    }
+
+    /// Whether the call, the config or an input is at fault, rather than the work: exit code 2, not 1.
+    pub fn is_input(&self) -> bool {
+        use sporran_retriever::Error as Retriever;
+        use sporran_transformers::Error as Model;
+        match self {
+            Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
+            Self::Kilt(error) => error.is_input(),
+            Self::Retriever(error) => !matches!(error, Retriever::Io { .. } | Retriever::Passages { .. }),
+            Self::Generator(sporran_generator::Error::Transformers(error)) | Self::Transformers(error) => {
+                !matches!(
+                    error,
+                    Model::Io { .. } | Model::Tensor(_) | Model::Training { .. } | Model::Callback { .. }
+                )
+            }
+            Self::Generator(_) => true,
+            Self::Io { .. } => false,
+        }
+    }
+}

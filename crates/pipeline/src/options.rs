@@ -1,0 +1,299 @@
+//! What a config says. These types' documentation is the manual of the config file.
+//!
+//! Paths are relative to the folder that the program runs in, as arguments on a command line are.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_generator::Seq2SeqOptions;
+use sporran_kilt::{Dataset, PassageSplit, Split};
+use sporran_retriever::sparse::{Bm25Options, TfIdfOptions};
+use sporran_transformers::training::TrainingOptions;
+
+use crate::{
+    Error, Result,
+    config::{Diagnostic, Document, Text},
+};
+
+/// A whole config.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Everything but the stages.
+    pub general: General,
+    /// `[retriever]`: finds passages; without it the generator works from memory.
+    pub retriever: Option<RetrieverOptions>,
+    /// `[generator]`: writes answers; without it predictions hold evidence only.
+    pub generator: Option<GeneratorOptions>,
+}
+
+/// The keys that stand outside the stages' tables.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct General {
+    /// The run's name: its folder under `output`.
+    pub name: String,
+    /// Decides everything that is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where runs' folders go.
+    #[serde(default = "runs")]
+    pub output: PathBuf,
+    /// `[source]`: the knowledge source. Closed-book runs can do without.
+    pub source: Option<SourceOptions>,
+    /// `[tasks]`: what is asked.
+    pub tasks: TasksOptions,
+    /// `[query]`: how a record's input becomes the retriever's query.
+    #[serde(default)]
+    pub query: QueryOptions,
+    /// `[evidence]`: what predictions carry as provenance.
+    #[serde(default)]
+    pub evidence: EvidenceOptions,
+    /// `[train]`: how `sporran train` makes the generator's model.
+    pub train: Option<TrainOptions>,
+}
+
+fn runs() -> PathBuf {
+    "runs".into()
+}
+
+/// `[source]`: pages, and how they are cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SourceOptions {
+    /// The knowledge source in KILT's layout: JSON lines, plain, gzip or zstd.
+    pub path: PathBuf,
+    /// Redirects: lines of `title TAB target title`.
+    pub redirects: Option<PathBuf>,
+    /// `words` (100 words, as KILT's published passages), `paragraph`, `section` or `page`.
+    #[serde(default)]
+    pub split: PassageSplit,
+    /// Where the passage store and the indexes go; each is built once for its content and options.
+    #[serde(default = "indexes")]
+    pub indexes: PathBuf,
+}
+
+fn indexes() -> PathBuf {
+    "indexes".into()
+}
+
+/// `[tasks]`: task files by folder, split and dataset, or one by one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TasksOptions {
+    /// A folder of task files with KILT's names; files that are not there are left out, unless `datasets` names them.
+    pub folder: Option<PathBuf>,
+    /// Which of the folder's files: `train`, `dev` or `test`.
+    pub split: Option<Split>,
+    /// Only these datasets of the folder.
+    pub datasets: Vec<Dataset>,
+    /// Single task files, beside or instead of a folder.
+    pub files: Vec<PathBuf>,
+    /// TriviaQA's original question files, since KILT's hold ids only.
+    pub triviaqa: Vec<PathBuf>,
+    /// A folder with gold files of the same names, for inputs that carry none, such as test files.
+    pub gold: Option<PathBuf>,
+    /// Only the first records of each file.
+    pub limit: Option<usize>,
+}
+
+/// `[query]`: how a record's input becomes the retriever's query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct QueryOptions {
+    /// Entity linking: words kept on each side of the tagged mention; the rest of the document is left out.
+    pub mention_context_words: usize,
+    /// Entity linking: how often the mention's words count beside one count for its context's.
+    pub mention_weight: usize,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        Self { mention_context_words: 20, mention_weight: 3 }
+    }
+}
+
+/// `[evidence]`: what predictions carry as provenance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EvidenceOptions {
+    /// Passages that are retrieved for each query.
+    pub depth: usize,
+    /// Items of provenance in a prediction, at most.
+    pub limit: usize,
+    /// Only the best passage of each page, as page-level scores want it.
+    pub one_per_page: bool,
+    /// Entity linking: the page whose title is the answer goes first.
+    pub title_first: bool,
+    /// Whether items carry the passage's text and score, for the `*_in_context` scores.
+    pub with_text: bool,
+}
+
+impl Default for EvidenceOptions {
+    fn default() -> Self {
+        Self { depth: 100, limit: 20, one_per_page: true, title_first: true, with_text: false }
+    }
+}
+
+/// `[retriever]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum RetrieverOptions {
+    /// `kind = "bm25"`
+    Bm25(Bm25Options),
+    /// `kind = "tfidf"`
+    #[serde(rename = "tfidf")]
+    TfIdf(TfIdfOptions),
+}
+
+/// `[generator]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum GeneratorOptions {
+    /// `kind = "seq2seq"`
+    Seq2Seq(Seq2SeqOptions),
+}
+
+/// `[train]`: how `sporran train` makes the generator's model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TrainOptions {
+    /// Where the trained model goes, in the Hugging Face layout.
+    pub model: PathBuf,
+    /// A model folder to go on from; without it a T5 of the shape of `[train.shape]` starts from random weights.
+    pub from: Option<PathBuf>,
+    /// `[train.shape]`: the size of a model that starts from random weights.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// `[train.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+    /// `[train.examples]`: what it learns from; the `[tasks]` of the config are what it is judged on.
+    pub examples: TasksOptions,
+    /// Put a gold page's passage among the passages where the retriever missed all of them.
+    #[serde(default)]
+    pub add_gold: bool,
+    /// Tokens of a target, at most.
+    #[serde(default = "target_tokens")]
+    pub target_tokens: usize,
+    /// Records of each dataset that a judgement during training looks at.
+    #[serde(default = "judged")]
+    pub judged: usize,
+}
+
+fn target_tokens() -> usize {
+    64
+}
+
+fn judged() -> usize {
+    40
+}
+
+/// `[train.shape]`: a T5 1.0 (ReLU, tied embeddings).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ShapeOptions {
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Width of the feed-forward layers.
+    pub d_ff: usize,
+    /// Width of a head.
+    pub d_kv: usize,
+    /// Heads.
+    pub heads: usize,
+    /// Encoder layers.
+    pub encoder_layers: usize,
+    /// Decoder layers.
+    pub decoder_layers: usize,
+    /// Share of units that dropout zeroes while training.
+    pub dropout: f64,
+    /// Tokens of the vocabulary, which is learned from the passages and the examples.
+    pub vocabulary: usize,
+}
+
+impl Default for ShapeOptions {
+    fn default() -> Self {
+        Self {
+            d_model: 128,
+            d_ff: 384,
+            d_kv: 32,
+            heads: 4,
+            encoder_layers: 3,
+            decoder_layers: 2,
+            dropout: 0.0,
+            vocabulary: 8000,
+        }
+    }
+}
+
+const RETRIEVERS: [&str; 2] = ["bm25", "tfidf"];
+const GENERATORS: [&str; 1] = ["seq2seq"];
+const STAGES: [&str; 2] = ["retriever", "generator"];
+
+impl Options {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake that can be told without opening other files, [`Error::Kilt`] where the
+    /// file cannot be read.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        let (options, diagnostics) = Self::read(path, overrides, |_, _| {})?;
+        match options {
+            Some(options) if diagnostics.is_empty() => Ok(options),
+            _ => Err(Error::Config(diagnostics)),
+        }
+    }
+
+    /// Finds every mistake in a config, those about other files included; no model is loaded.
+    ///
+    /// # Errors
+    /// Where the file itself cannot be read.
+    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+        Ok(Self::read(path, overrides, crate::settings::check)?.1)
+    }
+
+    fn read(
+        path: &Path,
+        overrides: &[String],
+        check: impl FnOnce(&Self, &mut Document<'_>),
+    ) -> Result<(Option<Self>, Vec<Diagnostic>)> {
+        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
+        let mut document = Document::parse(&text);
+        let written = document.clone();
+        let retriever = document.stage("retriever", &RETRIEVERS, |document, kind, table| match kind {
+            "bm25" => document.read("retriever", table, &[]).map(RetrieverOptions::Bm25),
+            _ => document.read("retriever", table, &[]).map(RetrieverOptions::TfIdf),
+        });
+        let generator = document.stage("generator", &GENERATORS, |document, _, table| {
+            document.read("generator", table, &[]).map(GeneratorOptions::Seq2Seq)
+        });
+        let general: Option<General> = document.read_root(&STAGES);
+        let options = match (general, retriever, generator) {
+            (Some(general), Ok(retriever), Ok(generator)) => Some(Self { general, retriever, generator }),
+            _ => None,
+        };
+        if let Some(options) = &options {
+            // Stages were taken out while reading; checks look keys up in the document as it was written.
+            document.restore(written);
+            check(options, &mut document);
+        }
+        Ok((options, document.into_diagnostics()))
+    }
+
+    /// The config with every default written out, as TOML.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
+    pub fn to_toml(&self) -> Result<String> {
+        let fail = |error: toml::ser::Error| {
+            Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
+        };
+        let mut table = toml::Table::try_from(&self.general).map_err(fail)?;
+        if let Some(retriever) = &self.retriever {
+            table.insert("retriever".into(), toml::Value::try_from(retriever).map_err(fail)?);
+        }
+        if let Some(generator) = &self.generator {
+            table.insert("generator".into(), toml::Value::try_from(generator).map_err(fail)?);
+        }
+        toml::to_string_pretty(&table).map_err(fail)
+    }
+}

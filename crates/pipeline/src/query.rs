@@ -1,0 +1,63 @@
+//! From a record's input to the retriever's query.
+
+use sporran_kilt::{Query, Task};
+
+use crate::options::QueryOptions;
+
+const START: &str = "[START_ENT]";
+const END: &str = "[END_ENT]";
+const SEPARATOR: &str = "[SEP]";
+
+/// The query that a retriever sees: entity linking keeps the mention and the words around it, slot filling loses its
+/// separator, everything else stays as it is.
+pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
+    let task = query.dataset.map(|dataset| dataset.task());
+    let text = if query.text.contains(START) && query.text.contains(END) {
+        around_mention(&query.text, options)
+    } else if task == Some(Task::SlotFilling) || query.text.contains(SEPARATOR) {
+        query.text.replace(SEPARATOR, " ")
+    } else {
+        query.text.clone()
+    };
+    Query { text, ..query.clone() }
+}
+
+fn around_mention(text: &str, options: &QueryOptions) -> String {
+    let (before, rest) = text.split_once(START).unwrap_or(("", text));
+    let (mention, after) = rest.split_once(END).unwrap_or((rest, ""));
+    let before: Vec<&str> = before.split_whitespace().collect();
+    let kept = &before[before.len().saturating_sub(options.mention_context_words)..];
+    let after = after.split_whitespace().take(options.mention_context_words);
+    let mentions = std::iter::repeat_n(mention.trim(), options.mention_weight.max(1));
+    kept.iter().copied().chain(mentions).chain(after).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a query asks for the page of a tagged mention.
+pub(crate) fn is_entity_linking(query: &Query) -> bool {
+    query.dataset.map_or_else(|| query.text.contains(START), |dataset| dataset.task() == Task::EntityLinking)
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::Dataset;
+
+    use super::*;
+
+    fn shaped(text: &str, dataset: Dataset) -> String {
+        let query =
+            Query { id: 1i64.into(), text: text.into(), dataset: Some(dataset), template_questions: vec![] };
+        for_retrieval(&query, &QueryOptions { mention_context_words: 2, mention_weight: 2 }).text
+    }
+
+    #[test]
+    fn entity_linking_keeps_the_mention_and_its_context() {
+        let text = "a b c [START_ENT] New York [END_ENT] d e f";
+        assert_eq!(shaped(text, Dataset::Wned), "b c New York New York d e");
+    }
+
+    #[test]
+    fn slot_filling_loses_its_separator_and_questions_stay() {
+        assert_eq!(shaped("Rome [SEP] country", Dataset::Trex), "Rome   country");
+        assert_eq!(shaped("who?", Dataset::Nq), "who?");
+    }
+}

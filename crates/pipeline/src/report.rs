@@ -1,0 +1,196 @@
+//! The scores of a run: `report.json`, a table for the terminal, and a page that needs no network.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Dataset, Metric};
+
+/// The scores of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The run's name.
+    pub name: String,
+    /// One entry a task file, in the run's order.
+    pub tasks: Vec<TaskReport>,
+    /// Means over the scored task files; missing where none was scored.
+    pub mean: Option<Mean>,
+}
+
+/// The scores of one task file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskReport {
+    /// The task file's name, which is that of its predictions.
+    pub file: String,
+    /// The dataset that the name tells.
+    pub dataset: Option<Dataset>,
+    /// Records.
+    pub records: usize,
+    /// The dataset's headline score.
+    pub metric: Metric,
+    /// The scores; missing where there is no gold.
+    pub scores: Option<Scores>,
+}
+
+/// Scores, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    /// The headline score of the answers; missing where the run retrieved only.
+    pub answer: Option<f64>,
+    /// The headline score where R-precision is 1; missing where the run retrieved only.
+    pub kilt: Option<f64>,
+    /// R-precision over pages.
+    #[serde(rename = "Rprec")]
+    pub r_precision: f64,
+    /// Recall at 5 over pages.
+    #[serde(rename = "recall@5")]
+    pub recall_at_5: f64,
+}
+
+/// Means over task files.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// Task files in the means.
+    pub tasks: usize,
+    /// Their scores' means.
+    pub scores: Scores,
+}
+
+impl Report {
+    /// A report with its means.
+    pub(crate) fn new(name: &str, tasks: Vec<TaskReport>) -> Self {
+        let scored: Vec<Scores> = tasks.iter().filter_map(|task| task.scores).collect();
+        let count = scored.len() as f64;
+        let mean = (!scored.is_empty()).then(|| {
+            let over = |score: fn(&Scores) -> f64| scored.iter().map(score).sum::<f64>() / count;
+            let over_some = |score: fn(&Scores) -> Option<f64>| {
+                scored.iter().map(score).sum::<Option<f64>>().map(|sum| sum / count)
+            };
+            let scores = Scores {
+                answer: over_some(|scores| scores.answer),
+                kilt: over_some(|scores| scores.kilt),
+                r_precision: over(|scores| scores.r_precision),
+                recall_at_5: over(|scores| scores.recall_at_5),
+            };
+            Mean { tasks: scored.len(), scores }
+        });
+        Self { name: name.to_owned(), tasks, mean }
+    }
+
+    /// The rows of its table: file, records, metric, and the four scores in percent.
+    fn rows(&self) -> Vec<[String; 7]> {
+        let percent = |score: Option<f64>| {
+            score.map_or_else(|| "-".to_owned(), |score| format!("{:.1}", score * 100.0))
+        };
+        let cells = |scores: Option<Scores>| {
+            [
+                percent(scores.and_then(|scores| scores.answer)),
+                percent(scores.and_then(|scores| scores.kilt)),
+                percent(scores.map(|scores| scores.r_precision)),
+                percent(scores.map(|scores| scores.recall_at_5)),
+            ]
+        };
+        let row = |name: &str, records: usize, metric: &str, scores| {
+            let [answer, kilt, precision, recall] = cells(scores);
+            [name.to_owned(), records.to_string(), metric.to_owned(), answer, kilt, precision, recall]
+        };
+        let mut rows: Vec<_> = self
+            .tasks
+            .iter()
+            .map(|task| {
+                let name =
+                    task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned());
+                row(&name, task.records, task.metric.key(), task.scores)
+            })
+            .collect();
+        if let Some(mean) = self.mean {
+            let records =
+                self.tasks.iter().filter(|task| task.scores.is_some()).map(|task| task.records).sum();
+            rows.push(row(&format!("mean of {}", mean.tasks), records, "", Some(mean.scores)));
+        }
+        rows
+    }
+
+    /// The table for a terminal, scores in percent.
+    pub fn table(&self) -> String {
+        let mut rows = self.rows();
+        rows.insert(0, HEAD.map(str::to_owned));
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 7] = std::array::from_fn(width);
+        let mut table = String::new();
+        for (number, row) in rows.iter().enumerate() {
+            for (column, cell) in row.iter().enumerate() {
+                // Names and metrics stand left, numbers right. Writing to a string cannot fail.
+                let _ = match column {
+                    0 | 2 => write!(table, "{cell:<0$}  ", widths[column]),
+                    _ => write!(table, "{cell:>0$}  ", widths[column]),
+                };
+            }
+            table.truncate(table.trim_end().len());
+            table.push('\n');
+            if number == 0 || (number + 2 == rows.len() && self.mean.is_some()) {
+                let _ = writeln!(table, "{}", "-".repeat(widths.iter().sum::<usize>() + 2 * 6));
+            }
+        }
+        table
+    }
+
+    /// A page with the table and a bar for each answer score.
+    pub fn html(&self) -> String {
+        let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let mut rows = String::new();
+        for (row, task) in self.rows().iter().zip(self.tasks.iter().map(Some).chain([None])) {
+            let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+            let scores = task.map_or(self.mean.map(|mean| mean.scores), |task| task.scores);
+            let share = scores.map_or(0.0, |scores| scores.answer.unwrap_or(scores.r_precision) * 100.0);
+            let bar = format!("<td class=bar><i style=\"width:{share:.1}%\"></i></td>");
+            let _ = writeln!(rows, "<tr>{cells}{bar}</tr>");
+        }
+        let head: String = HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
+        let name = escape(&self.name);
+        format!(
+            "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
+             <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
+             <table><tr>{head}<th></th></tr>\n{rows}</table></html>\n"
+        )
+    }
+}
+
+const HEAD: [&str; 7] = ["dataset", "records", "metric", "answer", "KILT", "Rprec", "recall@5"];
+const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-width:60rem}table{border-collapse:collapse;\
+width:100%}td,th{padding:.35rem .6rem;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,\
+td:nth-child(3){text-align:left}.bar{width:30%;text-align:left}.bar i{display:block;height:.8rem;background:#2a6f97}\
+tr:last-child td{font-weight:600}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_over_scored_files_and_shown_last() {
+        let scores =
+            |answer| Scores { answer: Some(answer), kilt: Some(0.0), r_precision: 0.5, recall_at_5: 1.0 };
+        let task = |dataset: Dataset, scores| TaskReport {
+            file: dataset.file_name(sporran_kilt::Split::Dev),
+            dataset: Some(dataset),
+            records: 10,
+            metric: dataset.metric(),
+            scores,
+        };
+        let tasks = vec![
+            task(Dataset::Nq, Some(scores(0.25))),
+            task(Dataset::Wow, Some(scores(0.75))),
+            task(Dataset::Trex, None),
+        ];
+        let report = Report::new("a<b", tasks);
+        assert_eq!(report.mean.unwrap().scores.answer, Some(0.5));
+        let table = report.table();
+        let last = table.lines().last().unwrap();
+        assert_eq!(
+            last.split_whitespace().collect::<Vec<_>>(),
+            ["mean", "of", "2", "20", "50.0", "0.0", "50.0", "100.0"]
+        );
+        assert!(report.html().contains("<h1>a&lt;b</h1>"));
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    }
+}

@@ -1,0 +1,357 @@
+//! The main job: task files in, predictions with provenance and their scores out.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_generator::{Candidate, Generation, Request};
+use sporran_kilt::{
+    Hit, Metric, Passage, Prediction, Query, Record, formats::trec::RunLine, jsonl, scores::kilt as scores,
+};
+
+use crate::{
+    Error, Result,
+    assemble::{Assembly, assemble, assemble_retrieval, hash_file, hash_json},
+    evidence::provenance,
+    journal::Journal,
+    manifest::{Manifest, StepTime, TaskEntry, now, peak_memory_bytes},
+    observe::{Event, Observer, Unit, advance, begin},
+    options::Options,
+    query::{for_retrieval, is_entity_linking},
+    report::{Report, Scores, TaskReport},
+    settings::{TaskFile, task_files},
+    tasks,
+};
+
+/// Queries that are answered and journalled together.
+const CHUNK: usize = 128;
+
+/// What is known of a task file's finished predictions: a step is skipped only if all of it agrees.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Done {
+    key: String,
+    predictions: String,
+    ranking: Option<String>,
+    records: usize,
+    has_gold: bool,
+}
+
+/// A finished chunk in the journal.
+#[derive(Serialize, Deserialize)]
+struct Chunk {
+    records: Vec<Record>,
+    hits: Vec<Vec<(u32, f32)>>,
+}
+
+/// A run's folder, held by this process.
+struct Folder {
+    root: PathBuf,
+    /// Held while the process lives; the system lets go of it however the process ends.
+    _lock: File,
+}
+
+impl Folder {
+    fn open(root: PathBuf) -> Result<Self> {
+        let work = root.join("work");
+        fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
+        let path = work.join("lock");
+        let mut lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::io(&path, "open"))?;
+        if lock.try_lock().is_err() {
+            let process = fs::read_to_string(&path).unwrap_or_default();
+            return Err(Error::Busy { path, process: process.trim().to_owned() });
+        }
+        lock.set_len(0)
+            .and_then(|()| std::io::Write::write_all(&mut lock, std::process::id().to_string().as_bytes()))
+            .map_err(Error::io(&path, "write"))?;
+        Ok(Self { root, _lock: lock })
+    }
+
+    fn predictions(&self, task: &TaskFile) -> PathBuf {
+        self.root.join("predictions").join(&task.name)
+    }
+
+    fn ranking(&self, task: &TaskFile) -> PathBuf {
+        self.root.join("retrieval").join(format!("{}.trec", task.name.trim_end_matches(".jsonl")))
+    }
+
+    fn work(&self, task: &TaskFile, ending: &str) -> PathBuf {
+        self.root.join("work").join(format!("{}.{ending}", task.name))
+    }
+}
+
+/// Runs a config: builds what is missing, answers every task file, scores what has gold, writes the run's folder.
+///
+/// # Errors
+/// Whatever is wrong with the config's files, the source, an index or a model; [`Error::Busy`] where another process
+/// works in the run's folder. What was finished before the error is kept and is not done again.
+pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
+    execute(options, assemble, observe)
+}
+
+/// Runs a config without its generator: rankings, and predictions that hold evidence only.
+///
+/// # Errors
+/// As [`run`].
+pub fn retrieve(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
+    let options = Options { generator: None, ..options.clone() };
+    execute(&options, assemble_retrieval, observe)
+}
+
+fn execute(
+    options: &Options,
+    assemble: impl FnOnce(&Options, &mut Observer<'_>) -> Result<Assembly>,
+    observe: &mut Observer<'_>,
+) -> Result<Report> {
+    let files = task_files(&options.general.tasks, "tasks")?;
+    let folder = Folder::open(options.general.output.join(&options.general.name))?;
+    let config = options.to_toml()?;
+    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
+
+    let mut times = Vec::new();
+    let start = Instant::now();
+    let assembly = assemble(options, observe)?;
+    times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
+
+    let (mut entries, mut reports) = (Vec::new(), Vec::new());
+    for task in &files {
+        let start = Instant::now();
+        let (entry, done) =
+            Answering { options, assembly: &assembly, folder: &folder, task }.complete(observe)?;
+        times.push(StepTime { step: task.name.clone(), seconds: start.elapsed().as_secs_f64() });
+        reports.push(score(options, &folder, task, &done)?);
+        entries.push(entry);
+    }
+    let report = Report::new(&options.general.name, reports);
+    let write_json = |name: &str, value: &serde_json::Value| {
+        jsonl::write(folder.root.join(name), format!("{value:#}\n").as_bytes())
+    };
+    let json = |value: serde_json::Result<serde_json::Value>| {
+        value.map_err(|error| Error::io(&folder.root, "write")(error.into()))
+    };
+    write_json("report.json", &json(serde_json::to_value(&report))?)?;
+    jsonl::write(folder.root.join("report.html"), report.html().as_bytes())?;
+    let manifest = Manifest {
+        program: concat!("sporran ", env!("CARGO_PKG_VERSION")).to_owned(),
+        name: options.general.name.clone(),
+        seed: options.general.seed,
+        config: blake3::hash(config.as_bytes()).to_hex().to_string(),
+        parts: assembly.hashes,
+        tasks: entries,
+        seconds: times,
+        peak_memory_bytes: peak_memory_bytes(),
+        threads: rayon::current_num_threads(),
+        finished: now(),
+    };
+    write_json("manifest.json", &json(serde_json::to_value(&manifest))?)?;
+    Ok(report)
+}
+
+/// One task file's way through the pipeline.
+struct Answering<'a> {
+    options: &'a Options,
+    assembly: &'a Assembly,
+    folder: &'a Folder,
+    task: &'a TaskFile,
+}
+
+impl Answering<'_> {
+    fn complete(&self, observe: &mut Observer<'_>) -> Result<(TaskEntry, Done)> {
+        let Self { folder, task, .. } = self;
+        let input_blake3 = hash_file(&task.path)?;
+        let key = self.key(&input_blake3)?;
+        let (predictions, ranking) = (folder.predictions(task), folder.ranking(task));
+        let entry = |done: &Done, reused| TaskEntry {
+            input: task.path.clone(),
+            input_blake3: input_blake3.clone(),
+            predictions: predictions.strip_prefix(&folder.root).unwrap_or(&predictions).to_owned(),
+            predictions_blake3: done.predictions.clone(),
+            records: done.records,
+            reused,
+        };
+        let path = folder.work(task, "done.json");
+        if let Ok(done) = jsonl::read_json::<Done>(&path)
+            && done.key == key
+            && hash_file(&predictions).is_ok_and(|hash| hash == done.predictions)
+            && done.ranking.as_ref().is_none_or(|known| hash_file(&ranking).is_ok_and(|hash| hash == *known))
+        {
+            observe(Event::Skip { step: format!("answer {}", task.name) });
+            return Ok((entry(&done, true), done));
+        }
+
+        let loaded = tasks::queries(task)?;
+        let mut journal = Journal::open(&folder.work(task, "journal"), &key)?;
+        let chunks: Vec<&[Query]> = loaded.queries.chunks(CHUNK).collect();
+        begin(observe, format!("answer {}", task.name), loaded.queries.len() as u64, Unit::Records);
+        let mut finished: usize = chunks.iter().take(journal.chunks()).map(|chunk| chunk.len()).sum();
+        advance(observe, finished as u64);
+        for chunk in chunks.iter().skip(journal.chunks()) {
+            journal.push(&self.answer(chunk)?)?;
+            finished += chunk.len();
+            advance(observe, finished as u64);
+        }
+        self.write(&journal, &loaded.queries)?;
+        observe(Event::End);
+        let done = Done {
+            key,
+            predictions: hash_file(&predictions)?,
+            ranking: if self.assembly.retriever.is_some() { Some(hash_file(&ranking)?) } else { None },
+            records: loaded.queries.len(),
+            has_gold: loaded.has_gold,
+        };
+        let bytes = serde_json::to_vec(&done).map_err(|error| Error::io(&path, "write")(error.into()))?;
+        jsonl::write(&path, &bytes)?;
+        journal.remove()?;
+        Ok((entry(&done, false), done))
+    }
+
+    /// The hash of all that the predictions depend on.
+    fn key(&self, input: &str) -> Result<String> {
+        let general = &self.options.general;
+        let questions: Result<Vec<String>> = self.task.questions.iter().map(|path| hash_file(path)).collect();
+        let parts: Vec<&str> = self.assembly.hashes.iter().map(|part| part.blake3.as_str()).collect();
+        let program = env!("CARGO_PKG_VERSION");
+        Ok(hash_json(&(
+            (program, CHUNK, general.seed, input, self.task.limit),
+            (questions?, &general.query, &general.evidence, &parts),
+        )))
+    }
+
+    fn answer(&self, queries: &[Query]) -> Result<Chunk> {
+        let general = &self.options.general;
+        let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
+            None => vec![Vec::new(); queries.len()],
+            Some(retriever) => {
+                let shaped: Vec<Query> =
+                    queries.iter().map(|query| for_retrieval(query, &general.query)).collect();
+                retriever.retrieve(&shaped, general.evidence.depth)?
+            }
+        };
+        let generations = self.generate(queries, &hits)?;
+        let mut records = Vec::with_capacity(queries.len());
+        for ((query, hits), generation) in queries.iter().zip(&hits).zip(generations) {
+            let (answer, first) = match generation {
+                None => (String::new(), Vec::new()),
+                Some(Generation { text, evidence, .. }) => {
+                    (text, evidence.iter().filter_map(|&at| Some(hits.get(at)?.passage)).collect())
+                }
+            };
+            let provenance = self.assembly.store.as_ref().map_or_else(Vec::new, |store| {
+                let title =
+                    is_entity_linking(query).then_some(answer.as_str()).filter(|title| !title.is_empty());
+                provenance(store, hits, &first, title, &general.evidence)
+            });
+            records.push(Prediction { id: query.id.clone(), answer, provenance }.into_record(None));
+        }
+        let hits =
+            hits.iter().map(|row| row.iter().map(|hit| (hit.passage.0, hit.score)).collect()).collect();
+        Ok(Chunk { records, hits })
+    }
+
+    /// The generator's answers; `None` for each query where there is no generator.
+    fn generate(&self, queries: &[Query], hits: &[Vec<Hit>]) -> Result<Vec<Option<Generation>>> {
+        let Some(generator) = &self.assembly.generator else {
+            return Ok(queries.iter().map(|_| None).collect());
+        };
+        let wanted = generator.passages();
+        let passages: Vec<Vec<(Passage, f32)>> = hits
+            .iter()
+            .map(|row| {
+                let read = |hit: &Hit| Some((self.assembly.store.as_ref()?.passage(hit.passage), hit.score));
+                row.iter().take(wanted).filter_map(read).collect()
+            })
+            .collect();
+        let candidates: Vec<Vec<Candidate<'_>>> = passages
+            .iter()
+            .map(|row| row.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect())
+            .collect();
+        let requests: Vec<Request<'_>> = queries
+            .iter()
+            .zip(&candidates)
+            .map(|(query, candidates)| Request { query, passages: candidates })
+            .collect();
+        Ok(generator.generate(&requests)?.into_iter().map(Some).collect())
+    }
+
+    /// Turns the complete journal into the predictions and the ranking.
+    fn write(&self, journal: &Journal, queries: &[Query]) -> Result<()> {
+        let mut predictions = jsonl::Writer::create(self.folder.predictions(self.task))?;
+        let mut ranking = match self.assembly.retriever {
+            Some(_) => Some(jsonl::Writer::create(self.folder.ranking(self.task))?),
+            None => None,
+        };
+        let tag = &self.options.general.name;
+        let mut queries = queries.iter();
+        journal.read(|chunk: Chunk| {
+            for (record, hits) in chunk.records.iter().zip(&chunk.hits) {
+                predictions.record(record)?;
+                if let (Some(ranking), Some(query)) = (&mut ranking, queries.next()) {
+                    for (rank, (passage, score)) in hits.iter().enumerate() {
+                        let line = RunLine {
+                            query: query.id.text().into_owned(),
+                            document: passage.to_string(),
+                            rank: rank as u32 + 1,
+                            score: f64::from(*score),
+                            tag: tag.clone(),
+                        };
+                        ranking.line(line.line().as_bytes())?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        predictions.finish()?;
+        ranking.map_or(Ok(()), |ranking| ranking.finish().map_err(Error::from))
+    }
+}
+
+/// Scores a task file's predictions if there is gold.
+fn score(options: &Options, folder: &Folder, task: &TaskFile, done: &Done) -> Result<TaskReport> {
+    let metric = task.dataset.map_or(Metric::Accuracy, |dataset| dataset.metric());
+    let gold = match &task.gold {
+        Some(path) => Some(path.clone()),
+        None => done.has_gold.then(|| task.path.clone()),
+    };
+    let gold = match (gold, task.limit) {
+        (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.work(task, "gold.jsonl"))?),
+        (gold, _) => gold,
+    };
+    let scores = match gold {
+        None => None,
+        Some(gold) => {
+            let report = scores::evaluate(&gold, folder.predictions(task))?.report;
+            let (answer, kilt) = match metric {
+                Metric::Accuracy => (report.downstream.accuracy, report.kilt.accuracy),
+                Metric::ExactMatch => (report.downstream.em, report.kilt.em),
+                Metric::F1 => (report.downstream.f1, report.kilt.f1),
+                Metric::RougeL => (report.downstream.rougel, report.kilt.rougel),
+            };
+            let answers = options.generator.is_some();
+            Some(Scores {
+                answer: answers.then_some(answer),
+                kilt: answers.then_some(kilt),
+                r_precision: report.retrieval.r_precision,
+                recall_at_5: report.retrieval.recall_at_5,
+            })
+        }
+    };
+    Ok(TaskReport { file: task.name.clone(), dataset: task.dataset, records: done.records, metric, scores })
+}
+
+/// The first records of a gold file, for a run that answers those only.
+fn first_records(gold: &Path, limit: usize, to: &Path) -> Result<PathBuf> {
+    let mut writer = jsonl::Writer::create(to)?;
+    for line in jsonl::open(gold)?.lines().take(limit) {
+        writer.line(line?.1.as_bytes())?;
+    }
+    writer.finish()?;
+    Ok(to.to_owned())
+}

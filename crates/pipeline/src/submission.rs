@@ -1,0 +1,197 @@
+//! Submission files: checked against the inputs, packed into one archive.
+
+use std::path::{Path, PathBuf};
+
+use flate2::{Compression, GzBuilder};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use sporran_kilt::{Id, Record, Split, jsonl};
+
+use crate::{Error, Result, options::TasksOptions, settings::task_files};
+
+/// A file of predictions and the inputs that it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The inputs.
+    pub input: PathBuf,
+    /// The predictions.
+    pub predictions: PathBuf,
+    /// The name of both.
+    pub name: String,
+}
+
+/// Mistakes of one file that are listed; the rest is counted.
+const LISTED: usize = 20;
+
+/// Pairs the task files of a folder with the predictions of the same names in another.
+///
+/// # Errors
+/// [`Error::Config`] for a folder without task files, [`Error::Submission`] for inputs without predictions.
+pub fn pair(inputs: &Path, predictions: &Path, split: Split) -> Result<Vec<Entry>> {
+    let tasks =
+        TasksOptions { folder: Some(inputs.to_owned()), split: Some(split), ..TasksOptions::default() };
+    let mut missing = Vec::new();
+    let mut entries = Vec::new();
+    for task in task_files(&tasks, "inputs")? {
+        let path = predictions.join(&task.name);
+        if path.is_file() {
+            entries.push(Entry { input: task.path, predictions: path, name: task.name });
+        } else {
+            missing.push(format!("{}: no file of predictions for {}", path.display(), task.path.display()));
+        }
+    }
+    if missing.is_empty() { Ok(entries) } else { Err(Error::Submission(missing)) }
+}
+
+/// What is wrong with a file of predictions, by line: ids that are missing, unknown or there twice, outputs of another
+/// shape than exactly one `{answer, provenance}`. Empty where all is well.
+///
+/// # Errors
+/// Where a file cannot be read.
+pub fn check(entry: &Entry) -> Result<Vec<String>> {
+    let mut expected: FxHashMap<Id, bool> = FxHashMap::default();
+    for record in jsonl::open(&entry.input)?.records::<Record>() {
+        expected.insert(record?.id, false);
+    }
+    let mut faults = Vec::new();
+    let path = entry.predictions.display();
+    for (line, text) in jsonl::open(&entry.predictions)?.lines().collect::<sporran_kilt::Result<Vec<_>>>()? {
+        let record: Record = match jsonl::parse(&entry.predictions, line, text.as_bytes()) {
+            Ok(record) => record,
+            Err(error) => {
+                faults.push(error.to_string());
+                continue;
+            }
+        };
+        let mut fault =
+            |field: &str, message: String| faults.push(format!("{path}:{line}: field `{field}`: {message}"));
+        match expected.get_mut(&record.id) {
+            None => fault("id", format!("`{}` is not among the inputs", record.id)),
+            Some(true) => fault("id", format!("`{}` stands there already", record.id)),
+            Some(seen) => *seen = true,
+        }
+        match record.outputs() {
+            [output] => {
+                if output.answer.is_none() {
+                    fault("output[0].answer", "expected a string, found none".to_owned());
+                }
+                if output.provenance.is_none() {
+                    fault("output[0].provenance", "expected a list, found none".to_owned());
+                }
+                for (number, item) in output.evidence().iter().enumerate() {
+                    if item.wikipedia_id.as_ref().is_none_or(|id| id.text().is_empty()) {
+                        let field = format!("output[0].provenance[{number}].wikipedia_id");
+                        fault(&field, "expected a page's id, found none".to_owned());
+                    }
+                }
+            }
+            outputs => fault("output", format!("expected exactly one, found {}", outputs.len())),
+        }
+        if record.meta.as_ref().is_some_and(|meta| !matches!(meta, Value::Object(_))) {
+            fault("meta", "expected an object".to_owned());
+        }
+    }
+    let mut missing: Vec<String> =
+        expected.into_iter().filter(|(_, seen)| !seen).map(|(id, _)| id.text().into_owned()).collect();
+    missing.sort();
+    if let Some(first) = missing.first() {
+        faults.push(format!(
+            "{path}: {} of the inputs' ids have no prediction, `{first}` first",
+            missing.len()
+        ));
+    }
+    if faults.len() > LISTED {
+        let more = faults.len() - LISTED;
+        faults.truncate(LISTED);
+        faults.push(format!("{path}: and {more} mistakes more"));
+    }
+    Ok(faults)
+}
+
+/// Packs checked predictions into one `.tar.gz`; the same predictions give the same bytes.
+///
+/// # Errors
+/// [`Error::Submission`] with everything that [`check`] finds; nothing is written then.
+pub fn pack(entries: &[Entry], archive: &Path) -> Result<()> {
+    let mut faults = Vec::new();
+    for entry in entries {
+        faults.extend(check(entry)?);
+    }
+    if !faults.is_empty() {
+        return Err(Error::Submission(faults));
+    }
+    let fail = |path: &Path| Error::io(path, "write");
+    let mut tar = tar::Builder::new(GzBuilder::new().write(Vec::new(), Compression::best()));
+    for entry in entries {
+        let text = jsonl::read_to_string(&entry.predictions)?;
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        tar.append_data(&mut header, &entry.name, text.as_bytes()).map_err(fail(archive))?;
+    }
+    let bytes = tar.into_inner().and_then(|gzip| gzip.finish()).map_err(fail(archive))?;
+    // The archive's own ending must not compress it a second time.
+    let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(fail(folder))?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail(folder))?;
+    std::io::Write::write_all(&mut file, &bytes).map_err(fail(archive))?;
+    file.persist(archive).map_err(|error| fail(archive)(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(folder: &Path, predictions: &str) -> Entry {
+        let input = folder.join("nq-test_without_answers-kilt.jsonl");
+        std::fs::write(&input, "{\"id\":\"a\",\"input\":\"q\"}\n{\"id\":2,\"input\":\"q\"}\n").unwrap();
+        let path = folder.join("p.jsonl");
+        std::fs::write(&path, predictions).unwrap();
+        Entry { input, predictions: path, name: "nq-test_without_answers-kilt.jsonl".into() }
+    }
+
+    #[test]
+    fn good_predictions_pass_and_pack_to_the_same_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = "{\"id\":\"2\",\"output\":[{\"answer\":\"x\",\"provenance\":[{\"wikipedia_id\":\"1\"}]}]}\n\
+                     {\"id\":\"a\",\"output\":[{\"answer\":\"\",\"provenance\":[]}]}\n";
+        let entry = entry(folder.path(), lines);
+        assert_eq!(check(&entry).unwrap(), Vec::<String>::new());
+        let (one, two) = (folder.path().join("1.tar.gz"), folder.path().join("2.tar.gz"));
+        pack(std::slice::from_ref(&entry), &one).unwrap();
+        pack(&[entry], &two).unwrap();
+        assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(std::fs::File::open(&one).unwrap()));
+        let mut file = archive.entries().unwrap().next().unwrap().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+        assert_eq!(text, lines);
+    }
+
+    #[test]
+    fn every_mistake_is_listed_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = "{\"id\":\"a\",\"output\":[{\"answer\":\"x\"}]}\n\
+                     {\"id\":\"a\",\"output\":[]}\n{\"id\":\"z\",\"output\":[{\"provenance\":[{\"title\":\"T\"}]}]}\nnot json\n";
+        let entry = entry(folder.path(), lines);
+        let faults = check(&entry).unwrap();
+        let expected = [
+            "p.jsonl:1: field `output[0].provenance`",
+            "p.jsonl:2: field `id`: `a` stands there already",
+            "p.jsonl:2: field `output`: expected exactly one, found 0",
+            "p.jsonl:3: field `id`: `z` is not among the inputs",
+            "p.jsonl:3: field `output[0].answer`",
+            "p.jsonl:3: field `output[0].provenance[0].wikipedia_id`",
+            "p.jsonl:4: field `.`",
+            "1 of the inputs' ids have no prediction, `2` first",
+        ];
+        assert_eq!(faults.len(), expected.len(), "{faults:#?}");
+        for (fault, expected) in faults.iter().zip(expected) {
+            assert!(fault.contains(expected), "{fault}");
+        }
+        assert!(matches!(pack(&[entry], &folder.path().join("x.tar.gz")), Err(Error::Submission(_))));
+        assert!(!folder.path().join("x.tar.gz").exists());
+    }
+}

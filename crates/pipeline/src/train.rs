@@ -1,0 +1,367 @@
+//! Training the generator's model on task files, with the passages that its retriever finds.
+//!
+//! What the model reads in training is what it will read in a run: the same queries, the same index, the same prompt.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use candle_core::{DType, Device};
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use sporran_generator::{Candidate, Generator, Prompt, Request, Seq2SeqGenerator, Seq2SeqOptions};
+use sporran_kilt::{
+    Example, Metric, Passage, PassageId, PassageStore, Query,
+    scores::answer::{self, Answers},
+};
+use sporran_transformers::{
+    Checkpoint, GenerationOptions, ModelConfig, Seq2Seq, SpecialTokens, T5Config, Tokenizer,
+    training::{
+        EvaluationError, Row, Training, Variables, VocabularyOptions, best_folder, export, tokenizer_files,
+        train as optimise, train_vocabulary, wire_copying,
+    },
+};
+
+use crate::{
+    Error, Result,
+    assemble::{Assembly, assemble_retrieval},
+    observe::{Event, Observer, Unit, advance, begin},
+    options::{GeneratorOptions, Options, TasksOptions, TrainOptions},
+    query::for_retrieval,
+    settings::task_files,
+    tasks,
+};
+
+/// How a training ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trained {
+    /// Where the model is.
+    pub model: PathBuf,
+    /// Steps made.
+    pub steps: u64,
+    /// The step of the best judgement and its score, 0 to 1: the mean over datasets of their headline scores.
+    pub best: Option<(u64, f64)>,
+}
+
+/// An example with the passages that were retrieved for it.
+struct Reading {
+    example: Example,
+    passages: Vec<(Passage, f32)>,
+}
+
+impl Reading {
+    fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
+        let candidates: Vec<Candidate<'_>> =
+            self.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
+        use_request(&Request { query: &self.example.query, passages: &candidates })
+    }
+}
+
+/// Trains the model of a config's generator and puts it where `[train]` says. A training that was stopped goes on from
+/// its newest checkpoint.
+///
+/// # Errors
+/// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
+pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    let missing = |key: &str| {
+        let message = format!("is missing; training needs `[{key}]`");
+        Error::Config(vec![crate::Diagnostic { origin: "config".into(), line: 0, key: key.into(), message }])
+    };
+    let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
+    let Some(GeneratorOptions::Seq2Seq(generator)) = &options.generator else {
+        return Err(missing("generator"));
+    };
+    let assembly = assemble_retrieval(options, observe)?;
+    let examples = readings(
+        options,
+        &train.examples,
+        "train.examples",
+        None,
+        generator,
+        train.add_gold,
+        &assembly,
+        observe,
+    )?;
+    let judged = readings(
+        options,
+        &options.general.tasks,
+        "tasks",
+        Some(train.judged),
+        generator,
+        false,
+        &assembly,
+        observe,
+    )?;
+
+    let Start { config, tokens, tokenizer, variables, mut companions } =
+        start(options, train, &assembly, &examples)?;
+    let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
+    config_json.push(b'\n');
+    companions.push(("config.json".to_owned(), config_json));
+    let model: Arc<dyn Seq2Seq> =
+        config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
+
+    if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
+        wire_copying(&variables, config)?;
+    }
+
+    let rows = Rows {
+        examples: &examples,
+        prompt: Prompt::new(generator.prompt.clone())?,
+        tokenizer: &tokenizer,
+        train,
+        seed: options.general.seed,
+    };
+    let judge = Seq2SeqGenerator::new(generator, Arc::clone(&model), tokenizer.clone())?;
+    let evaluate = || judged_score(&judge, &judged).map_err(EvaluationError::from);
+    let folder = options.general.output.join(&options.general.name).join("training");
+    fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;
+
+    begin(observe, format!("train {}", train.model.display()), train.optimizer.steps, Unit::Steps);
+    let training = Training {
+        model: model.as_ref(),
+        variables: &variables,
+        options: &train.optimizer,
+        rows: &|epoch| rows.of_epoch(epoch),
+        evaluate: (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
+        folder: &folder,
+        companions: &companions,
+    };
+    let outcome = optimise(&training, &mut |progress| {
+        let score = progress.score.map_or_else(String::new, |score| format!(", judged {:.1}", score * 100.0));
+        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+        if progress.score.is_some() {
+            tracing::info!(step = progress.step, "{note}");
+        }
+        observe(Event::Advance { done: progress.step, note: Some(note) });
+        std::ops::ControlFlow::Continue(())
+    })?;
+    observe(Event::End);
+    if let Some(best) = best_folder(&folder)? {
+        export(&best, &train.model, DType::F16, &companions)?;
+    }
+    Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
+}
+
+fn json_failed(error: serde_json::Error) -> Error {
+    Error::io(std::path::Path::new("config.json"), "write")(error.into())
+}
+
+/// Reads task files and retrieves for every record as a run would.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call for training and one for judging, which share all of it"
+)]
+fn readings(
+    options: &Options,
+    files: &TasksOptions,
+    table: &str,
+    limit: Option<usize>,
+    generator: &Seq2SeqOptions,
+    add_gold: bool,
+    assembly: &Assembly,
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Reading>> {
+    let mut readings = Vec::new();
+    for mut task in task_files(files, table)? {
+        task.limit = limit.or(task.limit);
+        let examples = tasks::examples(&task)?;
+        begin(observe, format!("retrieve for {}", task.name), examples.len() as u64, Unit::Records);
+        for (number, chunk) in examples.chunks(512).enumerate() {
+            let queries: Vec<Query> =
+                chunk.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
+            let hits = match &assembly.retriever {
+                Some(retriever) => retriever.retrieve(&queries, generator.prompt.passages.max(1))?,
+                None => vec![Vec::new(); queries.len()],
+            };
+            for (example, hits) in chunk.iter().zip(hits) {
+                let mut passages: Vec<(Passage, f32)> = Vec::new();
+                if let Some(store) = &assembly.store {
+                    passages.extend(hits.iter().map(|hit| (store.passage(hit.passage), hit.score)));
+                    if add_gold && !passages.is_empty() {
+                        add_gold_passage(store, example, &mut passages);
+                    }
+                }
+                if !example.answers().is_empty() {
+                    readings.push(Reading { example: example.clone(), passages });
+                }
+            }
+            advance(observe, (number * 512 + chunk.len()) as u64);
+        }
+        observe(Event::End);
+    }
+    Ok(readings)
+}
+
+/// Where no gold page was retrieved, the first gold page's passage takes the last place.
+fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Passage, f32)]) {
+    let gold = || {
+        example.gold.iter().flat_map(|output| output.evidence()).filter_map(|item| item.wikipedia_id.as_ref())
+    };
+    let retrieved =
+        gold().any(|id| passages.iter().any(|(passage, _)| id.text() == passage.page_id.as_str()));
+    if let (false, Some(id), Some(last)) = (retrieved, gold().next(), passages.last_mut())
+        && let Some(page) = store.page_by_id(&id.text())
+    {
+        *last = (store.passage(PassageId(store.passages_of(page).start)), last.1);
+    }
+}
+
+/// What a training starts from.
+struct Start {
+    config: ModelConfig,
+    tokens: SpecialTokens,
+    tokenizer: Tokenizer,
+    variables: Variables,
+    /// The files that go beside the weights.
+    companions: Vec<(String, Vec<u8>)>,
+}
+
+fn start(
+    options: &Options,
+    train: &TrainOptions,
+    assembly: &Assembly,
+    examples: &[Reading],
+) -> Result<Start> {
+    let seed = options.general.seed;
+    if let Some(from) = &train.from {
+        let checkpoint = Checkpoint::open(from)?;
+        let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
+        let tensors: Vec<_> = map
+            .data()
+            .lock()
+            .map_err(|_| {
+                Error::io(from, "load")(std::io::Error::other(
+                    "another thread failed while it held the weights",
+                ))
+            })?
+            .iter()
+            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
+            .collect();
+        let tokenizer = checkpoint.tokenizer()?;
+        let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
+        let (config, tokens) = (checkpoint.config().clone(), checkpoint.special_tokens().clone());
+        return Ok(Start {
+            config,
+            tokens,
+            tokenizer,
+            variables: Variables::with_initial(seed, tensors),
+            companions,
+        });
+    }
+    let store = assembly.store.as_deref();
+    let passages = store.into_iter().flat_map(|store| {
+        (0..store.len() as u32)
+            .map(PassageId)
+            .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
+    });
+    let pairs = examples.iter().flat_map(|reading| {
+        let answers = reading.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        std::iter::once(reading.example.query.text.clone()).chain(answers)
+    });
+    let texts: Vec<String> = passages.chain(pairs).collect();
+    let marks = ["[START_ENT]", "[END_ENT]", "[SEP]"].map(str::to_owned).to_vec();
+    let vocabulary = VocabularyOptions { size: train.shape.vocabulary, min_frequency: 2, marks };
+    let learned = train_vocabulary(texts.iter(), &vocabulary)?;
+    let companions = tokenizer_files(&learned)?;
+    let json = companions
+        .iter()
+        .find(|(name, _)| name == "tokenizer.json")
+        .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned())
+        .unwrap_or_default();
+    let tokenizer = Tokenizer::from_json(&train.model.join("tokenizer.json"), json)?;
+    let shape = &train.shape;
+    let config = T5Config {
+        vocab_size: tokenizer.vocab_size(),
+        d_model: shape.d_model,
+        d_kv: shape.d_kv,
+        d_ff: shape.d_ff,
+        num_layers: shape.encoder_layers,
+        num_decoder_layers: Some(shape.decoder_layers),
+        num_heads: shape.heads,
+        dropout_rate: shape.dropout,
+        ..T5Config::default()
+    };
+    tracing::info!(vocabulary = config.vocab_size, examples = examples.len(), "a new model");
+    let tokens = config.special_tokens();
+    Ok(Start {
+        config: ModelConfig::T5(config),
+        tokens,
+        tokenizer,
+        variables: Variables::new(seed),
+        companions,
+    })
+}
+
+/// Token rows of an epoch: each example with one of its answers, its passages in a fresh order.
+struct Rows<'a> {
+    examples: &'a [Reading],
+    prompt: Prompt,
+    tokenizer: &'a Tokenizer,
+    train: &'a TrainOptions,
+    seed: u64,
+}
+
+impl Rows<'_> {
+    fn of_epoch(&self, epoch: u64) -> sporran_transformers::Result<Arc<Vec<Row>>> {
+        use rayon::prelude::*;
+        let rows: sporran_transformers::Result<Vec<Row>> = self
+            .examples
+            .par_iter()
+            .enumerate()
+            .map(|(number, reading)| self.row(reading, epoch, number as u64))
+            .collect();
+        Ok(Arc::new(rows?))
+    }
+
+    fn row(&self, reading: &Reading, epoch: u64, number: u64) -> sporran_transformers::Result<Row> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
+        rng.set_stream(epoch << 32 | number);
+        let answers = reading.example.answers();
+        // The first gold answer is the one to learn; later ones are aliases that the page need not hold.
+        let target = answers[if rng.random_bool(0.9) { 0 } else { rng.random_range(0..answers.len()) }];
+        let mut passages = reading.passages.clone();
+        // The order of passages must not be what the model goes by where the retriever errs.
+        if rng.random_bool(0.3) {
+            passages.shuffle(&mut rng);
+        }
+        let shuffled = Reading { example: reading.example.clone(), passages };
+        let source = shuffled.ask(|request| self.prompt.text(request, self.tokenizer)).map_err(|error| {
+            sporran_transformers::Error::Callback { what: "the prompt", source: error.into() }
+        })?;
+        let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
+        let target = self.tokenizer.encode(target, Some(self.train.target_tokens))?;
+        Ok(Row { source, target })
+    }
+}
+
+/// The mean over datasets of their headline scores.
+fn judged_score(generator: &Seq2SeqGenerator, judged: &[Reading]) -> Result<f64> {
+    let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
+    let candidates: Vec<Vec<Candidate<'_>>> = judged
+        .iter()
+        .map(|reading| {
+            reading.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = judged
+        .iter()
+        .zip(&candidates)
+        .map(|(reading, candidates)| Request { query: &reading.example.query, passages: candidates })
+        .collect();
+    for (reading, generation) in judged.iter().zip(generator.generate(&requests)?) {
+        let dataset = reading.example.query.dataset;
+        let scores: answer::Scores = Answers::new(reading.example.answers()).score(&generation.text);
+        let score = match dataset.map_or(Metric::ExactMatch, |dataset| dataset.metric()) {
+            Metric::Accuracy => scores.accuracy,
+            Metric::ExactMatch => scores.em,
+            Metric::F1 => scores.f1,
+            Metric::RougeL => scores.rougel,
+        };
+        match groups.iter_mut().find(|(known, _)| *known == dataset) {
+            Some((_, scores)) => scores.push(score),
+            None => groups.push((dataset, vec![score])),
+        }
+    }
+    let means = groups.iter().map(|(_, scores)| scores.iter().sum::<f64>() / scores.len() as f64);
+    Ok(means.sum::<f64>() / groups.len().max(1) as f64)
+}
