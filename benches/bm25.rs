@@ -61,7 +61,8 @@ impl Corpus {
         }
         let queries = |path: PathBuf| -> Outcome<_> {
             let queries = jsonl::open(&path)?.records::<Record>().map(|record| -> Outcome<Query> {
-                Ok(Query::from_record(&record?, None).map_err(|(field, message)| format!("{field}: {message}"))?)
+                Ok(Query::from_record(&record?, None)
+                    .map_err(|(field, message)| format!("{field}: {message}"))?)
             });
             Ok((path, queries.collect::<Outcome<Vec<_>>>()?))
         };
@@ -106,7 +107,8 @@ fn make(folder: &Path, passages: usize, queries: usize) -> Outcome<(PathBuf, Vec
             .collect();
         let text = words.join(" ");
         let id_text = id.to_string();
-        let page = json!({"_id": id_text, "wikipedia_id": id_text, "wikipedia_title": words[0], "text": [text]});
+        let page =
+            json!({"_id": id_text, "wikipedia_id": id_text, "wikipedia_title": words[0], "text": [text]});
         writeln!(file, "{page}")?;
         if id % (passages / queries).max(1) == 0 && asked.len() < queries {
             let mut chosen: Vec<String> =
@@ -151,7 +153,8 @@ fn bench(folder: &Path) -> Outcome<()> {
     }
     let (pages, tasks) = match env::var_os("PAGES") {
         Some(pages) => {
-            let tasks = env::var("TASKS").map_err(|_| "expected TASKS with PAGES: task files joined by `:`")?;
+            let tasks =
+                env::var("TASKS").map_err(|_| "expected TASKS with PAGES: task files joined by `:`")?;
             (pages.into(), tasks.split(':').map(PathBuf::from).collect())
         }
         None => make(folder, passages, 500.min(passages))?,
@@ -170,7 +173,8 @@ fn bench(folder: &Path) -> Outcome<()> {
     let options = Bm25Options::default();
     let mut seconds = Vec::new();
     for _ in 0..INDEX_ROUNDS {
-        let passages = (0..).zip(&corpus.texts).map(|(id, text)| Ok::<_, Infallible>((PassageId(id), "", text)));
+        let passages =
+            (0..).zip(&corpus.texts).map(|(id, text)| Ok::<_, Infallible>((PassageId(id), "", text)));
         let start = Instant::now();
         Bm25::build(&options, passages, "bench", &dir, Build::new(&mut |_| {}))?;
         seconds.push(start.elapsed().as_secs_f64());

@@ -63,13 +63,36 @@ impl Bm25Options {
 /// The part of BM25 that knows passages' lengths: `k1 * (1 - b + b * length / average length)` for each passage.
 pub(crate) struct Saturation<'a>(&'a [[u8; 4]]);
 
+impl Saturation<'_> {
+    #[inline]
+    fn norm(&self, passage: u32) -> f32 {
+        // Every passage has a norm unless a file is damaged.
+        self.0.get(passage as usize).map_or(0.0, |bytes| f32::from_le_bytes(*bytes))
+    }
+}
+
+#[inline]
+fn saturate(count: u32, norm: f32) -> f32 {
+    // Counts are below 2^31 (`SegmentBuilder::count`), and only signed integers become floats four at a time.
+    let count = count as i32 as f32;
+    count / (count + norm)
+}
+
 impl Scorer for Saturation<'_> {
     #[inline]
     fn impact(&self, passage: u32, count: u32) -> f32 {
-        // Every passage has a norm unless a file is damaged.
-        let norm = self.0.get(passage as usize).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
-        let count = count as f32;
-        count / (count + norm)
+        saturate(count, self.norm(passage))
+    }
+
+    #[inline]
+    fn impacts(&self, passages: &[u32], counts: &[u32], impacts: &mut [f32]) {
+        // Two loops, as the second one then compiles to operations on whole vectors.
+        for (&passage, impact) in passages.iter().zip(&mut *impacts) {
+            *impact = self.norm(passage);
+        }
+        for (&count, impact) in counts.iter().zip(impacts) {
+            *impact = saturate(count, *impact);
+        }
     }
 }
 

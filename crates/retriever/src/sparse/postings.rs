@@ -27,6 +27,13 @@ pub(crate) trait Scorer: Sync {
     /// The impact, finite and not negative, of a term that occurs `count` times in a passage. The index keeps maxima of
     /// these numbers, so building and searching must compute them alike.
     fn impact(&self, passage: u32, count: u32) -> f32;
+
+    /// [`Scorer::impact`], bit for bit, of several passages.
+    fn impacts(&self, passages: &[u32], counts: &[u32], impacts: &mut [f32]) {
+        for ((&passage, &count), impact) in passages.iter().zip(counts).zip(impacts) {
+            *impact = self.impact(passage, count);
+        }
+    }
 }
 
 /// What `blocks` says of a block.
@@ -306,13 +313,17 @@ impl Cursor<'_> {
         if self.loaded {
             let ahead = &self.passages[self.at..self.len];
             if ahead.last().is_some_and(|&last| last >= target) {
-                // Most steps are short.
-                self.at += match ahead.iter().take(8).position(|&passage| passage >= target) {
-                    Some(steps) => steps,
-                    None => ahead.partition_point(|&passage| passage < target),
-                };
+                self.at += ahead.partition_point(|&passage| passage < target);
                 return Ok(true);
             }
+        }
+        self.seek_block(target)
+    }
+
+    /// Goes on to a later block for [`Cursor::seek`].
+    #[inline(never)]
+    fn seek_block(&mut self, target: u32) -> Result<bool> {
+        if self.loaded {
             self.block += 1;
             self.loaded = false;
         }
@@ -369,6 +380,7 @@ impl Cursor<'_> {
             return Ok(());
         }
         let to = from.saturating_add(scores.len() as u32);
+        let (weight, mut impacts) = (self.weight, [0.0; BLOCK]);
         loop {
             let ahead = &self.passages[self.at..self.len];
             let inside = match ahead.last() {
@@ -376,11 +388,13 @@ impl Cursor<'_> {
                 _ => ahead.partition_point(|&passage| passage < to),
             };
             let counts = &self.counts[self.at..self.at + inside];
-            for (&passage, &count) in ahead[..inside].iter().zip(counts) {
+            let impacts = &mut impacts[..inside];
+            scorer.impacts(&ahead[..inside], counts, impacts);
+            for (&passage, &impact) in ahead.iter().zip(&*impacts) {
                 let place = passage.wrapping_sub(from) as usize;
                 // Every passage is in the window unless the file is damaged.
                 if let Some(score) = scores.get_mut(place) {
-                    *score += self.weight * scorer.impact(passage, count);
+                    *score += weight * impact;
                     touch(place);
                 }
             }

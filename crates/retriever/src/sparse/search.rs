@@ -23,6 +23,12 @@ const WINDOW: usize = 4096;
 /// at all of them.
 const SPARSE: usize = 16;
 
+/// How many postings in a row can be added up in the time of one look-up.
+const LOOK_UP: usize = 8;
+
+/// Scores that are compared at a time.
+const CHUNK: usize = 16;
+
 /// Whether passages that cannot be among the best are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pruning {
@@ -156,12 +162,26 @@ fn search_window(
         postings[i] = count;
     }
     let essential = match pruning {
-        Pruning::On => rest.partition_point(|&bound| bound > threshold).min(terms.len()),
+        Pruning::On => {
+            let least = rest.partition_point(|&bound| bound > threshold).min(terms.len());
+            if least == 0 {
+                return Ok(());
+            }
+            // To look a passage up costs as much as several postings in a row, so terms that are not much longer than the
+            // list of candidates are essential too.
+            let candidates: usize = postings[..least].iter().sum();
+            postings[least..]
+                .iter()
+                .scan(candidates, |candidates, &count| {
+                    let worth = count <= LOOK_UP * *candidates;
+                    *candidates += count;
+                    worth.then_some(())
+                })
+                .count()
+                + least
+        }
         Pruning::Off => terms.len(),
     };
-    if essential == 0 {
-        return Ok(());
-    }
     let (essential_terms, other_terms) = terms.split_at_mut(essential);
     let reach = rest[essential];
 
@@ -188,10 +208,13 @@ fn search_window(
         }
         // A little below the exact condition, which `consider` tests.
         let limit = ((threshold - reach) * (1.0 - f64::from(f32::EPSILON))).max(0.0) as f32;
-        for (chunk, places) in scores.chunks(16).zip((0..).step_by(16)) {
-            if chunk.iter().fold(0f32, |most, &score| if score > most { score } else { most }) > limit {
+        for (chunk, places) in scores.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
+            // Without an early end, so that it compiles to comparisons of whole vectors.
+            if chunk.iter().fold(false, |any, &score| any | (score > limit)) {
                 for (place, &score) in (places..).zip(chunk) {
-                    consider(place, score);
+                    if score > limit {
+                        consider(place, score);
+                    }
                 }
             }
         }

@@ -58,18 +58,18 @@ impl SegmentBuilder {
         self.first = first;
     }
 
-    /// Counts occurrences, at least one, of a term in the current passage.
+    /// Counts occurrences, at least one, of a term in the current passage; beyond 2^31 - 1 of them it stops counting.
     pub(crate) fn count(&mut self, term: u32, times: u32) {
         self.length = self.length.saturating_add(times);
         let place = &mut self.last[term as usize];
         match self.postings.get_mut(*place as usize) {
             Some(posting) if *place as usize >= self.start && posting.term == term => {
-                posting.count = posting.count.saturating_add(times);
+                posting.count = posting.count.saturating_add(times).min(i32::MAX as u32);
             }
             _ => {
                 *place = self.postings.len() as u32;
                 let passage = self.first + self.lengths.len() as u32;
-                self.postings.push(Posting { term, passage, count: times });
+                self.postings.push(Posting { term, passage, count: times.min(i32::MAX as u32) });
             }
         }
     }
