@@ -72,13 +72,21 @@ pub(super) struct Aligned {
 pub(super) trait Scoring: Sync {
     /// What is held of a gold record.
     type Gold: Send + Sync;
+    /// What scoring many records needs not allocate again.
+    type Buffers: Default + Send;
     /// The names of the figures of a record.
     fn names(&self) -> Vec<String>;
     fn gold_fields(&self) -> &Fields;
     fn guess_fields(&self) -> &Fields;
     fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault>;
     /// Fills in a figure a name, of which there is at least one.
-    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut [f64]) -> Result<(), Fault>;
+    fn score(
+        &self,
+        gold: &Self::Gold,
+        guess: &Line<'_>,
+        buffers: &mut Self::Buffers,
+        row: &mut [f64],
+    ) -> Result<(), Fault>;
 }
 
 /// A gold file in memory.
@@ -108,13 +116,13 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
         let mut rows = vec![0.0; width * lines_of_chunk.len()];
         let found: Result<Vec<(u64, Place)>> = lines_of_chunk
             .zip(rows.par_chunks_mut(width))
-            .map(|((number, bytes), row)| {
+            .map_init(S::Buffers::default, |buffers, ((number, bytes), row)| {
                 let line = line::parse(path, number, bytes, scoring.guess_fields())?;
                 let Some(&at) = index.get(line.key()) else {
                     return Ok((number, Place::Unknown(line.key().to_owned())));
                 };
                 scoring
-                    .score(&gold.records[at], &line, row)
+                    .score(&gold.records[at], &line, buffers, row)
                     .map_err(|(field, message)| Error::record(path, number, field, message))?;
                 Ok((number, Place::Known(at)))
             })

@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use unicode_normalization::char::is_combining_mark;
 
-use super::{is_space, rouge::Hypothesis, trim};
+use super::{is_space, rouge::Rouge, trim};
 
 /// The text that `em` and `f1` compare: lower case, without ASCII punctuation, without the words a, an and the, with
 /// single blanks.
@@ -185,16 +185,21 @@ impl Answers {
 
     /// Each score's best over the gold answers. An empty answer scores 0 throughout.
     pub fn score(&self, prediction: &str) -> Scores {
+        self.score_in(prediction, &mut Buffers::default())
+    }
+
+    /// The same, in buffers that serve many records.
+    pub(super) fn score_in(&self, prediction: &str, buffers: &mut Buffers) -> Scores {
         let prediction = trim(prediction);
         let mut best = Scores::default();
         if prediction.is_empty() || self.is_empty() {
             return best;
         }
         let normalised = normalise(prediction);
-        let mut words = Vec::new();
+        let mut words = Vec::with_capacity(16);
         sorted_words(&normalised, &mut words);
-        let mut hypothesis = Hypothesis::new(prediction);
-        let mut gold_words = Vec::new();
+        let mut gold_words = Vec::with_capacity(16);
+        buffers.0.read(prediction);
         for gold in &self.0 {
             if *gold.text == *prediction {
                 best.accuracy = 1.0;
@@ -206,11 +211,15 @@ impl Answers {
                 sorted_words(&gold.normalised, &mut gold_words);
                 best.f1 = best.f1.max(f1_of(&words, &gold_words));
             }
-            best.rougel = best.rougel.max(hypothesis.score(&gold.text));
+            best.rougel = best.rougel.max(buffers.0.score(&gold.text));
         }
         best
     }
 }
+
+/// What scoring many answers needs not allocate again.
+#[derive(Default)]
+pub(super) struct Buffers(Rouge);
 
 /// Words with their hashes, in one order for every text; the hash spares most comparisons of words.
 fn sorted_words<'a>(normalised: &'a str, words: &mut Vec<(u64, &'a str)>) {

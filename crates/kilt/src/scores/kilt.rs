@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     PerRecord,
     aligned::{self, Fault, Scoring},
-    answer::Answers,
+    answer::{Answers, Buffers},
     line::{Field, Fields, Line, Output, Rows},
     provenance::Evidence,
 };
@@ -132,6 +132,7 @@ pub(super) fn provenance<'l>(outputs: &'l [Output<'l>]) -> impl Iterator<Item = 
 
 impl Scoring for AnswerScoring {
     type Gold = (Answers, Evidence);
+    type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
         DOWNSTREAM.map(str::to_owned).into()
@@ -154,6 +155,7 @@ impl Scoring for AnswerScoring {
         &self,
         (answers, evidence): &Self::Gold,
         guess: &Line<'_>,
+        buffers: &mut Buffers,
         row: &mut [f64],
     ) -> Result<(), Fault> {
         let [output] = guess.outputs.as_deref().unwrap_or_default() else {
@@ -163,7 +165,7 @@ impl Scoring for AnswerScoring {
         if output.answer == Field::Missing {
             return Err(("output[0].answer".into(), "expected an answer, found none".into()));
         }
-        let scores = answers.score(output.answer.text().unwrap_or_default());
+        let scores = answers.score_in(output.answer.text().unwrap_or_default(), buffers);
         let rank = evidence.rank_rows(output.provenance.as_ref(), &[self.page]);
         let scores = [scores.accuracy, scores.em, scores.f1, scores.rougel];
         let combined = scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 });

@@ -248,7 +248,7 @@ struct RowsSeed<'f>(&'f Fields);
 
 array_seed!(RowsSeed, Rows<'de>, "an array of provenance items", |self, array| {
     let width = self.0.names.len();
-    let mut rows = Rows { values: Vec::with_capacity(4 * width), width };
+    let mut rows = Rows { values: Vec::with_capacity(10 * width), width };
     while array.next_element_seed(RowSeed { fields: self.0, rows: &mut rows })?.is_some() {}
     Ok(Some(rows))
 });

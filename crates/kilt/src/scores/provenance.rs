@@ -2,7 +2,7 @@
 //!
 //! An item of evidence is known by its rank key: its page (`wikipedia_id`), or several of its fields joined.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use rustc_hash::FxHashSet;
 
@@ -84,9 +84,9 @@ impl Evidence {
     }
 
     /// From lists of keys, each with whether all of its fields are there.
-    fn build(outputs: impl Iterator<Item = Option<Vec<(String, bool)>>>) -> Self {
-        let outputs: Vec<Vec<(String, bool)>> = outputs.flatten().collect();
-        let mut keys: Vec<&str> = outputs.iter().flatten().map(|(key, _)| key.as_str()).collect();
+    fn build<'a>(outputs: impl Iterator<Item = Option<Vec<(Cow<'a, str>, bool)>>>) -> Self {
+        let outputs: Vec<Vec<(Cow<'_, str>, bool)>> = outputs.flatten().collect();
+        let mut keys: Vec<&str> = outputs.iter().flatten().map(|(key, _)| &**key).collect();
         keys.sort_unstable();
         keys.dedup();
         let mut relevant: Vec<Box<[u32]>> = Vec::new();
@@ -174,11 +174,11 @@ impl Evidence {
         if let &[column] = columns {
             return self.rank(rows.filter_map(|row| row[column].key()));
         }
-        let keys: Vec<String> = rows
+        let keys: Vec<Cow<'_, str>> = rows
             .map(|row| key_of(row, columns))
             .filter_map(|(key, complete)| complete.then_some(key))
             .collect();
-        self.rank(keys.iter().map(String::as_str))
+        self.rank(keys.iter().map(|key| &**key))
     }
 }
 
@@ -190,7 +190,11 @@ fn sorted(places: impl Iterator<Item = u32>) -> Box<[u32]> {
 }
 
 /// A row's key and whether all of its fields are there; those that are not are left out of the key.
-fn key_of(row: &[Field<'_>], columns: &[usize]) -> (String, bool) {
+fn key_of<'r>(row: &'r [Field<'_>], columns: &[usize]) -> (Cow<'r, str>, bool) {
+    if let &[column] = columns {
+        let key = row[column].key();
+        return (Cow::Borrowed(key.unwrap_or_default()), key.is_some());
+    }
     let mut key = String::new();
     let mut parts = 0;
     for part in columns.iter().filter_map(|&column| row[column].key()) {
@@ -200,7 +204,7 @@ fn key_of(row: &[Field<'_>], columns: &[usize]) -> (String, bool) {
         key.push_str(part);
         parts += 1;
     }
-    (key, parts == columns.len())
+    (Cow::Owned(key), parts == columns.len())
 }
 
 /// Each key at its first place only.

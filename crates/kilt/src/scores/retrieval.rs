@@ -182,6 +182,7 @@ impl EvidenceScoring {
 
 impl Scoring for EvidenceScoring {
     type Gold = GoldEvidence;
+    type Buffers = ();
 
     fn names(&self) -> Vec<String> {
         self.columns.iter().flat_map(|_| self.level_names()).collect()
@@ -206,7 +207,7 @@ impl Scoring for EvidenceScoring {
             .collect();
         titles.sort_unstable();
         titles.dedup();
-        let input = line.input.as_deref().map(normalise);
+        let input = line.input.as_deref().filter(|_| !titles.is_empty()).map(normalise);
         Ok(GoldEvidence {
             levels: self
                 .columns
@@ -219,7 +220,13 @@ impl Scoring for EvidenceScoring {
         })
     }
 
-    fn score(&self, gold: &Self::Gold, guess: &Line<'_>, row: &mut [f64]) -> Result<(), Fault> {
+    fn score(
+        &self,
+        gold: &Self::Gold,
+        guess: &Line<'_>,
+        _buffers: &mut (),
+        row: &mut [f64],
+    ) -> Result<(), Fault> {
         let mut outputs = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some());
         let (Some(output), None) = (outputs.next(), outputs.next()) else {
             let found = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some()).count();

@@ -5,36 +5,54 @@
 //! one empty word; and the harmonic mean has 1e-8 in its denominator. Which of several longest common subsequences is
 //! taken decides the union, so its order of tracing back is kept too.
 
-use rustc_hash::FxHashMap;
+use std::hash::BuildHasher;
+
+use rustc_hash::FxBuildHasher;
 
 use super::is_space;
 
 /// The f of ROUGE-L; 0 where either text has no sentence, that is, nothing but full stops.
 pub fn rouge_l(hypothesis: &str, reference: &str) -> f64 {
-    Hypothesis::new(hypothesis).score(reference)
+    let mut rouge = Rouge::default();
+    rouge.read(hypothesis);
+    rouge.score(reference)
 }
 
-/// A hypothesis that is scored against several references.
-pub(super) struct Hypothesis<'a> {
-    text: &'a str,
-    /// Distinct words to dense ids.
-    ids: FxHashMap<&'a str, usize>,
-    sentences: Vec<Sentence>,
-    /// Buffers of one scoring: a sentence of the reference, and which words it has and shares.
-    row: Vec<Option<usize>>,
+/// A hypothesis that is scored against several references, in buffers that serve many of them.
+#[derive(Default)]
+pub(super) struct Rouge {
+    text: String,
+    words: Words,
+    /// Distinct words of the hypothesis; their ids come first.
+    own: usize,
+    hypothesis: Sentences,
+    reference: Sentences,
+    /// By id: whether the reference has the word, and whether a common subsequence does.
     seen: Vec<bool>,
     matched: Vec<bool>,
+    /// By id: the places of the word in one sentence of the hypothesis, as bits; all 0 between uses.
+    places: Vec<u64>,
     table: Vec<u64>,
 }
 
-/// Where each word stands in one sentence, as bits.
-struct Sentence {
-    words: Vec<usize>,
-    /// By word id: where its positions start in `positions`, if the sentence has it.
-    slots: Vec<Option<usize>>,
-    /// `blocks` words of 64 bits for each distinct word of the sentence.
-    positions: Vec<u64>,
-    blocks: usize,
+/// Word ids, sentence by sentence.
+#[derive(Default)]
+struct Sentences {
+    ids: Vec<usize>,
+    /// Where each sentence ends in `ids`.
+    ends: Vec<usize>,
+}
+
+impl Sentences {
+    fn clear(&mut self) {
+        self.ids.clear();
+        self.ends.clear();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.ids[start..end])
+    }
 }
 
 /// The words of each sentence; a sentence of blanks has one empty word.
@@ -46,124 +64,185 @@ fn sentences(text: &str) -> impl Iterator<Item = impl Iterator<Item = &str>> {
     })
 }
 
-impl<'a> Hypothesis<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        let mut ids = FxHashMap::with_capacity_and_hasher(text.len() / 6 + 1, Default::default());
-        let words: Vec<Vec<usize>> = sentences(text)
-            .map(|sentence| {
-                sentence
-                    .map(|word| {
-                        let next = ids.len();
-                        *ids.entry(word).or_insert(next)
-                    })
-                    .collect()
-            })
-            .collect();
-        let sentences = words.into_iter().map(|words| Sentence::new(words, ids.len())).collect();
-        let (seen, matched) = (vec![false; ids.len()], vec![false; ids.len()]);
-        Self { text, ids, sentences, row: Vec::new(), seen, matched, table: Vec::new() }
+/// Numbers distinct words of a hypothesis and of a reference; holds where they stand and none of the text.
+#[derive(Default)]
+struct Words {
+    entries: Vec<Entry>,
+    /// Open addressing: an id and one, or 0 where nothing is. At most half are taken.
+    slots: Vec<usize>,
+}
+
+struct Entry {
+    hash: u64,
+    slot: usize,
+    in_reference: bool,
+    start: usize,
+    end: usize,
+}
+
+impl Words {
+    /// The id of a word of `texts[in_reference]`, new if neither text had it before.
+    fn id(&mut self, word: &str, in_reference: bool, texts: [&str; 2]) -> usize {
+        if self.slots.len() < 2 * (self.entries.len() + 1) {
+            self.grow();
+        }
+        let hash = FxBuildHasher.hash_one(word);
+        let mut slot = self.first(hash);
+        while let Some(id) = self.slots[slot].checked_sub(1) {
+            let entry = &self.entries[id];
+            if entry.hash == hash && &texts[usize::from(entry.in_reference)][entry.start..entry.end] == word {
+                return id;
+            }
+            slot = (slot + 1) % self.slots.len();
+        }
+        // The empty word of a blank sentence is no slice of the text, but any empty place stands for it.
+        let text = texts[usize::from(in_reference)];
+        let start = if word.is_empty() { 0 } else { word.as_ptr() as usize - text.as_ptr() as usize };
+        self.slots[slot] = self.entries.len() + 1;
+        self.entries.push(Entry { hash, slot, in_reference, start, end: start + word.len() });
+        self.entries.len() - 1
     }
 
+    /// The slots are a power of two.
+    fn first(&self, hash: u64) -> usize {
+        // Fx mixes upwards: its high bits are the good ones.
+        (hash >> 32) as usize & (self.slots.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let size = (2 * self.slots.len()).max(64);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        for at in 0..self.entries.len() {
+            let mut slot = self.first(self.entries[at].hash);
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) % size;
+            }
+            self.slots[slot] = at + 1;
+            self.entries[at].slot = slot;
+        }
+    }
+
+    /// Forgets all words but the first `count`; the later ones were put in last, so no search runs across their slots.
+    fn keep(&mut self, count: usize) {
+        for entry in self.entries.drain(count..) {
+            self.slots[entry.slot] = 0;
+        }
+    }
+}
+
+impl Rouge {
+    pub(super) fn read(&mut self, hypothesis: &str) {
+        self.text.clear();
+        self.text.push_str(hypothesis);
+        self.words.keep(0);
+        self.hypothesis.clear();
+        for sentence in sentences(hypothesis) {
+            self.hypothesis.ids.extend(sentence.map(|word| self.words.id(word, false, [hypothesis, ""])));
+            self.hypothesis.ends.push(self.hypothesis.ids.len());
+        }
+        self.own = self.words.entries.len();
+    }
+
+    /// The f against a reference, for the hypothesis that was read last.
     pub(super) fn score(&mut self, reference: &str) -> f64 {
-        if self.sentences.is_empty() {
+        if self.own == 0 {
             return 0.0;
         }
         if reference == self.text {
             // Each sentence is its own longest common subsequence, so every word is shared.
             return 2.0 * (1.0 / (2.0 + 1e-8));
         }
-        let Self { row, seen, matched, table, .. } = self;
-        seen.fill(false);
-        matched.fill(false);
-        let mut foreign: Vec<&str> = Vec::new();
-        let mut any = false;
+        let own = self.own;
+        self.seen.clear();
+        self.seen.resize(own, false);
+        self.matched.clear();
+        self.matched.resize(own, false);
+        self.reference.clear();
         for sentence in sentences(reference) {
-            any = true;
-            row.clear();
             for word in sentence {
-                let id = self.ids.get(word).copied();
-                match id {
-                    Some(id) => seen[id] = true,
-                    None => foreign.push(word),
+                let id = self.words.id(word, true, [&self.text, reference]);
+                if id < own {
+                    self.seen[id] = true;
                 }
-                row.push(id);
+                self.reference.ids.push(id);
             }
-            if row.iter().any(Option::is_some) {
-                for own in &self.sentences {
-                    own.trace_common(row, matched, table);
-                }
-            }
+            self.reference.ends.push(self.reference.ids.len());
         }
-        if !any {
+        let foreign = self.words.entries.len() - own;
+        self.words.keep(own);
+        let Self { hypothesis, reference, seen, matched, places, table, .. } = self;
+        if reference.ends.is_empty() {
             return 0.0;
         }
-        foreign.sort_unstable();
-        foreign.dedup();
+        if seen.contains(&true) {
+            for sentence in hypothesis.iter() {
+                let blocks = sentence.len().div_ceil(64);
+                if places.len() < own * blocks {
+                    places.resize(own * blocks, 0);
+                }
+                for (at, &word) in sentence.iter().enumerate() {
+                    places[word * blocks + at / 64] |= 1 << (at % 64);
+                }
+                for other in reference.iter() {
+                    trace_common(other, sentence, own, places, table, matched);
+                }
+                for &word in sentence {
+                    places[word * blocks..(word + 1) * blocks].fill(0);
+                }
+            }
+        }
         let count = |flags: &[bool]| flags.iter().filter(|&&flag| flag).count() as f64;
         let common = count(matched);
-        let recall = common / (count(seen) + foreign.len() as f64);
-        let precision = common / self.ids.len() as f64;
+        let recall = common / (count(seen) + foreign as f64);
+        let precision = common / own as f64;
         2.0 * ((precision * recall) / (precision + recall + 1e-8))
     }
 }
 
-impl Sentence {
-    fn new(words: Vec<usize>, vocabulary: usize) -> Self {
-        let blocks = words.len().div_ceil(64);
-        let mut slots = vec![None; vocabulary];
-        let mut positions = Vec::new();
-        for (at, &word) in words.iter().enumerate() {
-            let slot = *slots[word].get_or_insert_with(|| {
-                let slot = positions.len();
-                positions.resize(slot + blocks, 0);
-                slot
-            });
-            positions[slot + at / 64] |= 1 << (at % 64);
+/// Marks the words of the longest common subsequence of two sentences, one of the reference and one of the hypothesis.
+/// Ids from `own` on are words that the hypothesis lacks; `places` has the bits of the hypothesis' sentence.
+///
+/// The table of lengths is kept as one bit a cell (Crochemore et al., 2001): bit j of row i is 0 where the length grows
+/// between columns j and j+1. Tracing back from the end needs no more: on a mismatch, the length above is greater than
+/// the one to the left exactly where the cell itself is greater than the one to its left.
+fn trace_common(
+    reference: &[usize],
+    hypothesis: &[usize],
+    own: usize,
+    places: &[u64],
+    table: &mut Vec<u64>,
+    matched: &mut [bool],
+) {
+    let blocks = hypothesis.len().div_ceil(64);
+    table.clear();
+    table.resize((reference.len() + 1) * blocks, u64::MAX);
+    for (at, &word) in reference.iter().enumerate() {
+        let (above, below) = table.split_at_mut((at + 1) * blocks);
+        let (above, below) = (&above[at * blocks..], &mut below[..blocks]);
+        if word >= own {
+            below.copy_from_slice(above);
+            continue;
         }
-        Self { words, slots, positions, blocks }
+        let mut carry = false;
+        for ((&old, new), &places) in above.iter().zip(below).zip(&places[word * blocks..(word + 1) * blocks])
+        {
+            let (sum, first) = old.overflowing_add(old & places);
+            let (sum, second) = sum.overflowing_add(carry.into());
+            carry = first || second;
+            *new = sum | (old & !places);
+        }
     }
-
-    /// Marks the words of the longest common subsequence with `reference` (ids, `None` for words that no sentence of
-    /// the hypothesis has).
-    ///
-    /// The table of lengths is kept as one bit a cell (Crochemore et al., 2001): bit j of row i is 0 where the length
-    /// grows between columns j and j+1. Tracing back from the end needs no more: on a mismatch, the length above is
-    /// greater than the one to the left exactly where the cell itself is greater than the one to its left.
-    fn trace_common(&self, reference: &[Option<usize>], matched: &mut [bool], table: &mut Vec<u64>) {
-        let slot = |word: Option<usize>| word.and_then(|id| self.slots[id]);
-        if !reference.iter().any(|&word| slot(word).is_some()) {
-            return;
-        }
-        let blocks = self.blocks;
-        table.clear();
-        table.resize((reference.len() + 1) * blocks, u64::MAX);
-        for (at, &word) in reference.iter().enumerate() {
-            let (above, below) = table.split_at_mut((at + 1) * blocks);
-            let (above, below) = (&above[at * blocks..], &mut below[..blocks]);
-            let Some(slot) = slot(word) else {
-                below.copy_from_slice(above);
-                continue;
-            };
-            let mut carry = false;
-            for ((&old, new), &positions) in above.iter().zip(below).zip(&self.positions[slot..slot + blocks])
-            {
-                let (sum, first) = old.overflowing_add(old & positions);
-                let (sum, second) = sum.overflowing_add(carry.into());
-                carry = first || second;
-                *new = sum | (old & !positions);
-            }
-        }
-        let (mut i, mut j) = (reference.len(), self.words.len());
-        while i > 0 && j > 0 {
-            let word = self.words[j - 1];
-            if reference[i - 1] == Some(word) {
-                matched[word] = true;
-                (i, j) = (i - 1, j - 1);
-            } else if table[i * blocks + (j - 1) / 64] >> ((j - 1) % 64) & 1 == 0 {
-                i -= 1;
-            } else {
-                j -= 1;
-            }
+    let (mut i, mut j) = (reference.len(), hypothesis.len());
+    while i > 0 && j > 0 {
+        let word = hypothesis[j - 1];
+        if reference[i - 1] == word {
+            matched[word] = true;
+            (i, j) = (i - 1, j - 1);
+        } else if table[i * blocks + (j - 1) / 64] >> ((j - 1) % 64) & 1 == 0 {
+            i -= 1;
+        } else {
+            j -= 1;
         }
     }
 }
@@ -240,6 +319,19 @@ mod tests {
         // {a, b, ""} against {a, ""}: 2 of 3 and 2 of 2.
         let expected = 2.0 * (2.0 / 3.0) / (2.0 / 3.0 + 1.0 + 1e-8);
         assert!((rouge_l("a . . b", "a. .") - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_buffer_scores_as_a_new_one_does() {
+        let texts = ["a b c. d e", "x", "", "a a. b", "c . d e f g h", "e d c b a", "a b c. d e"];
+        let mut rouge = Rouge::default();
+        for hypothesis in texts {
+            rouge.read(hypothesis);
+            for reference in texts {
+                let ours = rouge.score(reference);
+                assert_eq!(ours, rouge_l(hypothesis, reference), "{hypothesis}|{reference}");
+            }
+        }
     }
 
     #[test]
