@@ -7,7 +7,7 @@ use std::error::Error as _;
 pub(crate) enum Error {
     /// A run, a config, a submission.
     #[error(transparent)]
-    Pipeline(#[from] sporran_pipeline::Error),
+    Pipeline(Box<sporran_pipeline::Error>),
     /// Arguments that do not go together.
     #[error("{0}")]
     Usage(String),
@@ -27,21 +27,27 @@ pub(crate) enum Error {
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl From<sporran_pipeline::Error> for Error {
+    fn from(error: sporran_pipeline::Error) -> Self {
+        Self::Pipeline(Box::new(error))
+    }
+}
+
 impl From<sporran_kilt::Error> for Error {
     fn from(error: sporran_kilt::Error) -> Self {
-        Self::Pipeline(error.into())
+        sporran_pipeline::Error::from(error).into()
     }
 }
 
 impl From<sporran_transformers::Error> for Error {
     fn from(error: sporran_transformers::Error) -> Self {
-        Self::Pipeline(error.into())
+        sporran_pipeline::Error::from(error).into()
     }
 }
 
 impl From<sporran_generator::Error> for Error {
     fn from(error: sporran_generator::Error) -> Self {
-        Self::Pipeline(error.into())
+        sporran_pipeline::Error::from(error).into()
     }
 }
 
@@ -83,14 +89,15 @@ impl Error {
 
     fn hint(&self) -> Option<&'static str> {
         use sporran_pipeline::Error as Pipeline;
-        match self {
-            Self::Pipeline(Pipeline::Config(_)) => Some(
+        let Self::Pipeline(error) = self else { return None };
+        match error.as_ref() {
+            Pipeline::Config(_) => Some(
                 "`sporran config show CONFIG` prints a config with all its defaults; paths are relative to where you run the program",
             ),
-            Self::Pipeline(Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. })) => {
+            Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => {
                 Some("`sporran submit check` lists all ids that are missing or unknown")
             }
-            Self::Pipeline(Pipeline::Kilt(sporran_kilt::Error::Compressed { .. })) => {
+            Pipeline::Kilt(sporran_kilt::Error::Compressed { .. }) => {
                 Some("the file may have been cut off by a broken download; fetch it again")
             }
             _ => None,

@@ -39,6 +39,9 @@ pub struct GeneratedText {
     pub score: f32,
 }
 
+/// The outputs of a batch, each with its row's place among the texts.
+type Answers = Vec<(usize, Vec<GeneratedText>)>;
+
 /// A seq2seq model with its tokenizer.
 pub struct TextGenerator {
     model: Arc<dyn Seq2Seq>,
@@ -84,7 +87,7 @@ impl TextGenerator {
     pub fn generate(&self, texts: &[&str]) -> Result<Vec<Vec<GeneratedText>>> {
         let rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
         let batches = batches(&rows, self.options.batch_size, self.options.batch_tokens);
-        let answers: Result<Vec<Vec<(usize, Vec<GeneratedText>)>>> =
+        let answers: Result<Vec<Answers>> =
             batches.par_iter().map(|batch| self.answer(batch, &rows)).collect();
         let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); texts.len()];
         for (at, output) in answers?.into_iter().flatten() {
@@ -93,7 +96,7 @@ impl TextGenerator {
         Ok(outputs)
     }
 
-    fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Vec<(usize, Vec<GeneratedText>)>> {
+    fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Answers> {
         let inputs: Vec<&[u32]> = batch.iter().map(|&at| rows[at].as_slice()).collect();
         let input = Batch::new(&inputs, self.model.special_tokens().pad, self.model.device())?;
         let hypotheses = generate(self.model.as_ref(), &input, &self.options.generation)?;

@@ -18,7 +18,7 @@ use crate::training::options::TrainingOptions;
 /// Where a training stands; with the weights and the moments it determines everything that follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
+pub(crate) struct Position {
     /// Optimiser steps made.
     pub step: u64,
     /// The epoch that the next batch is taken from.

@@ -98,7 +98,7 @@ fn contiguous<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Resu
 /// 0..1, or the logits are not f32.
 pub fn cross_entropy(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
     let classes = logits.dims().last().copied().unwrap_or(0);
-    let rows = if classes == 0 { 0 } else { logits.elem_count() / classes };
+    let rows = logits.elem_count().checked_div(classes).unwrap_or(0);
     if rows != labels.len() {
         return Err(Error::Batch { expected: format!("{rows} labels"), found: labels.len().to_string() });
     }
