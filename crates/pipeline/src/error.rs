@@ -69,7 +69,8 @@ impl Error {
         match self {
             Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
             Self::Kilt(error) => error.is_input(),
-            Self::Retriever(error) => !matches!(error, Retriever::Io { .. } | Retriever::Passages { .. }),
+            Self::Retriever(Retriever::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Retriever(error) => !matches!(error, Retriever::Passages { .. }),
             Self::Generator(sporran_generator::Error::Transformers(error)) | Self::Transformers(error) => {
                 !matches!(
                     error,

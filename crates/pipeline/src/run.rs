@@ -97,12 +97,14 @@ pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     execute(options, assemble, observe)
 }
 
-/// Runs a config without its generator: rankings, and predictions that hold evidence only.
+/// Runs a config without its generator: rankings, and predictions that hold evidence only. They go to a folder of their
+/// own, `NAME-retrieval`, so that they never stand in the place of a run's answers.
 ///
 /// # Errors
 /// As [`run`].
 pub fn retrieve(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
-    let options = Options { generator: None, ..options.clone() };
+    let mut options = Options { generator: None, ..options.clone() };
+    options.general.name.push_str("-retrieval");
     execute(&options, assemble_retrieval, observe)
 }
 

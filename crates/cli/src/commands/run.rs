@@ -48,6 +48,6 @@ fn show(report: &Report, options: &sporran_pipeline::Options, json: bool) -> Res
     if json {
         return print_json(report);
     }
-    let folder = options.general.output.join(&options.general.name);
+    let folder = options.general.output.join(&report.name);
     print(&format!("{}\npredictions, report and manifest: {}\n", report.table(), folder.display()))
 }

@@ -1,0 +1,225 @@
+//! Wrong files end in an error that names file, line and field, with exit code 2, and leave nothing half-written.
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{call, errors, small_world};
+
+/// Every file below a folder, sorted.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { open.push(path) } else { found.push(path.display().to_string()) }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs `retrieve` over a small world that `spoil` has changed, and gives back what it said.
+fn refused(code: i32, spoil: impl FnOnce(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    spoil(folder.path());
+    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let left = files(folder.path());
+    assert!(!left.iter().any(|path| path.contains("predictions") || path.contains("report")), "{left:?}");
+    assert!(!left.iter().any(|path| path.contains(".sporran-")), "{left:?}");
+    said
+}
+
+#[test]
+fn a_good_world_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    let output = call(folder.path(), &["-q", "retrieve", "c.toml", "--json"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Each question shares `capital` with every page and its country with the right one only.
+    assert_eq!(report["tasks"][0]["scores"]["Rprec"], 1.0);
+    assert_eq!(report["tasks"][0]["scores"]["answer"], serde_json::Value::Null);
+}
+
+#[test]
+fn wrong_knowledge_sources_are_named_with_line_and_field() {
+    let replace =
+        |text: &'static str| move |folder: &Path| fs::write(folder.join("pages.jsonl"), text).unwrap();
+    let good = "{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n";
+    let said =
+        refused(2, replace("{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n{oops\n"));
+    assert!(said.contains("pages.jsonl:2: field `.`"), "{said}");
+    let said = refused(2, replace("{\"wikipedia_id\":\"1\",\"text\":[\"A\"]}\n"));
+    assert!(said.contains("pages.jsonl:1: field `.`: missing field `wikipedia_title`"), "{said}");
+    let said = refused(2, replace(""));
+    assert!(said.contains("pages.jsonl: expected at least one page, found none"), "{said}");
+    let said = refused(2, |folder| fs::write(folder.join("pages.jsonl"), format!("{good}{good}")).unwrap());
+    assert!(said.contains("pages.jsonl:2: field `id`: `1` stands on line 1 already"), "{said}");
+    let said = refused(2, |folder| {
+        fs::write(
+            folder.join("pages.jsonl"),
+            b"{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"\xff\",\"text\":[]}",
+        )
+        .unwrap();
+    });
+    assert!(said.contains("pages.jsonl:1: invalid UTF-8 at byte 39"), "{said}");
+}
+
+#[test]
+fn a_truncated_gzip_source_is_named() {
+    let said = refused(2, |folder| {
+        let bytes = fs::read(common::root().join("examples/minikilt/knowledge_source.jsonl.gz")).unwrap();
+        fs::write(folder.join("cut.jsonl.gz"), &bytes[..bytes.len() / 2]).unwrap();
+        let config =
+            fs::read_to_string(folder.join("c.toml")).unwrap().replace("pages.jsonl", "cut.jsonl.gz");
+        fs::write(folder.join("c.toml"), config).unwrap();
+    });
+    assert!(said.contains("cut.jsonl.gz: after line ") && said.contains("damaged or cut off"), "{said}");
+}
+
+#[test]
+fn wrong_task_files_are_named_with_line_and_field() {
+    let replace =
+        |text: &'static str| move |folder: &Path| fs::write(folder.join("nq-dev-kilt.jsonl"), text).unwrap();
+    let said = refused(2, replace("{\"id\":\"a\",\"input\":\"x\"}\n{\"id\":\" a\",\"input\":\"y\"}\n"));
+    assert!(said.contains("nq-dev-kilt.jsonl:2: field `id`: `a` stands on line 1 already"), "{said}");
+    let said = refused(2, replace("{\"id\":\"a\",\"input\":\" \"}\n"));
+    assert!(
+        said.contains("nq-dev-kilt.jsonl:1: field `input`: expected the query's text, but it is empty"),
+        "{said}"
+    );
+    let said = refused(2, replace("{\"id\":[],\"input\":\"x\"}\n"));
+    assert!(said.contains("nq-dev-kilt.jsonl:1: field `id`: invalid type: sequence"), "{said}");
+    let said = refused(2, replace("\n"));
+    assert!(said.contains("nq-dev-kilt.jsonl: expected at least one record, found none"), "{said}");
+}
+
+#[test]
+fn triviaqa_without_its_questions_says_what_to_do() {
+    let said = refused(2, |folder| {
+        fs::rename(folder.join("nq-dev-kilt.jsonl"), folder.join("triviaqa-dev_id-kilt.jsonl")).unwrap();
+        fs::write(folder.join("triviaqa-dev_id-kilt.jsonl"), "{\"id\":\"tc_1\"}\n").unwrap();
+        let config = fs::read_to_string(folder.join("c.toml")).unwrap().replace("nq-dev", "triviaqa-dev_id");
+        fs::write(folder.join("c.toml"), config).unwrap();
+    });
+    assert!(said.contains("field `input`") && said.contains("--triviaqa"), "{said}");
+}
+
+#[test]
+fn every_mistake_of_a_config_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    let config = "name = \"r\"\n[source]\npath = \"lost.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
+                  [retriever]\nkind = \"bm25\"\n[evidence]\ndepth = 0\n";
+    fs::write(folder.path().join("c.toml"), config).unwrap();
+    let output = call(folder.path(), &["config", "check", "c.toml"]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("c.toml:3: `source.path`: no file lost.jsonl"), "{said}");
+    assert!(said.contains("c.toml:9: `evidence.depth`: expected at least 1, found 0"), "{said}");
+    fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
+    let said = errors(&call(folder.path(), &["config", "check", "c.toml"]));
+    assert!(said.contains("c.toml:6: `retriever.kind`: is missing") || said.contains("c.toml:7"), "{said}");
+    assert!(
+        said.contains("c.toml:9: `evidence.dept`: unknown field") && said.contains("did you mean `depth`?"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    assert!(call(folder.path(), &["-q", "index", "c.toml"]).status.success());
+    let indexes = folder.path().join("indexes");
+    let part = |start: &str| {
+        let entry = fs::read_dir(&indexes).unwrap().map(|entry| entry.unwrap().path());
+        entry.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).unwrap()
+    };
+    let manifest = part("store-").join("store.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 7")).unwrap();
+    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("reads version 1, the store has version 7"), "{}", errors(&output));
+    // The same index beside passages that hash differently.
+    fs::write(&manifest, text.replace("\"hash\": \"", "\"hash\": \"0")).unwrap();
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(&manifest, &text).unwrap();
+    let largest = fs::read_dir(part("bm25-")).unwrap().map(|entry| entry.unwrap().path());
+    let largest = largest.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let bytes = fs::read(&largest).unwrap();
+    fs::write(&largest, &bytes[..bytes.len() - 1]).unwrap();
+    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+#[test]
+fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let generate = |arguments: &[&str]| call(folder.path(), arguments);
+    let output = generate(&["generate", "--model", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("config.json"), "{}", errors(&output));
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    for entry in fs::read_dir(common::root().join("models/minikilt-reader")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, model.join(path.file_name().unwrap())).unwrap();
+    }
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    fs::write(model.join("config.json"), config.replace("\"d_ff\": 384", "\"d_ff\": 385")).unwrap();
+    let output = generate(&["generate", "--model", "model"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("385") && errors(&output).contains("384"), "{}", errors(&output));
+    fs::write(model.join("config.json"), config.replace("\"num_layers\": 3", "\"num_layers\": 4")).unwrap();
+    let output = generate(&["generate", "--model", "model"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("encoder.block.3"), "{}", errors(&output));
+}
+
+/// A file system of 1 MiB, where the test may make one.
+#[cfg(target_os = "linux")]
+struct Tmpfs(tempfile::TempDir);
+
+#[cfg(target_os = "linux")]
+impl Tmpfs {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(folder.path());
+        mount.output().is_ok_and(|output| output.status.success()).then(|| Self(folder))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_fails_the_work_and_leaves_nothing() {
+    let Some(small) = Tmpfs::mount() else {
+        eprintln!("left out: mounting a small file system needs rights that this test does not have");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    let source = common::root().join("examples/minikilt/knowledge_source.jsonl.gz");
+    let path = format!("source.path={}", source.display());
+    let indexes = format!("source.indexes={}", small.0.path().join("indexes").display());
+    let output = call(folder.path(), &["-q", "index", "c.toml", &path, &indexes]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(files(small.0.path()), Vec::<String>::new());
+}

@@ -1,0 +1,71 @@
+//! A run that is killed goes on where it stopped and ends with the same bytes.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use common::{call, errors, root, sporran};
+
+/// The outputs that must not depend on kills.
+fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for part in ["predictions", "retrieval"] {
+        for entry in fs::read_dir(run.join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            found.insert(path.strip_prefix(run).unwrap().to_owned(), fs::read(&path).unwrap());
+        }
+    }
+    found.insert("report.json".into(), fs::read(run.join("report.json")).unwrap());
+    found
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = root().join("configs/quickstart.toml");
+    let overrides = |output: &str, indexes: &str| {
+        vec![format!("output={output}"), format!("source.indexes={indexes}"), "tasks.limit=150".to_owned()]
+    };
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let arguments = |overrides: &[String]| -> Vec<String> {
+        let mut all = vec!["-q".to_owned(), "run".to_owned(), config.display().to_string()];
+        all.extend(overrides.iter().cloned());
+        all
+    };
+    let strs = |all: &[String]| -> Vec<String> { all.to_vec() };
+
+    let whole = arguments(&overrides(&place("whole"), &place("indexes")));
+    let output = call(&root(), &strs(&whole).iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", errors(&output));
+    let expected = outputs(&folder.path().join("whole/quickstart"));
+    assert_eq!(expected.len(), 23, "eleven predictions, eleven rankings, one report");
+
+    let killed = arguments(&overrides(&place("killed"), &place("killed-indexes")));
+    let killed: Vec<&str> = killed.iter().map(String::as_str).collect();
+    let mut kills = 0;
+    for milliseconds in [20u64, 60, 120, 250, 400, 700, 1000, 1500, 2200, 3000] {
+        let mut child = sporran(&root(), &killed).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        // SIGKILL, which leaves the program no time to tidy up.
+        child.kill().unwrap();
+        kills += usize::from(!child.wait().unwrap().success());
+    }
+    assert!(kills >= 3, "the run was too short to be killed: {kills}");
+    let output = call(&root(), &killed);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(outputs(&folder.path().join("killed/quickstart")), expected);
+
+    // Once more: everything is there, and nothing is done again.
+    let output = call(&root(), &killed);
+    assert!(output.status.success(), "{}", errors(&output));
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("killed/quickstart/manifest.json")).unwrap())
+            .unwrap();
+    let tasks = manifest["tasks"].as_array().unwrap();
+    assert!(tasks.iter().all(|task| task["reused"] == true), "{tasks:?}");
+}
