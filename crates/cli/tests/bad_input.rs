@@ -4,7 +4,25 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{call, errors, small_world};
+use common::{call, errors};
+
+/// Writes a small world and a config that retrieves from it: three pages, two questions.
+fn small_world(folder: &Path) {
+    let pages = [
+        r#"{"wikipedia_id":"1","wikipedia_title":"Berlin","text":["Berlin\n","Berlin is the capital of Germany.\n"]}"#,
+        r#"{"wikipedia_id":"2","wikipedia_title":"Paris","text":["Paris\n","Paris is the capital of France.\n"]}"#,
+        r#"{"wikipedia_id":"3","wikipedia_title":"Oslo","text":["Oslo\n","Oslo is the capital of Norway.\n"]}"#,
+    ];
+    std::fs::write(folder.join("pages.jsonl"), pages.join("\n")).unwrap();
+    let task = [
+        r#"{"id":"a","input":"capital of France","output":[{"answer":"Paris","provenance":[{"wikipedia_id":"2","title":"Paris"}]}]}"#,
+        r#"{"id":"b","input":"capital of Norway","output":[{"answer":"Oslo","provenance":[{"wikipedia_id":"3","title":"Oslo"}]}]}"#,
+    ];
+    std::fs::write(folder.join("nq-dev-kilt.jsonl"), task.join("\n")).unwrap();
+    let config = "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
+                  [retriever]\nkind = \"bm25\"\n";
+    std::fs::write(folder.join("c.toml"), config).unwrap();
+}
 
 /// Every file below a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {

@@ -25,7 +25,7 @@ use crate::{
     Error, Result,
     assemble::{Assembly, assemble_retrieval},
     observe::{Event, Observer, Unit, advance, begin},
-    options::{GeneratorOptions, Options, TasksOptions, TrainOptions},
+    options::{General, GeneratorOptions, Options, TasksOptions, TrainOptions},
     query::for_retrieval,
     settings::task_files,
     tasks,
@@ -100,6 +100,8 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let model: Arc<dyn Seq2Seq> =
         config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
 
+    companions.push(("model.toml".to_owned(), card(options, &variables).into_bytes()));
+
     if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
         wire_copying(&variables, config)?;
     }
@@ -140,6 +142,16 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         export(&best, &train.model, DType::F16, &companions)?;
     }
     Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
+}
+
+/// The model's card: what it is and where it comes from.
+fn card(options: &Options, variables: &Variables) -> String {
+    let General { name, seed, .. } = &options.general;
+    format!(
+        "role = \"generator\"\nparameters = {}\nsource = \"sporran {} train, config {name}, seed {seed}\"\n",
+        variables.parameter_count(),
+        env!("CARGO_PKG_VERSION"),
+    )
 }
 
 fn json_failed(error: serde_json::Error) -> Error {

@@ -1,8 +1,9 @@
 //! English text analysis: from text to the terms that an index counts.
 //!
-//! Four steps, each an option: split into words, lower-case, drop stop words, stem. [`AnalyzerOptions::default`] is what
-//! measured best on real pages; Lucene's `EnglishAnalyzer` is `standard`, lower-case, `english`, `porter`, and the
-//! `bm25s` package's `stopwords="en"` with PyStemmer's English stemmer is `word2`, lower-case, `english`, `english`.
+//! Four steps, each an option: split into words, lower-case, drop stop words, stem. The default is the analysis of the
+//! `bm25s` package with `stopwords="en"` and PyStemmer's English stemmer; Lucene's `EnglishAnalyzer` is `standard`,
+//! lower-case, `english`, `porter`. On short Wikipedia pages they rank alike for questions, while the default ranks better
+//! for dialogue, of which Lucene keeps words such as *i*; without a stemmer dialogue does better still and questions worse.
 
 use std::{borrow::Cow, sync::LazyLock};
 

@@ -355,15 +355,23 @@ impl Cursor<'_> {
             return Ok(if inside { (self.bound, self.len - self.at) } else { (0.0, 0) });
         }
         self.bound_block = skip(self.metas, self.bound_block, from);
-        let (mut impact, mut blocks) = (0f32, 0);
+        let (mut impact, mut postings) = (0f32, 0);
+        let mut start = match self.bound_block.checked_sub(1) {
+            Some(before) => last_of(&self.metas[before]).saturating_add(1),
+            None => 0,
+        };
         for meta in &self.metas[self.bound_block..] {
-            impact = impact.max(impact_of(meta));
-            blocks += 1;
-            if last_of(meta) >= to - 1 {
+            if start >= to {
                 break;
             }
+            let last = last_of(meta);
+            impact = impact.max(impact_of(meta));
+            // As if the block's postings were spread evenly.
+            let inside = last.min(to - 1).saturating_sub(start.max(from)) as usize + 1;
+            postings += BLOCK * inside / (last.saturating_sub(start) as usize + 1);
+            start = last.saturating_add(1);
         }
-        Ok((self.weight * impact, blocks * BLOCK))
+        Ok((self.weight * impact, postings))
     }
 
     /// Adds the term's part to the scores of all passages in `from..from + scores.len()`, calling `touch` with the place

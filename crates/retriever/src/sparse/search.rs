@@ -24,7 +24,7 @@ const WINDOW: usize = 4096;
 const SPARSE: usize = 16;
 
 /// How many postings in a row can be added up in the time of one look-up.
-const LOOK_UP: usize = 8;
+const LOOK_UP: usize = 4;
 
 /// Scores that are compared at a time.
 const CHUNK: usize = 16;
@@ -167,18 +167,10 @@ fn search_window(
             if least == 0 {
                 return Ok(());
             }
-            // To look a passage up costs as much as several postings in a row, so terms that are not much longer than the
-            // list of candidates are essential too.
+            // To look a passage up costs as much as several postings in a row, so a term that is not much longer than the
+            // list of candidates is added up too.
             let candidates: usize = postings[..least].iter().sum();
-            postings[least..]
-                .iter()
-                .scan(candidates, |candidates, &count| {
-                    let worth = count <= LOOK_UP * *candidates;
-                    *candidates += count;
-                    worth.then_some(())
-                })
-                .count()
-                + least
+            least + postings[least..].iter().take_while(|&&count| count <= LOOK_UP * candidates).count()
         }
         Pruning::Off => terms.len(),
     };

@@ -206,9 +206,8 @@ fn step_1b(word: &mut Vec<u8>, regions: &Regions) {
         [.., b'a', b't'] | [.., b'b', b'l'] | [.., b'i', b'z'] => word.push(b'e'),
         [start @ .., a, b] if a == b && b"bdfgmnprt".contains(a) => {
             // Not from words such as *add* and *egg*.
-            if !matches!(start, [b'a' | b'e' | b'o']) {
-                word.pop();
-            }
+            let kept = matches!(start, [b'a' | b'e' | b'o']);
+            word.truncate(word.len() - usize::from(!kept));
         }
         _ if regions.first == word.len() && ends_in_short_syllable(word) => word.push(b'e'),
         _ => {}

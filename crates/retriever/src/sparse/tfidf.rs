@@ -101,7 +101,7 @@ impl Model for TfIdfModel {
         Vec::new()
     }
 
-    fn scorer<'a>(&self, _: &'a [[u8; 4]]) -> LogCount {
+    fn scorer(&self, _: &[[u8; 4]]) -> LogCount {
         LogCount::new()
     }
 }
