@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, too_long},
+    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, token_rows, too_long},
     tokens::SpecialTokens,
 };
 
@@ -119,11 +119,12 @@ impl Seq2Seq for Bart {
         Ok(self.encode_in(input, &mut Mode::Inference)?.detach())
     }
 
-    fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
+    fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
         let mode = &mut Mode::Inference;
+        let tokens = token_rows(tokens, rows, &self.device)?;
         let (_, length) = tokens.dims2()?;
         let past = cache.length();
-        let mut xs = self.embed(&self.decoder, tokens, past, mode)?;
+        let mut xs = self.embed(&self.decoder, &tokens, past, mode)?;
         let bias = if length > 1 { Some(causal_bias(length, past, xs.dtype(), &self.device)?) } else { None };
         cache.prepare(self.decoder.layers.len());
         for (layer, kept) in self.decoder.layers.iter().zip(&mut cache.layers) {
@@ -134,7 +135,7 @@ impl Seq2Seq for Bart {
         }
         cache.advance(length);
         let logits = self.logits(&xs.narrow(1, length - 1, 1)?)?;
-        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?.detach())
+        Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
     }
 
     fn forward(

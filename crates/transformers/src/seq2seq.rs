@@ -89,14 +89,14 @@ pub trait Seq2Seq: Send + Sync {
 
     /// Continues sequences by `tokens` and gives the scores of what comes next.
     ///
-    /// `tokens` (r, t) of type u32 are the new tokens of each sequence, without padding; `r` is a multiple of the
-    /// memory's b, and rows are grouped by input as [`Cache`] says. The cache must be empty at the first call
-    /// and be given back at every later one. The answer is the unnormalised log-probabilities (logits) at the
-    /// last position, shape (r, vocabulary), type f32.
+    /// `tokens` (r, t), row after row, are the new tokens of each of `rows` sequences, without padding; `r` is a
+    /// multiple of the memory's b, and rows are grouped by input as [`Cache`] says. The cache must be empty at the
+    /// first call and be given back at every later one. The answer is the unnormalised log-probabilities (logits)
+    /// at the last position, (r, vocabulary), row after row.
     ///
     /// # Errors
     /// A tensor error, or [`Error::Batch`] where a sequence is longer than the model has positions for.
-    fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor>;
+    fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>>;
 
     /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
     /// dtype of the weights. `decoder_ids` (b, t) of type u32 begin with the decoder start token;
@@ -144,6 +144,15 @@ pub(crate) fn causal_bias(length: usize, past: usize, dtype: DType, device: &Dev
     let bias: Vec<f32> =
         (0..length).flat_map(|i| (0..keys).map(move |j| if j > past + i { hidden } else { 0.0 })).collect();
     Ok(Tensor::from_vec(bias, (1, 1, length, keys), device)?.to_dtype(dtype)?)
+}
+
+/// The `tokens` of `rows` sequences as the (r, t) that layers take.
+pub(crate) fn token_rows(tokens: &[u32], rows: usize, device: &Device) -> Result<Tensor> {
+    if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
+        let found = format!("{} tokens", tokens.len());
+        return Err(Error::Batch { expected: format!("as many tokens for each of {rows} rows"), found });
+    }
+    Ok(Tensor::from_slice(tokens, (rows, tokens.len() / rows), device)?)
 }
 
 /// An [`Error::Batch`] for a sequence that is longer than the model has positions for.

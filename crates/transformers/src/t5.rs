@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias},
+    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, token_rows},
     t5_config::T5Config,
     tokens::SpecialTokens,
 };
@@ -101,11 +101,12 @@ impl Seq2Seq for T5 {
         Ok(self.encode_in(input, &mut Mode::Inference)?.detach())
     }
 
-    fn decode(&self, tokens: &Tensor, memory: &Memory, cache: &mut Cache) -> Result<Tensor> {
+    fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
         let mode = &mut Mode::Inference;
+        let tokens = token_rows(tokens, rows, &self.device)?;
         let (_, length) = tokens.dims2()?;
         let past = cache.length();
-        let mut xs = self.shared.forward(tokens)?;
+        let mut xs = self.shared.forward(&tokens)?;
         let mut bias = self.decoder.position_bias(length, past)?;
         if length > 1 {
             bias = bias.broadcast_add(&causal_bias(length, past, xs.dtype(), &self.device)?)?;
@@ -121,7 +122,7 @@ impl Seq2Seq for T5 {
         cache.advance(length);
         let last = xs.narrow(1, length - 1, 1)?;
         let logits = self.logits(&self.decoder.finish(&last, mode)?)?;
-        Ok(logits.squeeze(1)?.to_dtype(DType::F32)?.detach())
+        Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
     }
 
     fn forward(

@@ -54,9 +54,7 @@ fn states(checkpoint: &Checkpoint, dtype: DType) -> Vec<f32> {
 fn logits(model: &dyn Seq2Seq) -> Vec<f32> {
     let batch = Batch::new(&[[5u32, 9, 30, 1]], 0, &Device::Cpu).unwrap();
     let memory = model.encode(&batch).unwrap();
-    let start = Tensor::new(&[[0u32, 8]], &Device::Cpu).unwrap();
-    let logits = model.decode(&start, &memory, &mut sporran_transformers::Cache::new()).unwrap();
-    logits.flatten_all().unwrap().to_vec1().unwrap()
+    model.decode(&[0, 8], 1, &memory, &mut sporran_transformers::Cache::new()).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use sporran_transformers::{Batch, Cache, Checkpoint, Mode, ModelConfig, Seq2Seq};
+use sporran_transformers::{Batch, Checkpoint, Mode, ModelConfig, Seq2Seq};
 
 struct Model {
     weights: VarMap,
@@ -94,8 +94,6 @@ fn generation_from_trainable_weights_keeps_no_history() {
         let model = model(name, 0.1, DType::F32);
         let batch = Batch::new(&[vec![5u32, 9, 30, 4, 2]], 0, &Device::Cpu).unwrap();
         let memory = model.model.encode(&batch).unwrap();
-        let start = Tensor::new(&[[2u32]], &Device::Cpu).unwrap();
-        let logits = model.model.decode(&start, &memory, &mut Cache::new()).unwrap();
-        assert!(!memory.hidden().track_op() && !logits.track_op(), "{name}");
+        assert!(!memory.hidden().track_op(), "{name}");
     }
 }

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::{EarlyStopping, Hypothesis, column, log_sum_exp, options::GenerationSettings, rules::Rules};
+use super::{EarlyStopping, Hypothesis, log_sum_exp, options::GenerationSettings, rules::Rules};
 use crate::{
     cache::Cache,
     error::Result,
@@ -33,8 +33,7 @@ pub(super) fn search(
     let mut rows_each = 1;
     for _ in 0..settings.max_new_tokens {
         let last: Vec<u32> = open.iter().flat_map(|i| searches[*i].last_tokens().take(rows_each)).collect();
-        let logits = model.decode(&column(&last, model)?, &memory, &mut cache)?;
-        let mut scores = logits.flatten_all()?.to_vec1::<f32>()?;
+        let mut scores = model.decode(&last, last.len(), &memory, &mut cache)?;
         let vocabulary = scores.len() / last.len();
         scores.par_chunks_exact_mut(vocabulary).enumerate().for_each(|(row, scores)| {
             let beam = &searches[open[row / rows_each]].running[row % rows_each];

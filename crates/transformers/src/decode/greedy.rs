@@ -1,6 +1,6 @@
 //! Greedy search: the best next token at every step.
 
-use super::{Hypothesis, column, log_sum_exp, options::GenerationSettings, rules::Rules};
+use super::{Hypothesis, log_sum_exp, options::GenerationSettings, rules::Rules};
 use crate::{
     cache::Cache,
     error::Result,
@@ -22,8 +22,7 @@ pub(super) fn search(
     let mut cache = Cache::new();
     while !open.is_empty() {
         let last: Vec<u32> = open.iter().map(|i| sequences[*i].0[sequences[*i].0.len() - 1]).collect();
-        let logits = model.decode(&column(&last, model)?, &memory, &mut cache)?;
-        let mut logits = logits.flatten_all()?.to_vec1::<f32>()?;
+        let mut logits = model.decode(&last, last.len(), &memory, &mut cache)?;
         let vocabulary = logits.len() / open.len();
         let mut kept = Vec::with_capacity(open.len());
         for (row, scores) in logits.chunks_exact_mut(vocabulary).enumerate() {

@@ -5,8 +5,6 @@ mod greedy;
 mod options;
 mod rules;
 
-use candle_core::Tensor;
-
 pub use options::{EarlyStopping, GenerationOptions};
 
 use crate::{
@@ -57,11 +55,6 @@ pub fn generate_from(
     } else {
         beam::search(model, memory, &settings)
     }
-}
-
-/// One token for each sequence, as the (r, 1) that a decoder takes.
-fn column(tokens: &[u32], model: &dyn Seq2Seq) -> Result<Tensor> {
-    Ok(Tensor::from_slice(tokens, (tokens.len(), 1), model.device())?)
 }
 
 /// The logarithm of the sum of the exponentials of `scores`.

@@ -141,9 +141,7 @@ mod tests {
         let memory = model.encode(&Batch::new(&[&input], 0, &Device::Cpu).unwrap()).unwrap();
         (0..11)
             .map(|i| {
-                let token = Tensor::new(&[[input[i]]], &Device::Cpu).unwrap();
-                let logits = model.decode(&token, &memory, &mut Cache::new()).unwrap();
-                let logits = &logits.to_vec2::<f32>().unwrap()[0];
+                let logits = model.decode(&[input[i]], 1, &memory, &mut Cache::new()).unwrap();
                 logits.iter().filter(|score| **score > logits[input[i + 1] as usize]).count()
             })
             .collect()
