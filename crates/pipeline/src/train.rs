@@ -251,7 +251,7 @@ fn start(
             .collect();
         let tokenizer = checkpoint.tokenizer()?;
         let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
-        let (config, tokens) = (checkpoint.config().clone(), checkpoint.special_tokens().clone());
+        let (config, tokens) = (checkpoint.config().clone(), checkpoint.special_tokens()?.clone());
         return Ok(Start {
             config,
             tokens,

@@ -4,6 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
 use crate::{
+    architecture::Architecture,
     attention::Attention,
     bart_config::BartConfig,
     batch::Batch,

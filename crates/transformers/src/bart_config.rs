@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{
+    architecture::{Architecture, Embedding},
+    bart::Bart,
     decode::GenerationOptions,
     error::{Error, Result},
     json::{deserialize_ids, serialize_ids},
     layers::Activation,
-    tokens::SpecialTokens,
+    model_config::ModelConfig,
+    tokens::{SpecialTokens, TokenFields},
+    weights::{Parameter, parameters},
 };
 
 /// The fields of a BART `config.json`, with the defaults of `transformers`. Layer dropout is not supported in
@@ -111,20 +116,36 @@ impl BartConfig {
         }
     }
 
-    /// The generation options that the config sets: the forced end token.
-    #[must_use]
-    pub fn generation_defaults(&self) -> GenerationOptions {
-        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
-    }
-
     pub(crate) fn activation(&self) -> Result<Activation> {
         Activation::named(&self.activation_function)
             .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
     }
 
+    /// Whether the config can be trained as it says.
+    pub(crate) fn validate_training(&self) -> Result<()> {
+        for (field, rate) in
+            [("encoder_layerdrop", self.encoder_layerdrop), ("decoder_layerdrop", self.decoder_layerdrop)]
+        {
+            if rate != 0.0 {
+                return Err(wrong(field, "0 in training", &rate.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Architecture for BartConfig {
+    fn model_type(&self) -> &'static str {
+        "bart"
+    }
+
+    fn class(&self) -> &'static str {
+        "BartForConditionalGeneration"
+    }
+
     /// Checks what the types do not: sizes that must not be zero, heads that divide the width, rates, and what is
     /// not supported.
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("max_position_embeddings", self.max_position_embeddings),
@@ -162,16 +183,52 @@ impl BartConfig {
         self.activation().map(|_| ())
     }
 
-    /// Whether the config can be trained as it says.
-    pub(crate) fn validate_training(&self) -> Result<()> {
-        for (field, rate) in
-            [("encoder_layerdrop", self.encoder_layerdrop), ("decoder_layerdrop", self.decoder_layerdrop)]
-        {
-            if rate != 0.0 {
-                return Err(wrong(field, "0 in training", &rate.to_string()));
-            }
+    fn fields(&self) -> Value {
+        let mut value = json!(self);
+        if let Value::Object(fields) = &mut value {
+            fields.insert("is_encoder_decoder".into(), json!(true));
         }
-        Ok(())
+        value
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters(|vb| Bart::new(self, vb))
+    }
+
+    fn canonical(&self, stored: &str) -> String {
+        // Some checkpoints leave `model.` out.
+        let whole = stored.starts_with("model.") || matches!(stored, "lm_head.weight" | "final_logits_bias");
+        if whole { stored.into() } else { format!("model.{stored}") }
+    }
+
+    fn embedding(&self) -> Option<Embedding> {
+        Some(Embedding {
+            name: "model.shared.weight",
+            others: &["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"],
+            tied_head: self.tie_word_embeddings.then_some("lm_head.weight"),
+        })
+    }
+
+    fn untied(&self) -> Option<ModelConfig> {
+        Some(ModelConfig::Bart(Self { tie_word_embeddings: false, ..self.clone() }))
+    }
+
+    fn is_optional(&self, name: &str) -> bool {
+        name == "final_logits_bias"
+    }
+
+    fn is_ignorable(&self, name: &str) -> bool {
+        matches!(name, "model.encoder.version" | "model.decoder.version")
+    }
+
+    fn default_tokens(&self) -> Option<TokenFields> {
+        let eos = self.eos_token_id.first().copied().unwrap_or(2);
+        let start = Some(self.decoder_start_token_id);
+        Some(TokenFields::defaults(self.pad_token_id, eos, self.bos_token_id, start))
+    }
+
+    fn generation_defaults(&self) -> GenerationOptions {
+        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
     }
 }
 
@@ -187,7 +244,7 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::BartConfig;
-    use crate::layers::Activation;
+    use crate::{architecture::Architecture, layers::Activation};
 
     #[test]
     fn gelu_is_the_error_function() {

@@ -75,6 +75,50 @@ pub enum Error {
         source: safetensors::SafeTensorError,
     },
 
+    /// A PyTorch file is not the archive that it seems to be.
+    #[error("{}: not a PyTorch archive", path.display())]
+    Archive {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: zip::result::ZipError,
+    },
+
+    /// A PyTorch file does not hold what its records or its length promise.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Pytorch {
+        /// The file.
+        path: PathBuf,
+        /// What the file should hold.
+        expected: String,
+        /// What it holds.
+        found: String,
+    },
+
+    /// The pickle of a PyTorch file holds more than tensors. Nothing that it names has been called.
+    #[error("{}: pickle, byte {at} of the file: expected {expected}, found {found}", path.display())]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// The offset of the instruction in the file.
+        at: u64,
+        /// What a pickle of tensors may hold there.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+
+    /// A model of another kind than the one that was asked for.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Architecture {
+        /// The model's `config.json`.
+        path: PathBuf,
+        /// The kind that was asked for.
+        expected: &'static str,
+        /// The kind that the folder holds.
+        found: String,
+    },
+
     /// The model needs a tensor that no file of the checkpoint has.
     #[error("{}: expected tensor `{tensor}` of shape {expected:?}, found none", path.display())]
     MissingTensor {
@@ -84,6 +128,15 @@ pub enum Error {
         tensor: String,
         /// The shape that the config asks for.
         expected: Shape,
+    },
+
+    /// A tensor was asked for that is not a part of the model.
+    #[error("{}: expected the name of one of the model's tensors, found `{tensor}`", path.display())]
+    UnknownTensor {
+        /// The weights file, or the index of its shards.
+        path: PathBuf,
+        /// The name that was asked for.
+        tensor: String,
     },
 
     /// A tensor has another shape than the config asks for.

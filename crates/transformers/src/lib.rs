@@ -4,6 +4,7 @@
 //! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
 //! a `candle_nn::VarMap` for training.
 
+mod architecture;
 mod attention;
 mod bart;
 mod bart_config;

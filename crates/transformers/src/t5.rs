@@ -5,6 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
 use crate::{
+    architecture::Architecture,
     attention::Attention,
     batch::Batch,
     cache::{Cache, KeyValue, LayerCache},

@@ -3,12 +3,17 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{
+    architecture::{Architecture, Embedding},
     error::{Error, Result},
     json::{deserialize_ids, serialize_ids},
     layers::Activation,
-    tokens::SpecialTokens,
+    model_config::ModelConfig,
+    t5::T5,
+    tokens::{SpecialTokens, TokenFields},
+    weights::{Parameter, parameters},
 };
 
 /// The fields of a T5 `config.json`, with the defaults of `transformers`.
@@ -116,9 +121,19 @@ impl T5Config {
         })?;
         Ok((activation, gated))
     }
+}
+
+impl Architecture for T5Config {
+    fn model_type(&self) -> &'static str {
+        "t5"
+    }
+
+    fn class(&self) -> &'static str {
+        "T5ForConditionalGeneration"
+    }
 
     /// Checks what the types do not: sizes that must not be zero, and rates between 0 and 1.
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("d_model", self.d_model),
@@ -149,6 +164,43 @@ impl T5Config {
         }
         self.activation().map(|_| ())
     }
+
+    fn fields(&self) -> Value {
+        let mut value = json!(self);
+        if let Value::Object(fields) = &mut value {
+            // Spelt out, as `transformers` cannot generate without it.
+            fields.insert("decoder_start_token_id".into(), json!(self.special_tokens().decoder_start));
+            fields.insert("is_encoder_decoder".into(), json!(true));
+        }
+        value
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters(|vb| T5::new(self, vb))
+    }
+
+    fn embedding(&self) -> Option<Embedding> {
+        Some(Embedding {
+            name: "shared.weight",
+            others: &["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
+            tied_head: self.tie_word_embeddings.then_some("lm_head.weight"),
+        })
+    }
+
+    fn untied(&self) -> Option<ModelConfig> {
+        // The scaling stays what the config said.
+        let scale_decoder_outputs = Some(self.scales_decoder_outputs());
+        Some(ModelConfig::T5(Self { tie_word_embeddings: false, scale_decoder_outputs, ..self.clone() }))
+    }
+
+    fn is_ignorable(&self, name: &str) -> bool {
+        name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    }
+
+    fn default_tokens(&self) -> Option<TokenFields> {
+        let eos = self.eos_token_id.first().copied().unwrap_or(1);
+        Some(TokenFields::defaults(self.pad_token_id, eos, None, Some(self.pad_token_id)))
+    }
 }
 
 fn wrong(field: &str, expected: &str, found: &str) -> Error {
@@ -163,7 +215,7 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::T5Config;
-    use crate::layers::Activation;
+    use crate::{architecture::Architecture, layers::Activation};
 
     #[test]
     fn gated_gelu_is_the_tanh_approximation_and_plain_gelu_is_not() {

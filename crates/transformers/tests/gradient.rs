@@ -23,7 +23,7 @@ fn model(name: &str, rate: f64, dtype: DType) -> Model {
         other => panic!("{other:?}"),
     }
     let vb = VarBuilder::from_varmap(&weights, dtype, &Device::Cpu);
-    let defaults = (checkpoint.special_tokens().clone(), checkpoint.generation_defaults().clone());
+    let defaults = (checkpoint.special_tokens().unwrap().clone(), checkpoint.generation_defaults().clone());
     Model { model: config.build(&vb, defaults.0, defaults.1).unwrap(), weights }
 }
 

@@ -1,4 +1,6 @@
-//! Text to token ids and back, by a folder's `tokenizer.json`.
+//! Text to token ids and back, by a folder's tokenizer files.
+
+mod vocab_files;
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,21 @@ impl Tokenizer {
             expected: "tokenizer.json",
         })?;
         Self::from_json(path, json)
+    }
+
+    /// The tokenizer of a model folder: `tokenizer.json`, or else `vocab.txt` (WordPiece, as BERT has it), or else
+    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it), with the options and
+    /// special tokens of `tokenizer_config.json` and its older companions.
+    ///
+    /// # Errors
+    /// [`Error::MissingFile`] where the folder has none of these, [`Error::Json`], [`Error::Config`] where it does
+    /// not say which model its vocabulary is for, and [`Error::Tokenizer`].
+    pub fn from_folder(folder: &Path) -> Result<Self> {
+        let path = folder.join("tokenizer.json");
+        match json::text(&path)? {
+            Some(json) => Self::from_json(&path, json),
+            None => Self::from_json(&path, vocab_files::json(folder)?),
+        }
     }
 
     /// A tokenizer from the text of a `tokenizer.json`; `path` names it in errors.

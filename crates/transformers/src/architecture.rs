@@ -1,0 +1,80 @@
+//! What opening a folder must know of an architecture, which says it beside its config.
+
+use serde_json::Value;
+
+use crate::{
+    decode::GenerationOptions, error::Result, model_config::ModelConfig, tokens::TokenFields,
+    weights::Parameter,
+};
+
+/// An embedding table and the other names that checkpoints give to the same tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Embedding {
+    /// The name that the model gives to the table.
+    pub(crate) name: &'static str,
+    /// Other names of the same values.
+    pub(crate) others: &'static [&'static str],
+    /// The head's name, where the config shares the table with the head.
+    pub(crate) tied_head: Option<&'static str>,
+}
+
+/// The config of an architecture. The model's own definition is the one list of its tensors; the rest says how
+/// checkpoints may differ from that list.
+pub(crate) trait Architecture {
+    /// The `model_type` of a `config.json`.
+    fn model_type(&self) -> &'static str;
+
+    /// The class of `transformers` that a `config.json` names in `architectures`.
+    fn class(&self) -> &'static str;
+
+    /// Checks what the types of the fields do not.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) for a value that cannot be used.
+    fn validate(&self) -> Result<()>;
+
+    /// The fields of the `config.json`, without those that name the architecture.
+    fn fields(&self) -> Value;
+
+    /// The tensors that the model is built from, in the order of its definition.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) where a value cannot be used.
+    fn parameters(&self) -> Result<Vec<Parameter>>;
+
+    /// The model's name for the tensor that a checkpoint calls `stored`.
+    fn canonical(&self, stored: &str) -> String {
+        stored.into()
+    }
+
+    /// The embedding table, where checkpoints may hold it under several names.
+    fn embedding(&self) -> Option<Embedding> {
+        None
+    }
+
+    /// The same model with a head of its own, where the head can be tied to the embeddings.
+    fn untied(&self) -> Option<ModelConfig> {
+        None
+    }
+
+    /// Whether the parameter `name` is fresh where a checkpoint does not have it.
+    fn is_optional(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// Whether checkpoints hold the tensor `name` (in the model's naming) though no computation uses it.
+    fn is_ignorable(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// What stands for the special tokens where neither JSON file of a folder names them; none for an architecture
+    /// that does not generate.
+    fn default_tokens(&self) -> Option<TokenFields> {
+        None
+    }
+
+    /// The generation options of the architecture, for a folder without a `generation_config.json`.
+    fn generation_defaults(&self) -> GenerationOptions {
+        GenerationOptions::default()
+    }
+}

@@ -1,0 +1,210 @@
+//! A model folder as Hugging Face lays it out: `config.json`, `generation_config.json`, the weights as safetensors
+//! or as PyTorch's `.bin`, in one file or in shards with an index, and the tokenizer's files.
+
+mod file;
+mod pickle;
+mod pytorch;
+mod stored;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{VarBuilder, VarMap};
+
+use crate::{
+    decode::GenerationOptions,
+    error::{Error, Result},
+    json::{self, parse},
+    model_config::{Kind, ModelConfig},
+    seq2seq::Seq2Seq,
+    tokenizer::Tokenizer,
+    tokens::{SpecialTokens, TokenFields},
+    weights::{self, Parameter},
+};
+use file::WeightFile;
+use stored::{Place, Stored};
+
+const CONFIG: &str = "config.json";
+const GENERATION_CONFIG: &str = "generation_config.json";
+
+/// A model folder, with its JSON files read and its weights mapped and checked.
+#[derive(Debug)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    architectures: Vec<String>,
+    config: ModelConfig,
+    tokens: Option<SpecialTokens>,
+    generation: GenerationOptions,
+    files: Vec<WeightFile>,
+    /// The weights file, or the index of its shards.
+    index: PathBuf,
+    places: Vec<Place>,
+    /// The places by the names of their parameters.
+    by_name: BTreeMap<String, usize>,
+    surplus: Vec<String>,
+}
+
+impl Checkpoint {
+    /// Reads the JSON files and where the weights lie, and checks that every tensor that the config asks for is
+    /// there with its shape. A tensor that the model does not use is logged as a warning and listed by
+    /// [`surplus`](Self::surplus). The weights are those of the first of `model.safetensors`,
+    /// `model.safetensors.index.json`, `pytorch_model.bin` and `pytorch_model.bin.index.json` that is there. No code
+    /// in a PyTorch file is run.
+    ///
+    /// A head that the config ties to the embeddings, but that the weights hold with other values, is kept apart,
+    /// as in `transformers`.
+    ///
+    /// # Errors
+    /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::Json`],
+    /// [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`], [`Error::Archive`], [`Error::Pytorch`],
+    /// [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorDtype`], and
+    /// [`Error::Io`].
+    pub fn open(folder: &Path) -> Result<Self> {
+        let config_path = folder.join(CONFIG);
+        let text = json::text(&config_path)?
+            .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: CONFIG })?;
+        let mut config = ModelConfig::from_json(&config_path, &text)?;
+        let kind: Kind = parse(&config_path, &text)?;
+        let mut fields: TokenFields = parse(&config_path, &text)?;
+        let generation_path = folder.join(GENERATION_CONFIG);
+        let generation = match json::text(&generation_path)? {
+            Some(text) => {
+                fields = parse::<TokenFields>(&generation_path, &text)?.or(fields);
+                GenerationOptions::from_folder(&generation_path, &text)?
+            }
+            None => GenerationOptions::from_folder(&config_path, &text)?
+                .or(&config.architecture().generation_defaults()),
+        };
+        let tokens = match config.architecture().default_tokens() {
+            Some(defaults) => Some(fields.or(defaults).resolve(&config_path)?),
+            None => None,
+        };
+        let (files, index) = stored::open_weights(folder)?;
+        let mut stored = Stored::of(&files, config.architecture());
+        if stored.unify_embeddings(config.architecture())?
+            && let Some(untied) = config.architecture().untied()
+        {
+            config = untied;
+        }
+        let places = stored.locate(config.architecture(), &index)?;
+        let surplus = stored.surplus(config.architecture());
+        let names = places.iter().map(|place| place.parameter.name.clone());
+        let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
+        let (folder, architectures) = (folder.into(), kind.architectures.unwrap_or_default());
+        Ok(Self { folder, architectures, config, tokens, generation, files, index, places, by_name, surplus })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The model's config.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The classes of `transformers` that the config names.
+    #[must_use]
+    pub fn architectures(&self) -> &[String] {
+        &self.architectures
+    }
+
+    /// The special tokens of the folder.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] where the model does not generate.
+    pub fn special_tokens(&self) -> Result<&SpecialTokens> {
+        self.tokens.as_ref().ok_or_else(|| self.other_kind("a model that generates"))
+    }
+
+    /// The generation options that the folder sets.
+    #[must_use]
+    pub fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    /// The folder's tokenizer, from `tokenizer.json`, from `vocab.txt` (WordPiece, as BERT has it), or from
+    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it).
+    ///
+    /// # Errors
+    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        Tokenizer::from_folder(&self.folder)
+    }
+
+    /// The tensors that the model is built from, in the order of its definition.
+    pub fn parameters(&self) -> impl ExactSizeIterator<Item = &Parameter> {
+        self.places.iter().map(|place| &place.parameter)
+    }
+
+    /// The tensors of the weights that the model does not use, as they are called there, in order.
+    #[must_use]
+    pub fn surplus(&self) -> &[String] {
+        &self.surplus
+    }
+
+    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
+    /// are let go, so that reading tensor after tensor needs no more memory than what is kept of them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.
+    pub fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
+        match self.by_name.get(name) {
+            Some(&at) => self.read(&self.places[at], dtype, device),
+            None => Err(Error::UnknownTensor { path: self.index.clone(), tensor: name.into() }),
+        }
+    }
+
+    fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
+        match place.stored {
+            Some((file, tensor)) => {
+                let file = &self.files[file];
+                file.read(&file.tensors()[tensor], dtype, device)
+            }
+            None => Ok(weights::fresh(&place.parameter, 0, 0, device)?.to_dtype(dtype)?),
+        }
+    }
+
+    /// The weights, cast to `dtype` on `device`, to build a model from.
+    ///
+    /// # Errors
+    /// A tensor error where `dtype` cannot be used or memory ends.
+    pub fn var_builder(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
+        let load = |place: &Place| Ok((place.parameter.name.clone(), self.read(place, dtype, device)?));
+        let tensors = self.places.iter().map(load).collect::<Result<_>>()?;
+        Ok(VarBuilder::from_tensors(tensors, dtype, device))
+    }
+
+    /// The encoder-decoder for inference, with its weights cast to `dtype` on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] for another kind of model, or a tensor error where `dtype` cannot be used or memory
+    /// ends.
+    pub fn model(&self, dtype: DType, device: &Device) -> Result<Box<dyn Seq2Seq>> {
+        let tokens = self.special_tokens()?.clone();
+        self.config.build(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
+    }
+
+    /// The weights as trainable variables, to train them further.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    pub fn var_map(&self, dtype: DType, device: &Device) -> Result<VarMap> {
+        let map = VarMap::new();
+        for place in &self.places {
+            weights::insert(&map, &place.parameter.name, &self.read(place, dtype, device)?)?;
+        }
+        Ok(map)
+    }
+
+    fn other_kind(&self, expected: &'static str) -> Error {
+        let found = format!("`{}`", self.config.architecture().model_type());
+        Error::Architecture { path: self.folder.join(CONFIG), expected, found }
+    }
+}

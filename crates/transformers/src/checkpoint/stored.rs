@@ -1,0 +1,200 @@
+//! Which tensor of the weight files is which parameter of the model.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use candle_core::Shape;
+use serde::Deserialize;
+
+use super::file::{StoredTensor, WeightFile};
+use crate::{
+    architecture::Architecture,
+    error::{Error, Result},
+    json::{self, parse},
+    weights::Parameter,
+};
+
+/// A parameter, and the indices of its file and of its tensor there, unless it starts fresh.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) parameter: Parameter,
+    pub(super) stored: Option<(usize, usize)>,
+}
+
+/// The tensors of a checkpoint by the names that the model gives them.
+pub(super) struct Stored<'a> {
+    files: &'a [WeightFile],
+    /// For each of the model's names, the indices of the file and of the tensor there.
+    names: BTreeMap<String, (usize, usize)>,
+    /// Tensors whose place in the model another one has.
+    doubles: Vec<(usize, usize)>,
+}
+
+impl<'a> Stored<'a> {
+    pub(super) fn of(files: &'a [WeightFile], architecture: &dyn Architecture) -> Self {
+        let mut stored = Self { files, names: BTreeMap::new(), doubles: Vec::new() };
+        for (at, file) in files.iter().enumerate() {
+            for (index, tensor) in file.tensors().iter().enumerate() {
+                let name = architecture.canonical(&tensor.name);
+                // The name that the model itself gives comes before one that only stands for it.
+                let is_exact = name == tensor.name;
+                match stored.names.get_mut(&name) {
+                    Some(place) if is_exact => {
+                        stored.doubles.push(std::mem::replace(place, (at, index)));
+                    }
+                    Some(_) => stored.doubles.push((at, index)),
+                    None => {
+                        stored.names.insert(name, (at, index));
+                    }
+                }
+            }
+        }
+        stored
+    }
+
+    fn path(&self, (file, _): (usize, usize)) -> &'a Path {
+        self.files[file].path()
+    }
+
+    fn tensor(&self, (file, tensor): (usize, usize)) -> &'a StoredTensor {
+        &self.files[file].tensors()[tensor]
+    }
+
+    fn same_values(&self, a: (usize, usize), b: (usize, usize)) -> bool {
+        let (one, other) = (self.tensor(a), self.tensor(b));
+        (one.dtype, &one.shape) == (other.dtype, &other.shape)
+            && self.files[a.0].bytes(one) == self.files[b.0].bytes(other)
+    }
+
+    /// Leaves one name of the embedding table, its own, where the weights have it under several, and tells whether
+    /// a head that the config ties has values of its own.
+    pub(super) fn unify_embeddings(&mut self, architecture: &dyn Architecture) -> Result<bool> {
+        let Some(table) = architecture.embedding() else { return Ok(false) };
+        let mut untied = false;
+        for other in table.others.iter().copied().chain(table.tied_head) {
+            let Some(&place) = self.names.get(other) else { continue };
+            let Some(&first) = self.names.get(table.name) else {
+                self.names.insert(table.name.into(), place);
+                self.names.remove(other);
+                continue;
+            };
+            if self.same_values(first, place) {
+                self.names.remove(other);
+            } else if table.tied_head == Some(other) {
+                let file = self.path(place).display();
+                tracing::warn!(%file, "the config ties the head to the embeddings, but the weights do not");
+                untied = true;
+            } else {
+                return Err(Error::Config {
+                    path: self.path(place).into(),
+                    field: other.into(),
+                    expected: format!("the same values as `{}`", table.name),
+                    found: "others".into(),
+                });
+            }
+        }
+        Ok(untied)
+    }
+
+    /// Where each parameter of the model lies, with its shape and type checked. `index` is the file that lists the
+    /// tensors.
+    pub(super) fn locate(&mut self, architecture: &dyn Architecture, index: &Path) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for parameter in architecture.parameters()? {
+            let stored = self.names.remove(&parameter.name);
+            let Some(place) = stored else {
+                if architecture.is_optional(&parameter.name) {
+                    places.push(Place { parameter, stored });
+                    continue;
+                }
+                let (path, tensor, expected) = (index.into(), parameter.name, parameter.shape);
+                return Err(Error::MissingTensor { path, tensor, expected });
+            };
+            let tensor = self.tensor(place);
+            if tensor.shape != parameter.shape.dims() {
+                return Err(Error::TensorShape {
+                    path: self.path(place).into(),
+                    tensor: tensor.name.clone(),
+                    expected: parameter.shape,
+                    found: Shape::from(tensor.shape.as_slice()),
+                });
+            }
+            self.files[place.0].dtype(tensor)?;
+            places.push(Place { parameter, stored });
+        }
+        Ok(places)
+    }
+
+    /// The tensors that no parameter has taken, by their stored names, in order.
+    pub(super) fn surplus(self, architecture: &dyn Architecture) -> Vec<String> {
+        let unused = self.names.iter().filter(|(name, _)| !architecture.is_ignorable(name));
+        let places = unused.map(|(_, place)| *place).chain(self.doubles.iter().copied());
+        let mut surplus: Vec<String> = places
+            .map(|place| {
+                let tensor = &self.tensor(place).name;
+                let file = self.path(place).display();
+                tracing::warn!(%file, tensor, "the model does not use this tensor");
+                tensor.clone()
+            })
+            .collect();
+        surplus.sort_unstable();
+        surplus
+    }
+}
+
+/// A weights file, and the index of its shards where there are some.
+struct Layout {
+    single: &'static str,
+    index: &'static str,
+    shard: &'static str,
+}
+
+/// In the order in which `transformers` looks for them.
+const LAYOUTS: [Layout; 2] = [
+    Layout {
+        single: "model.safetensors",
+        index: "model.safetensors.index.json",
+        shard: "a shard that model.safetensors.index.json names",
+    },
+    Layout {
+        single: "pytorch_model.bin",
+        index: "pytorch_model.bin.index.json",
+        shard: "a shard that pytorch_model.bin.index.json names",
+    },
+];
+
+/// The files that the index names.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// Maps the weights of `folder`, and names the file that says what is in them.
+pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
+    for layout in LAYOUTS {
+        let single = folder.join(layout.single);
+        if single.exists() {
+            return Ok((vec![WeightFile::open(&single, layout.single)?], single));
+        }
+        let path = folder.join(layout.index);
+        let Some(text) = json::text(&path)? else { continue };
+        let index: Index = parse(&path, &text)?;
+        let shards: BTreeSet<&String> = index.weight_map.values().collect();
+        let open = |shard: &String| {
+            if Path::new(shard).file_name().is_none_or(|name| name != shard.as_str()) {
+                return Err(Error::Config {
+                    path: path.clone(),
+                    field: "weight_map".into(),
+                    expected: "file names".into(),
+                    found: format!("`{shard}`"),
+                });
+            }
+            WeightFile::open(&folder.join(shard), layout.shard)
+        };
+        return Ok((shards.into_iter().map(open).collect::<Result<_>>()?, path));
+    }
+    let expected = "model.safetensors or model.safetensors.index.json, or pytorch_model.bin or pytorch_model.bin.index.json";
+    Err(Error::MissingFile { folder: folder.into(), expected })
+}

@@ -1,0 +1,86 @@
+//! Tokenizers from vocabulary files, against `transformers`. The fixtures are from
+//! `scripts/reference/checkpoint_parity.py`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use sporran_transformers::{Error, Tokenizer};
+use tempfile::TempDir;
+
+#[derive(Deserialize)]
+struct Expected {
+    vocabulary: usize,
+    last: (String, u32),
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    text: String,
+    ids: Vec<u32>,
+    decoded: String,
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizers").join(name)
+}
+
+fn expected(name: &str) -> Expected {
+    serde_json::from_str(&fs::read_to_string(data(name).join("expected.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn sentences_in_many_languages_have_the_ids_of_transformers() {
+    for name in ["bert-uncased", "bert-cased", "roberta", "bart", "gpt2"] {
+        let (expected, tokenizer) = (expected(name), Tokenizer::from_folder(&data(name)).unwrap());
+        assert_eq!(tokenizer.vocab_size(), expected.vocabulary, "{name}");
+        assert_eq!(tokenizer.token_id(&expected.last.0), Some(expected.last.1), "{name}");
+        for Case { text, ids, decoded } in &expected.cases {
+            assert_eq!(&tokenizer.encode(text, None).unwrap(), ids, "{name}: {text}");
+            let plain = tokenizer.encode_plain(text).unwrap();
+            assert_eq!(&tokenizer.decode(&plain).unwrap(), decoded, "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_tokenizer_written_as_json_is_the_same() {
+    for name in ["bert-uncased", "roberta", "gpt2"] {
+        let (expected, original) = (expected(name), Tokenizer::from_folder(&data(name)).unwrap());
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("tokenizer.json"), original.json()).unwrap();
+        let again = Tokenizer::from_folder(folder.path()).unwrap();
+        for Case { text, ids, .. } in &expected.cases {
+            assert_eq!(&again.encode(text, None).unwrap(), ids, "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_does_not_say_what_its_vocabulary_is_for_is_refused() {
+    let folder = TempDir::new().unwrap();
+    for file in ["vocab.json", "merges.txt"] {
+        fs::copy(data("gpt2").join(file), folder.path().join(file)).unwrap();
+    }
+    let message = || Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    assert!(message().contains("field `tokenizer_class`: expected `GPT2Tokenizer`"), "{}", message());
+    fs::write(folder.path().join("config.json"), r#"{"model_type": "gpt2"}"#).unwrap();
+    assert!(Tokenizer::from_folder(folder.path()).is_ok());
+    fs::remove_file(folder.path().join("merges.txt")).unwrap();
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::MissingFile { .. }), "{error}");
+    assert!(message().contains("tokenizer.json, vocab.txt, or vocab.json with merges.txt"), "{}", message());
+}
+
+#[test]
+fn a_vocabulary_without_its_special_tokens_gets_them_at_the_end() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("vocab.txt"), "[UNK]\na\n##b\n").unwrap();
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    // In the order of transformers: [SEP] 3, [PAD] 4, [CLS] 5, [MASK] 6.
+    assert_eq!(tokenizer.encode("ab c", None).unwrap(), [5, 1, 2, 0, 3]);
+    assert_eq!((tokenizer.token_id("[PAD]"), tokenizer.token_id("[MASK]")), (Some(4), Some(6)));
+}

@@ -1,0 +1,141 @@
+//! One model in each form in which weights are kept. The fixtures are from `scripts/reference/checkpoint_parity.py`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device};
+use sporran_transformers::{Checkpoint, Error};
+use tempfile::TempDir;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/weights").join(name)
+}
+
+/// A folder with the config and these files, each under its new name.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (from, to) in [("config.json", "config.json")].iter().chain(files) {
+        fs::copy(data(from), folder.path().join(to)).unwrap();
+    }
+    folder
+}
+
+fn from_bin(file: &str) -> TempDir {
+    folder(&[(file, "pytorch_model.bin")])
+}
+
+/// Every tensor of the model, by name.
+fn tensors(folder: &Path) -> Vec<(String, Vec<f32>)> {
+    let checkpoint = Checkpoint::open(folder).unwrap();
+    let read = |name: &str| {
+        let tensor = checkpoint.tensor(name, DType::F32, &Device::Cpu).unwrap();
+        (name.to_owned(), tensor.flatten_all().unwrap().to_vec1().unwrap())
+    };
+    checkpoint.parameters().map(|parameter| read(&parameter.name)).collect()
+}
+
+fn reference() -> Vec<(String, Vec<f32>)> {
+    tensors(folder(&[("model.safetensors", "model.safetensors")]).path())
+}
+
+#[test]
+fn each_form_of_a_model_holds_the_same_tensors() {
+    let expected = reference();
+    // The archive and the plain file hold a transposed tensor, a part of a longer storage, and a parameter.
+    for file in ["archive.bin", "plain.bin"] {
+        assert_eq!(tensors(from_bin(file).path()), expected, "{file}");
+    }
+    let shards = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"];
+    let files = [shards[0], shards[1], "pytorch_model.bin.index.json"].map(|file| (file, file));
+    assert_eq!(tensors(folder(&files).path()), expected);
+}
+
+#[test]
+fn half_precision_is_rounded_and_no_more() {
+    for (file, bits) in [("float16.bin", 11), ("bfloat16.bin", 8)] {
+        for ((name, found), (_, expected)) in tensors(from_bin(file).path()).iter().zip(reference()) {
+            for (found, expected) in found.iter().zip(expected) {
+                // Half a unit in the last place; f16 runs out of exponents below 2^-14.
+                let bound = expected.abs() * 0.5f32.powi(bits) + 0.5f32.powi(25);
+                assert!((found - expected).abs() <= bound, "{file} {name}: {found} {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tied_names_of_one_storage_are_not_surplus() {
+    assert!(Checkpoint::open(from_bin("archive.bin").path()).unwrap().surplus().is_empty());
+}
+
+#[test]
+fn safetensors_come_before_what_pytorch_wrote() {
+    let both = folder(&[("model.safetensors", "model.safetensors"), ("calls.bin", "pytorch_model.bin")]);
+    assert_eq!(tensors(both.path()), reference());
+}
+
+#[test]
+fn a_pickle_that_calls_a_function_is_refused_and_calls_nothing() {
+    for file in ["calls.bin", "calls-plain.bin"] {
+        let folder = from_bin(file);
+        let error = Checkpoint::open(folder.path()).unwrap_err();
+        assert!(matches!(error, Error::Pickle { .. }), "{file}: {error:?}");
+        // Python pickles `os.system` by the module that it is from.
+        let called = ["posix.system", "nt.system"].iter().any(|name| error.to_string().contains(name));
+        assert!(called && error.to_string().contains("which is not called"), "{file}: {error}");
+    }
+    assert!(!Path::new("called-by-pickle").exists());
+}
+
+#[test]
+fn a_damaged_file_is_an_error_wherever_it_ends() {
+    for file in ["archive.bin", "plain.bin"] {
+        let whole = fs::read(data(file)).unwrap();
+        let folder = from_bin(file);
+        for length in (0..whole.len()).step_by(61) {
+            fs::write(folder.path().join("pytorch_model.bin"), &whole[..length]).unwrap();
+            match Checkpoint::open(folder.path()) {
+                Err(Error::Archive { .. } | Error::Pytorch { .. } | Error::Pickle { .. }) => {}
+                other => panic!("{file}: {length} of {} bytes: {other:?}", whole.len()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_pytorch_did_not_write_is_refused() {
+    let folder = from_bin("model.safetensors");
+    let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("pytorch_model.bin: expected a file that PyTorch wrote, found another"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_shard_outside_the_folder_is_refused() {
+    let folder = folder(&[]);
+    let index = r#"{"weight_map": {"shared.weight": "../pytorch_model.bin"}}"#;
+    fs::write(folder.path().join("pytorch_model.bin.index.json"), index).unwrap();
+    let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("field `weight_map`: expected file names, found `../pytorch_model.bin`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tensor_that_the_model_does_not_have_is_named() {
+    let folder = from_bin("archive.bin");
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let error = checkpoint.tensor("lm_head.weight", DType::F32, &Device::Cpu).unwrap_err().to_string();
+    assert!(
+        error.contains("expected the name of one of the model's tensors, found `lm_head.weight`"),
+        "{error}"
+    );
+    // A tensor comes in the type that is asked for.
+    let half = checkpoint.tensor("shared.weight", DType::BF16, &Device::Cpu).unwrap();
+    assert_eq!((half.dtype(), half.dims()), (DType::BF16, &[24, 8][..]));
+}
