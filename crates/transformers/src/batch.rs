@@ -57,6 +57,18 @@ impl Batch {
         Ok(Self { ids, mask: mask.to_dtype(DType::F32)? })
     }
 
+    /// The token ids of every input, without padding.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn rows(&self) -> Result<Vec<Vec<u32>>> {
+        let (ids, mask) = (self.ids.to_vec2::<u32>()?, self.mask.to_vec2::<f32>()?);
+        let row = |(ids, mask): (Vec<u32>, Vec<f32>)| {
+            ids.into_iter().zip(mask).filter(|(_, mask)| *mask > 0.0).map(|(id, _)| id).collect()
+        };
+        Ok(ids.into_iter().zip(mask).map(row).collect())
+    }
+
     /// The number of inputs, b.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -82,6 +94,7 @@ mod tests {
         assert_eq!((batch.size(), batch.length()), (2, 3));
         assert_eq!(batch.ids.to_vec2::<u32>().unwrap(), [[5, 6, 1], [7, 1, 9]]);
         assert_eq!(batch.mask.to_vec2::<f32>().unwrap(), [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]);
+        assert_eq!(batch.rows().unwrap(), [vec![5, 6, 1], vec![7, 1]]);
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub use bart_config::BartConfig;
 pub use batch::Batch;
 pub use cache::Cache;
 pub use checkpoint::Checkpoint;
-pub use decode::{EarlyStopping, GenerationOptions, Hypothesis, generate, generate_from};
+pub use decode::{
+    Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
+    generate_with, search,
+};
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;

@@ -3,71 +3,67 @@
 //! All arithmetic on scores is in f32, and "impossible" is a score of -1e9 rather than minus infinity, since both
 //! decide which of two hypotheses wins. Ties go to the candidate of the lower beam, then of the lower token id.
 
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::{EarlyStopping, Hypothesis, log_sum_exp, options::GenerationSettings, rules::Rules};
-use crate::{
-    cache::Cache,
-    error::Result,
-    seq2seq::{Memory, Seq2Seq},
+use super::{
+    EarlyStopping, Hypothesis,
+    rules::Rules,
+    sample,
+    scores::{self, Scored},
+    sequences::Sequences,
+    settings::{GenerationSettings, Sampling},
 };
+use crate::error::Result;
 
 /// What is added to a score so that it cannot win.
 const IMPOSSIBLE: f32 = -1e9;
 
-/// `num_return_sequences` hypotheses for each input of `memory`, best first.
-pub(super) fn search(
-    model: &dyn Seq2Seq,
-    memory: &Memory,
-    settings: &GenerationSettings,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let special = model.special_tokens();
-    let rules = Rules::new(settings, &special.eos);
-    let beams = settings.num_beams;
-    let mut searches: Vec<Search> =
-        (0..memory.size()).map(|_| Search::new(special.decoder_start, beams)).collect();
-    let mut open: Vec<usize> = (0..searches.len()).collect();
-    let mut memory = memory.clone();
-    let mut cache = Cache::new();
+/// `num_return_sequences` hypotheses for each input, best first.
+pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result<Vec<Vec<Hypothesis>>> {
+    let beams = rules.settings.num_beams;
+    let vocabulary = sequences.vocab_size();
+    let mut open: Vec<Search> = (0..rules.prompts().len()).map(|input| Search::new(rules, input)).collect();
+    let mut found: Vec<Vec<Hypothesis>> = vec![Vec::new(); open.len()];
+    let mut scores = sequences.begin()?;
     // Before the first step all beams of an input are equal, so one row stands for all of them.
     let mut rows_each = 1;
-    for _ in 0..settings.max_new_tokens {
-        let last: Vec<u32> = open.iter().flat_map(|i| searches[*i].last_tokens().take(rows_each)).collect();
-        let mut scores = model.decode(&last, last.len(), &memory, &mut cache)?;
-        let vocabulary = scores.len() / last.len();
-        scores.par_chunks_exact_mut(vocabulary).enumerate().for_each(|(row, scores)| {
-            let beam = &searches[open[row / rows_each]].running[row % rows_each];
-            let normaliser = log_sum_exp(scores);
-            scores.iter_mut().for_each(|score| *score -= normaliser);
-            rules.apply(&beam.tokens, scores);
-        });
-
-        let mut kept_inputs = Vec::with_capacity(open.len());
-        let mut kept_rows = Vec::with_capacity(open.len() * beams);
-        for (at, input) in open.iter().enumerate() {
-            let rows = &scores[at * rows_each * vocabulary..][..rows_each * vocabulary];
-            let sources = searches[*input].step(rows, vocabulary, settings, &rules, special.eos.len());
-            if searches[*input].is_open(settings) {
-                kept_inputs.push(at as u32);
-                kept_rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
+    loop {
+        let sources: Vec<Vec<usize>> = open
+            .par_iter_mut()
+            .zip(scores.par_chunks_exact_mut(rows_each * vocabulary))
+            .map(|(search, rows)| search.step(rows, vocabulary, rules))
+            .collect();
+        let (mut kept, mut rows) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len() * beams));
+        let count = open.len();
+        let mut going_on = Vec::with_capacity(count);
+        for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
+            if search.is_open(rules.settings) {
+                kept.push(at as u32);
+                rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
+                going_on.push(search);
+            } else {
+                let input = search.input;
+                found[input] = search.finish(rules);
             }
         }
-        if kept_inputs.is_empty() {
-            break;
+        open = going_on;
+        if open.is_empty() {
+            return Ok(found);
         }
-        if kept_inputs.len() < open.len() {
-            memory = memory.select(&kept_inputs)?;
-            cache.keep(&kept_inputs, &kept_rows)?;
-            open = kept_inputs.into_iter().map(|at| open[at as usize]).collect();
-        } else {
-            cache.reorder(&kept_rows)?;
+        if kept.len() < count {
+            sequences.keep(&kept, &rows)?;
+        } else if rows_each < beams || rows.iter().enumerate().any(|(at, row)| at != *row as usize) {
+            sequences.reorder(&rows)?;
         }
         rows_each = beams;
+        let last: Vec<u32> = open.iter().flat_map(Search::last_tokens).collect();
+        scores = sequences.next(&last)?;
     }
-    Ok(searches.into_iter().map(|search| search.finish(settings.num_return_sequences)).collect())
 }
 
-/// A sequence, the decoder's start token first, with its score.
+/// A sequence, what it began with first, with its score.
 #[derive(Debug, Clone)]
 struct Beam {
     tokens: Vec<u32>,
@@ -78,12 +74,17 @@ struct Beam {
 /// The search of one input.
 #[derive(Debug)]
 struct Search {
+    input: usize,
+    /// The number of tokens that every sequence begins with.
+    prompt: usize,
     /// The sequences that go on, best first, by their log-probability.
     running: Vec<Beam>,
     /// The places for complete sequences, best first, by their score with the length penalty.
     finished: Vec<Beam>,
     /// Whether a running sequence may still become better than a finished one.
     improvable: bool,
+    /// Draws candidates, where they are drawn.
+    rng: Option<ChaCha8Rng>,
 }
 
 /// A continuation of the running sequence `beam`.
@@ -95,31 +96,42 @@ struct Candidate {
 }
 
 impl Search {
-    fn new(start: u32, beams: usize) -> Self {
-        let beam = |score| Beam { tokens: vec![start], score, complete: false };
+    fn new(rules: &Rules<'_>, input: usize) -> Self {
+        let beams = rules.settings.num_beams;
+        let prompt = &rules.prompts()[input];
+        let beam = |score| Beam { tokens: prompt.clone(), score, complete: false };
         // All but the first begin as impossible, so that the first step does not take the same token many times.
         let running = (0..beams).map(|i| beam(if i == 0 { 0.0 } else { IMPOSSIBLE })).collect();
-        Self { running, finished: vec![beam(IMPOSSIBLE); beams], improvable: true }
+        let finished = vec![beam(IMPOSSIBLE); beams];
+        let rng =
+            rules.settings.sampling.as_ref().map(|sampling| sample::generator(rules, sampling, input, 0));
+        Self { input, prompt: prompt.len(), running, finished, improvable: true, rng }
+    }
+
+    /// The number of new tokens of the running sequences.
+    fn new_tokens(&self) -> usize {
+        self.running[0].tokens.len() - self.prompt
     }
 
     fn last_tokens(&self) -> impl Iterator<Item = u32> {
         self.running.iter().map(|beam| beam.tokens[beam.tokens.len() - 1])
     }
 
-    /// Takes the log-probabilities of the next tokens (one row for each beam, or one row for all), and gives for
-    /// each new running sequence the beam that it continues.
-    fn step(
-        &mut self,
-        rows: &[f32],
-        vocabulary: usize,
-        settings: &GenerationSettings,
-        rules: &Rules<'_>,
-        end_tokens: usize,
-    ) -> Vec<usize> {
+    /// Takes the scores of the next tokens (one row for each beam, or one row for all), and gives for each new
+    /// running sequence the beam that it continues.
+    fn step(&mut self, rows: &mut [f32], vocabulary: usize, rules: &Rules<'_>) -> Vec<usize> {
+        let settings = rules.settings;
         let beams = settings.num_beams;
+        let sequences: Vec<&[u32]> =
+            self.running.iter().take(rows.len() / vocabulary).map(|beam| beam.tokens.as_slice()).collect();
+        let normalisers = rules.apply_normalised(self.input, &sequences, rows);
         // So many that `beams` of them go on even if each beam is followed by every end token.
-        let candidates = self.best(rows, vocabulary, (1 + end_tokens).max(2) * beams);
-        let length = self.running[0].tokens.len();
+        let count = (1 + rules.special.eos.len()).max(2) * beams;
+        let candidates = match &settings.sampling {
+            None => self.best(rows, vocabulary, &normalisers, count),
+            Some(sampling) => self.draw(rows, vocabulary, &normalisers, count, sampling),
+        };
+        let length = self.new_tokens() + 1;
         let ends: Vec<bool> =
             candidates.iter().map(|candidate| rules.ends(candidate.token, length)).collect();
 
@@ -134,7 +146,9 @@ impl Search {
         let full = self.is_full() && settings.early_stopping == EarlyStopping::Yes;
         let penalty = penalty(length, settings);
         let mut scores: Vec<f32> = self.finished.iter().map(|beam| beam.score).collect();
-        for (rank, (candidate, ends)) in std::iter::zip(&candidates, &ends).enumerate() {
+        // Only the best `beams` candidates may finish; the others are there to go on in their place.
+        let finishes = |rank: usize| ends[rank] && rank < beams && rules.counts(candidates[rank].token);
+        for (rank, candidate) in candidates.iter().enumerate() {
             let mut score = candidate.score / penalty;
             if full {
                 score += IMPOSSIBLE;
@@ -142,8 +156,7 @@ impl Search {
             if !self.improvable {
                 score += IMPOSSIBLE;
             }
-            // Only the best `beams` candidates may finish; the others are there to go on in their place.
-            if !(*ends && rank < beams) {
+            if !finishes(rank) {
                 score += IMPOSSIBLE;
             }
             scores.push(score);
@@ -153,8 +166,7 @@ impl Search {
             .map(|i| match i.checked_sub(beams) {
                 None => self.finished[i].clone(),
                 Some(rank) => {
-                    let complete = ends[rank] && rank < beams;
-                    Beam { score: scores[i], complete, ..self.extended(candidates[rank]) }
+                    Beam { score: scores[i], complete: finishes(rank), ..self.extended(candidates[rank]) }
                 }
             })
             .collect();
@@ -169,7 +181,7 @@ impl Search {
     fn can_improve(&self, settings: &GenerationSettings) -> bool {
         let length = match settings.early_stopping {
             EarlyStopping::Never if settings.length_penalty > 0.0 => settings.max_new_tokens,
-            _ => self.running[0].tokens.len() - 1,
+            _ => self.new_tokens(),
         };
         let best = self.running[0].score / penalty(length, settings);
         let worst = self.finished.iter().map(|beam| beam.score).fold(f32::INFINITY, f32::min);
@@ -182,7 +194,9 @@ impl Search {
 
     /// Whether another step could change the finished sequences.
     fn is_open(&self, settings: &GenerationSettings) -> bool {
-        self.improvable && !(self.is_full() && settings.early_stopping == EarlyStopping::Yes)
+        self.improvable
+            && self.new_tokens() < settings.max_new_tokens
+            && !(self.is_full() && settings.early_stopping == EarlyStopping::Yes)
     }
 
     fn extended(&self, candidate: Candidate) -> Beam {
@@ -193,27 +207,71 @@ impl Search {
         Beam { tokens, score: candidate.score, complete: false }
     }
 
+    /// Each running sequence with its scores and their normaliser; one row may stand for all.
+    fn rows<'r>(
+        &self,
+        rows: &'r [f32],
+        vocabulary: usize,
+        normalisers: &[f32],
+    ) -> Vec<(usize, f32, &'r [f32], f32)> {
+        let count = rows.len() / vocabulary;
+        let row = |beam: usize| &rows[beam % count * vocabulary..][..vocabulary];
+        let beams = self.running.iter().enumerate();
+        beams.map(|(beam, running)| (beam, running.score, row(beam), normalisers[beam % count])).collect()
+    }
+
     /// The `count` best continuations of all beams, best first.
-    fn best(&self, rows: &[f32], vocabulary: usize, count: usize) -> Vec<Candidate> {
-        let mut best: Vec<Candidate> = Vec::with_capacity(count + 1);
-        for (beam, running) in self.running.iter().enumerate() {
-            let row = if rows.len() == vocabulary { rows } else { &rows[beam * vocabulary..][..vocabulary] };
-            for (token, log_probability) in row.iter().enumerate() {
-                let score = log_probability + running.score;
-                if best.len() == count && score <= best[count - 1].score {
-                    continue;
-                }
-                let at = best.partition_point(|candidate| candidate.score >= score);
-                best.insert(at, Candidate { beam, token: token as u32, score });
-                best.truncate(count);
-            }
-        }
+    fn best(&self, rows: &[f32], vocabulary: usize, normalisers: &[f32], count: usize) -> Vec<Candidate> {
+        let rows = self.rows(rows, vocabulary, normalisers);
+        let mut best: Vec<Candidate> = rows
+            .into_par_iter()
+            .flat_map_iter(|(beam, sum, row, normaliser)| {
+                let candidate = move |Scored { token, score }| Candidate { beam, token, score };
+                scores::best(row, normaliser, sum, count).into_iter().map(candidate)
+            })
+            .collect();
+        // Stable: among equal scores the lower beam, then the lower token stays first.
+        best.sort_by(|a, b| b.score.total_cmp(&a.score));
+        best.truncate(count);
         best
     }
 
-    fn finish(mut self, count: usize) -> Vec<Hypothesis> {
-        self.finished.truncate(count);
-        let hypothesis = |beam: Beam| Hypothesis { tokens: beam.tokens[1..].to_vec(), score: beam.score };
+    /// `count` continuations of all beams, drawn one after the other without putting them back.
+    fn draw(
+        &mut self,
+        rows: &[f32],
+        vocabulary: usize,
+        normalisers: &[f32],
+        count: usize,
+        sampling: &Sampling,
+    ) -> Vec<Candidate> {
+        let rows = self.rows(rows, vocabulary, normalisers);
+        let mut keyed: Vec<(f64, Candidate)> = Vec::new();
+        if let Some(rng) = &mut self.rng {
+            for (beam, sum, row, normaliser) in rows {
+                for Scored { token, score } in sample::warp(row, normaliser, sampling) {
+                    let score = score + sum;
+                    // The order of scores with Gumbel noise is that of such draws.
+                    let noise = -(-rng.random::<f64>().ln()).ln();
+                    keyed.push((f64::from(score) + noise, Candidate { beam, token, score }));
+                }
+            }
+        }
+        keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut drawn: Vec<Candidate> =
+            keyed.into_iter().map(|(_, candidate)| candidate).take(count).collect();
+        // Where too little is possible, the rest cannot win.
+        drawn.resize(count, Candidate { beam: 0, token: 0, score: f32::NEG_INFINITY });
+        drawn
+    }
+
+    fn finish(mut self, rules: &Rules<'_>) -> Vec<Hypothesis> {
+        if rules.complete_only() {
+            self.finished.retain(|beam| beam.complete);
+        }
+        self.finished.truncate(rules.settings.num_return_sequences);
+        let hypothesis =
+            |beam: Beam| Hypothesis { tokens: beam.tokens[self.prompt..].to_vec(), score: beam.score };
         self.finished.into_iter().map(hypothesis).collect()
     }
 }
@@ -235,27 +293,64 @@ fn top(scores: &[f32], count: usize) -> Vec<usize> {
 mod tests {
     use super::{Search, top};
     use crate::{
-        decode::{GenerationOptions, options::GenerationSettings, rules::Rules},
+        decode::{GenerationOptions, Inputs, Sequences, rules::Rules, settings::GenerationSettings},
+        error::Result,
         tokens::SpecialTokens,
     };
 
-    const EOS: [u32; 1] = [1];
-
-    fn settings(options: GenerationOptions) -> GenerationSettings {
-        let tokens = SpecialTokens { pad: 0, eos: EOS.to_vec(), bos: None, decoder_start: 0 };
-        options.settings(&tokens, 4).unwrap()
+    fn special() -> SpecialTokens {
+        SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }
     }
 
-    fn step(search: &mut Search, probabilities: &[f32], settings: &GenerationSettings) -> Vec<usize> {
-        let rows: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
-        search.step(&rows, 4, settings, &Rules::new(settings, &EOS), 1)
+    fn settings(options: GenerationOptions) -> GenerationSettings {
+        options.settings(&special(), 4, 1).unwrap()
+    }
+
+    /// One input, whose scores a test gives to the search itself.
+    struct One;
+
+    impl Sequences for One {
+        fn inputs(&self) -> usize {
+            1
+        }
+
+        fn prompt(&self, _: usize) -> &[u32] {
+            &[0]
+        }
+
+        fn vocab_size(&self) -> usize {
+            4
+        }
+
+        fn begin(&mut self) -> Result<Vec<f32>> {
+            unreachable!()
+        }
+
+        fn next(&mut self, _: &[u32]) -> Result<Vec<f32>> {
+            unreachable!()
+        }
+
+        fn reorder(&mut self, _: &[u32]) -> Result<()> {
+            unreachable!()
+        }
+
+        fn keep(&mut self, _: &[u32], _: &[u32]) -> Result<()> {
+            unreachable!()
+        }
+    }
+
+    fn step(search: &mut Search, probabilities: &[f32], rules: &Rules<'_>) -> Vec<usize> {
+        let mut rows: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
+        search.step(&mut rows, 4, rules)
     }
 
     #[test]
     fn the_first_step_takes_different_tokens() {
         let settings = settings(GenerationOptions { num_beams: Some(2), ..Default::default() });
-        let mut search = Search::new(0, 2);
-        let sources = step(&mut search, &[0.1, 0.2, 0.3, 0.4], &settings);
+        let special = special();
+        let rules = Rules::new(&settings, &special, Inputs::default(), &One);
+        let mut search = Search::new(&rules, 0);
+        let sources = step(&mut search, &[0.1, 0.2, 0.3, 0.4], &rules);
         assert_eq!(sources, [0, 0]);
         assert_eq!(search.last_tokens().collect::<Vec<_>>(), [3, 2]);
     }
@@ -263,12 +358,14 @@ mod tests {
     #[test]
     fn a_sequence_that_ends_outside_the_best_beams_does_not_finish() {
         let settings = settings(GenerationOptions { num_beams: Some(2), ..Default::default() });
-        let mut search = Search::new(0, 2);
+        let special = special();
+        let rules = Rules::new(&settings, &special, Inputs::default(), &One);
+        let mut search = Search::new(&rules, 0);
         // The end token is third.
-        step(&mut search, &[0.1, 0.2, 0.3, 0.4], &settings);
+        step(&mut search, &[0.1, 0.2, 0.3, 0.4], &rules);
         assert!(search.finished.iter().all(|beam| !beam.complete));
         // Now it is the best continuation of the first beam: 0.4 * 0.7 = 0.28.
-        step(&mut search, &[0.1, 0.7, 0.1, 0.1, 0.4, 0.1, 0.25, 0.25], &settings);
+        step(&mut search, &[0.1, 0.7, 0.1, 0.1, 0.4, 0.1, 0.25, 0.25], &rules);
         assert!(search.finished[0].complete && !search.finished[1].complete);
         assert_eq!(search.finished[0].tokens, [0, 3, 1]);
         // Two new tokens and a length penalty of 1.
@@ -284,12 +381,14 @@ mod tests {
                 max_new_tokens: Some(3),
                 ..Default::default()
             });
-            let mut search = Search::new(0, 2);
-            step(&mut search, &[0.01, 0.45, 0.44, 0.1], &settings);
+            let special = special();
+            let rules = Rules::new(&settings, &special, Inputs::default(), &One);
+            let mut search = Search::new(&rules, 0);
+            step(&mut search, &[0.01, 0.45, 0.44, 0.1], &rules);
             for _ in 0..2 {
-                step(&mut search, &[0.05, 0.05, 0.8, 0.1, 0.05, 0.05, 0.8, 0.1], &settings);
+                step(&mut search, &[0.05, 0.05, 0.8, 0.1, 0.05, 0.05, 0.8, 0.1], &rules);
             }
-            search.finish(1).remove(0).tokens
+            search.finish(&rules).remove(0).tokens
         };
         // ln 0.45 = -0.80 at length 1, ln(0.44 * 0.8 * 0.8) = -1.27 at length 3.
         assert_eq!(winner(0.0), [1]);

@@ -1,68 +1,68 @@
 //! Greedy search: the best next token at every step.
 
-use super::{Hypothesis, log_sum_exp, options::GenerationSettings, rules::Rules};
-use crate::{
-    cache::Cache,
-    error::Result,
-    seq2seq::{Memory, Seq2Seq},
-};
+use rayon::prelude::*;
 
-/// One hypothesis for each input of `memory`.
-pub(super) fn search(
-    model: &dyn Seq2Seq,
-    memory: &Memory,
-    settings: &GenerationSettings,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let special = model.special_tokens();
-    let rules = Rules::new(settings, &special.eos);
-    // Each sequence begins with the decoder's start token.
-    let mut sequences = vec![(vec![special.decoder_start], 0f32); memory.size()];
-    let mut open: Vec<usize> = (0..sequences.len()).collect();
-    let mut memory = memory.clone();
-    let mut cache = Cache::new();
-    while !open.is_empty() {
-        let last: Vec<u32> = open.iter().map(|i| sequences[*i].0[sequences[*i].0.len() - 1]).collect();
-        let mut logits = model.decode(&last, last.len(), &memory, &mut cache)?;
-        let vocabulary = logits.len() / open.len();
+use super::{
+    Hypothesis,
+    rules::Rules,
+    scores::{Scored, argmax, log_sum_exp},
+    sequences::Sequences,
+};
+use crate::error::{Error, Result};
+
+/// One hypothesis for each input.
+pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result<Vec<Vec<Hypothesis>>> {
+    let mut found: Vec<(Vec<u32>, f32)> =
+        rules.prompts().iter().map(|prompt| (prompt.clone(), 0.0)).collect();
+    let mut open: Vec<usize> = (0..found.len()).collect();
+    let mut scores = sequences.begin()?;
+    let vocabulary = sequences.vocab_size();
+    loop {
+        let best: Vec<Scored> = scores
+            .par_chunks_exact_mut(vocabulary)
+            .zip(&open)
+            .map(|(scores, input)| {
+                rules.apply(*input, &[&found[*input].0], scores);
+                let best = argmax(scores);
+                Scored { score: best.score - log_sum_exp(scores), ..best }
+            })
+            .collect();
         let mut kept = Vec::with_capacity(open.len());
-        for (row, scores) in logits.chunks_exact_mut(vocabulary).enumerate() {
-            let (tokens, sum) = &mut sequences[open[row]];
-            rules.apply(tokens, scores);
-            let best = argmax(scores);
-            *sum += scores[best] - log_sum_exp(scores);
-            tokens.push(best as u32);
-            if !rules.ends(best as u32, tokens.len() - 1) {
+        for (row, best) in best.iter().enumerate() {
+            let (tokens, sum) = &mut found[open[row]];
+            let new = tokens.len() + 1 - rules.prompts()[open[row]].len();
+            // Minus infinity less minus infinity.
+            if best.score.is_nan() {
+                return Err(nothing_follows(new - 1));
+            }
+            *sum += best.score;
+            tokens.push(best.token);
+            if !rules.ends(best.token, new) {
                 kept.push(row as u32);
             }
         }
-        if kept.len() < open.len() && !kept.is_empty() {
-            memory = memory.select(&kept)?;
-            cache.keep(&kept, &kept)?;
+        if kept.is_empty() {
+            break;
         }
-        open = kept.into_iter().map(|row| open[row as usize]).collect();
+        if kept.len() < open.len() {
+            sequences.keep(&kept, &kept)?;
+            open = kept.into_iter().map(|row| open[row as usize]).collect();
+        }
+        let last: Vec<u32> = open.iter().map(|input| found[*input].0[found[*input].0.len() - 1]).collect();
+        scores = sequences.next(&last)?;
     }
-    let hypothesis =
-        |(tokens, score): (Vec<u32>, f32)| vec![Hypothesis { tokens: tokens[1..].to_vec(), score }];
-    Ok(sequences.into_iter().map(hypothesis).collect())
+    let hypothesis = |((tokens, score), prompt): ((Vec<u32>, f32), &Vec<u32>)| {
+        let counts = tokens.last().is_some_and(|last| rules.counts(*last));
+        counts.then(|| Hypothesis { tokens: tokens[prompt.len()..].to_vec(), score }).into_iter().collect()
+    };
+    Ok(found.into_iter().zip(rules.prompts()).map(hypothesis).collect())
 }
 
-/// The first of the highest scores.
-fn argmax(scores: &[f32]) -> usize {
-    let mut best = 0;
-    for (i, score) in scores.iter().enumerate() {
-        if *score > scores[best] {
-            best = i;
-        }
-    }
-    best
-}
-
-#[cfg(test)]
-mod tests {
-    use super::argmax;
-
-    #[test]
-    fn the_first_of_equal_scores_is_taken() {
-        assert_eq!(argmax(&[f32::NEG_INFINITY, 2.0, 1.0, 2.0]), 1);
+/// The error of a sequence that the rules let nothing follow.
+pub(super) fn nothing_follows(new: usize) -> Error {
+    Error::Options {
+        option: "generation",
+        expected: "rules that leave a token to go on with".into(),
+        found: format!("none after {new} new tokens, or scores that are no numbers"),
     }
 }

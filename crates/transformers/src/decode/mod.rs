@@ -1,77 +1,121 @@
-//! Sequences from a model: greedy and beam search, as `transformers` 5 does them.
+//! Sequences from a model: greedy search, beam search, diverse beam search and sampling, as `transformers` does them.
+//!
+//! A search drives [`Sequences`], whatever model is behind them. [`generate`] and [`generate_from`] are the searches
+//! for encoder-decoders; [`search`] is for everything else.
 
 mod beam;
+mod constraint;
 mod greedy;
+mod groups;
 mod options;
 mod rules;
+mod sample;
+mod scores;
+mod sequences;
+mod settings;
 
+pub use constraint::{Constraint, Inputs};
 pub use options::{EarlyStopping, GenerationOptions};
+use sequences::Decoder;
+pub use sequences::Sequences;
 
 use crate::{
     batch::Batch,
-    error::Result,
+    error::{Error, Result},
     seq2seq::{Memory, Seq2Seq},
+    tokens::SpecialTokens,
 };
+use rules::Rules;
 
 /// A generated sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens after the decoder's start token, up to and with the end token where there is one.
+    /// The tokens after the decoder's start token (or a causal model's prompt), up to and with the end token where
+    /// there is one.
     pub tokens: Vec<u32>,
     /// Beam search: the log-probability of the sequence divided by its length to the power of the length penalty.
-    /// Greedy search: the sum of the log-probabilities of its tokens, after the rules (forced tokens, n-grams,
-    /// least length) were applied; no length penalty.
+    /// Greedy search and sampling: the sum of the log-probabilities of its tokens, after the rules (forced tokens,
+    /// n-grams, least length, temperature and the like) were applied; no length penalty.
     pub score: f32,
 }
 
-/// Generates for every input: answer `i` has `num-return-sequences` hypotheses for input `i`, best first.
+/// Generates for every input: answer `i` has `num-return-sequences` hypotheses for input `i`, best first (in the order
+/// of drawing where they are drawn without beams).
 ///
-/// Inputs do not influence each other: a batch gives what its members give alone, up to the rounding of sums.
+/// Inputs do not influence each other: a batch gives what its members give alone, up to the rounding of sums. What is
+/// drawn depends on the seed and the input's tokens, wherever the input stands.
 ///
 /// # Errors
-/// [`Error::Options`](crate::Error::Options) where the options cannot be used, [`Error::Batch`](crate::Error::Batch)
-/// where an input or a sequence is longer than the model has positions for, or a tensor error.
+/// [`Error::Options`] where the options cannot be used, [`Error::Batch`] where an input or a sequence is longer than
+/// the model has positions for, or a tensor error.
 pub fn generate(
     model: &dyn Seq2Seq,
     input: &Batch,
     options: &GenerationOptions,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    generate_from(model, &model.encode(input)?, options)
+    let sources = input.rows()?;
+    let inputs = Inputs { sources: Some(&sources), constraint: None };
+    generate_with(model, &model.encode(input)?, options, &inputs)
 }
 
-/// [`generate`] for inputs that have been encoded.
+/// [`generate`] for inputs that have been encoded. Sampling draws by an input's place.
 ///
 /// # Errors
-/// As for `generate`.
+/// As for `generate`, and [`Error::Options`] for an `encoder-no-repeat-ngram-size`, which needs the source's tokens.
 pub fn generate_from(
     model: &dyn Seq2Seq,
     memory: &Memory,
     options: &GenerationOptions,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let settings =
-        options.or(model.generation_defaults()).settings(model.special_tokens(), model.vocab_size())?;
-    if settings.num_beams == 1 {
-        greedy::search(model, memory, &settings)
-    } else {
-        beam::search(model, memory, &settings)
+    generate_with(model, memory, options, &Inputs::default())
+}
+
+/// [`generate`] for inputs that have been encoded, with what else is known of them, such as a constraint.
+///
+/// # Errors
+/// As for `generate_from`.
+pub fn generate_with(
+    model: &dyn Seq2Seq,
+    memory: &Memory,
+    options: &GenerationOptions,
+    inputs: &Inputs<'_>,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let options = options.or(model.generation_defaults());
+    search(&mut Decoder::new(model, memory), model.special_tokens(), &options, inputs)
+}
+
+/// Searches for the sequences that `options` ask for; what is not set has its default.
+///
+/// # Errors
+/// As for [`generate_from`], and whatever `sequences` say.
+pub fn search(
+    sequences: &mut dyn Sequences,
+    special: &SpecialTokens,
+    options: &GenerationOptions,
+    inputs: &Inputs<'_>,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let count = sequences.inputs();
+    let longest = (0..count).map(|input| sequences.prompt(input).len()).max().unwrap_or(0);
+    let settings = options.settings(special, sequences.vocab_size(), longest)?;
+    match inputs.sources {
+        Some(sources) if sources.len() != count => {
+            let found = sources.len().to_string();
+            return Err(Error::Batch { expected: format!("the sources of {count} inputs"), found });
+        }
+        None if settings.encoder_no_repeat_ngram_size > 0 => {
+            return Err(Error::Options {
+                option: "encoder-no-repeat-ngram-size",
+                expected: "0 where the tokens of the sources are not known".into(),
+                found: settings.encoder_no_repeat_ngram_size.to_string(),
+            });
+        }
+        _ => {}
     }
-}
-
-/// The logarithm of the sum of the exponentials of `scores`.
-fn log_sum_exp(scores: &[f32]) -> f32 {
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = scores.iter().map(|score| f64::from((score - max).exp())).sum();
-    max + sum.ln() as f32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::log_sum_exp;
-
-    #[test]
-    fn the_sum_of_exponentials_stays_in_range() {
-        // ln(e^1000 + e^1000) = 1000 + ln 2
-        assert!((log_sum_exp(&[1000.0, 1000.0]) - 1_000.693_1).abs() < 1e-3);
-        assert_eq!(log_sum_exp(&[f32::NEG_INFINITY, 0.0]), 0.0);
+    let rules = Rules::new(&settings, special, *inputs, sequences);
+    match (settings.num_beams, settings.num_beam_groups, &settings.sampling) {
+        (1, _, None) => greedy::search(sequences, &rules),
+        (1, _, Some(sampling)) => sample::search(sequences, &rules, sampling),
+        (_, 1, _) => beam::search(sequences, &rules),
+        _ => groups::search(sequences, &rules),
     }
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use crate::{
     error::{Error, Result},
     json::{TokenIds, parse},
-    tokens::SpecialTokens,
 };
 
 /// When a beam search of one input ends.
@@ -82,12 +81,50 @@ pub struct GenerationOptions {
     /// When a beam search ends. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<EarlyStopping>,
-    /// How many sequences come back for each input, best first; at most `num-beams`. Default 1.
+    /// How many sequences come back for each input, best first; at most
+    /// `num-beams`. Sampling without beams gives any number, in the order in which they were drawn. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_return_sequences: Option<usize>,
+    /// Draws tokens by their probability, where otherwise the most probable ones are taken. Default `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub do_sample: Option<bool>,
+    /// Sampling: scores are divided by this before they become probabilities. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Sampling: only so many of the most probable tokens are drawn from; 0 for all. Default 50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<usize>,
+    /// Sampling: only the most probable tokens whose probabilities reach this sum are drawn from. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Sampling: decides what is drawn. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Diverse beam search: the beams are followed in so many groups of the same size. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_beam_groups: Option<usize>,
+    /// Diverse beam search: what a token loses for each beam of an earlier group that took it at the same step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diversity_penalty: Option<f32>,
+    /// The score of a token that stands in the sequence already is divided by this where it is positive and
+    /// multiplied where it is negative. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repetition_penalty: Option<f32>,
     /// No sequence has the same run of this many tokens twice; 0 allows it. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_repeat_ngram_size: Option<usize>,
+    /// No sequence has a run of this many tokens that its source has; 0 allows it. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder_no_repeat_ngram_size: Option<usize>,
+    /// Runs of tokens that no sequence has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad_words_ids: Option<Vec<Vec<u32>>>,
+    /// Tokens that no sequence has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_tokens: Option<Vec<u32>>,
+    /// Tokens that no sequence begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin_suppress_tokens: Option<Vec<u32>>,
     /// The first token after the decoder's start token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_bos_token_id: Option<u32>,
@@ -108,28 +145,37 @@ struct Fields {
     length_penalty: Option<f64>,
     early_stopping: Option<EarlyStopping>,
     num_return_sequences: Option<usize>,
+    do_sample: Option<bool>,
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    num_beam_groups: Option<usize>,
+    diversity_penalty: Option<f32>,
+    repetition_penalty: Option<f32>,
     no_repeat_ngram_size: Option<usize>,
+    encoder_no_repeat_ngram_size: Option<usize>,
+    bad_words_ids: Option<Vec<Vec<u32>>>,
+    suppress_tokens: Option<Vec<u32>>,
+    begin_suppress_tokens: Option<Vec<u32>>,
     forced_bos_token_id: Option<u32>,
     forced_eos_token_id: TokenIds,
 }
 
 /// Fields that change what is generated and that this crate does not have, each with the value that has no effect.
-const UNSUPPORTED: [(&str, &str); 15] = [
-    ("do_sample", "false"),
-    ("repetition_penalty", "1.0"),
+const UNSUPPORTED: [(&str, &str); 13] = [
     ("encoder_repetition_penalty", "1.0"),
-    ("encoder_no_repeat_ngram_size", "0"),
-    ("num_beam_groups", "1"),
-    ("diversity_penalty", "0.0"),
     ("guidance_scale", "1.0"),
-    ("bad_words_ids", "null"),
     ("force_words_ids", "null"),
-    ("suppress_tokens", "null"),
-    ("begin_suppress_tokens", "null"),
     ("sequence_bias", "null"),
     ("exponential_decay_length_penalty", "null"),
     ("renormalize_logits", "false"),
     ("penalty_alpha", "0.0"),
+    ("min_p", "null"),
+    ("top_h", "null"),
+    ("typical_p", "1.0"),
+    ("epsilon_cutoff", "0.0"),
+    ("eta_cutoff", "0.0"),
+    ("prompt_lookup_num_tokens", "null"),
 ];
 
 impl GenerationOptions {
@@ -174,7 +220,19 @@ impl GenerationOptions {
             length_penalty: fields.length_penalty,
             early_stopping: fields.early_stopping,
             num_return_sequences: fields.num_return_sequences,
+            do_sample: fields.do_sample,
+            temperature: fields.temperature,
+            top_k: fields.top_k,
+            top_p: fields.top_p,
+            num_beam_groups: fields.num_beam_groups,
+            diversity_penalty: fields.diversity_penalty,
+            repetition_penalty: fields.repetition_penalty,
+            seed: None,
             no_repeat_ngram_size: fields.no_repeat_ngram_size,
+            encoder_no_repeat_ngram_size: fields.encoder_no_repeat_ngram_size,
+            bad_words_ids: fields.bad_words_ids,
+            suppress_tokens: fields.suppress_tokens,
+            begin_suppress_tokens: fields.begin_suppress_tokens,
             forced_bos_token_id: fields.forced_bos_token_id,
             forced_eos_token_id,
         })
@@ -200,93 +258,28 @@ impl GenerationOptions {
             length_penalty: self.length_penalty.or(defaults.length_penalty),
             early_stopping: self.early_stopping.or(defaults.early_stopping),
             num_return_sequences: self.num_return_sequences.or(defaults.num_return_sequences),
+            do_sample: self.do_sample.or(defaults.do_sample),
+            temperature: self.temperature.or(defaults.temperature),
+            top_k: self.top_k.or(defaults.top_k),
+            top_p: self.top_p.or(defaults.top_p),
+            seed: self.seed.or(defaults.seed),
+            num_beam_groups: self.num_beam_groups.or(defaults.num_beam_groups),
+            diversity_penalty: self.diversity_penalty.or(defaults.diversity_penalty),
+            repetition_penalty: self.repetition_penalty.or(defaults.repetition_penalty),
             no_repeat_ngram_size: self.no_repeat_ngram_size.or(defaults.no_repeat_ngram_size),
+            encoder_no_repeat_ngram_size: self
+                .encoder_no_repeat_ngram_size
+                .or(defaults.encoder_no_repeat_ngram_size),
+            bad_words_ids: self.bad_words_ids.clone().or_else(|| defaults.bad_words_ids.clone()),
+            suppress_tokens: self.suppress_tokens.clone().or_else(|| defaults.suppress_tokens.clone()),
+            begin_suppress_tokens: self
+                .begin_suppress_tokens
+                .clone()
+                .or_else(|| defaults.begin_suppress_tokens.clone()),
             forced_bos_token_id: self.forced_bos_token_id.or(defaults.forced_bos_token_id),
             forced_eos_token_id: self.forced_eos_token_id.or(defaults.forced_eos_token_id),
         }
     }
-
-    /// What is used: every option with its value.
-    ///
-    /// # Errors
-    /// [`Error::Options`] where a value, or two values together, cannot be used.
-    pub(crate) fn settings(&self, tokens: &SpecialTokens, vocabulary: usize) -> Result<GenerationSettings> {
-        let wrong = |option, expected: String, found: usize| {
-            Err(Error::Options { option, expected, found: found.to_string() })
-        };
-        // A length counts the decoder's start token, a number of new tokens does not.
-        let max_new_tokens = self.max_new_tokens.or(self.max_length.map(|length| length.saturating_sub(1)));
-        let max_new_tokens = max_new_tokens.unwrap_or(20);
-        if max_new_tokens == 0 {
-            let option = if self.max_new_tokens.is_some() { "max-new-tokens" } else { "max-length" };
-            return wrong(option, "room for at least one new token".into(), 0);
-        }
-        let min_new_tokens = self.min_new_tokens.or(self.min_length.map(|length| length.saturating_sub(1)));
-        let min_new_tokens = min_new_tokens.unwrap_or(0);
-        if min_new_tokens > max_new_tokens {
-            let option = if self.min_new_tokens.is_some() { "min-new-tokens" } else { "min-length" };
-            return wrong(
-                option,
-                format!("at most the {max_new_tokens} tokens of the upper bound"),
-                min_new_tokens,
-            );
-        }
-        let num_beams = self.num_beams.unwrap_or(1);
-        // Each step keeps (1 + end tokens) candidates for every beam, all different.
-        let most = vocabulary / (1 + tokens.eos.len()).max(2);
-        if num_beams == 0 || num_beams > most {
-            return wrong("num-beams", format!("1 to {most}"), num_beams);
-        }
-        let num_return_sequences = self.num_return_sequences.unwrap_or(1);
-        if num_return_sequences == 0 || num_return_sequences > num_beams {
-            return wrong(
-                "num-return-sequences",
-                format!("1 to num-beams, {num_beams}"),
-                num_return_sequences,
-            );
-        }
-        let length_penalty = self.length_penalty.unwrap_or(1.0);
-        if !length_penalty.is_finite() {
-            let (option, found) = ("length-penalty", length_penalty.to_string());
-            return Err(Error::Options { option, expected: "a finite number".into(), found });
-        }
-        for (option, id) in [
-            ("forced-bos-token-id", self.forced_bos_token_id),
-            ("forced-eos-token-id", self.forced_eos_token_id),
-        ] {
-            match id {
-                Some(id) if id as usize >= vocabulary => {
-                    return wrong(option, format!("a token id below {vocabulary}"), id as usize);
-                }
-                _ => {}
-            }
-        }
-        Ok(GenerationSettings {
-            max_new_tokens,
-            min_new_tokens,
-            num_beams,
-            length_penalty,
-            early_stopping: self.early_stopping.unwrap_or(EarlyStopping::No),
-            num_return_sequences,
-            no_repeat_ngram_size: self.no_repeat_ngram_size.unwrap_or(0),
-            forced_bos: self.forced_bos_token_id,
-            forced_eos: self.forced_eos_token_id,
-        })
-    }
-}
-
-/// [`GenerationOptions`] with every value present and checked.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct GenerationSettings {
-    pub(crate) max_new_tokens: usize,
-    pub(crate) min_new_tokens: usize,
-    pub(crate) num_beams: usize,
-    pub(crate) length_penalty: f64,
-    pub(crate) early_stopping: EarlyStopping,
-    pub(crate) num_return_sequences: usize,
-    pub(crate) no_repeat_ngram_size: usize,
-    pub(crate) forced_bos: Option<u32>,
-    pub(crate) forced_eos: Option<u32>,
 }
 
 #[cfg(test)]
@@ -313,7 +306,7 @@ mod tests {
         .unwrap();
         let options =
             GenerationOptions { max_new_tokens: Some(60), num_beams: Some(2), ..Default::default() };
-        let settings = options.or(&defaults).settings(&tokens(), 100).unwrap();
+        let settings = options.or(&defaults).settings(&tokens(), 100, 1).unwrap();
         // max-new-tokens replaces max_length; min_length 56 counts the start token.
         assert_eq!((settings.max_new_tokens, settings.min_new_tokens, settings.num_beams), (60, 55, 2));
         assert_eq!((settings.early_stopping, settings.length_penalty), (EarlyStopping::Yes, 2.0));
@@ -322,7 +315,7 @@ mod tests {
 
     #[test]
     fn nothing_set_is_greedy_with_twenty_tokens() {
-        let settings = GenerationOptions::default().settings(&tokens(), 100).unwrap();
+        let settings = GenerationOptions::default().settings(&tokens(), 100, 1).unwrap();
         assert_eq!(
             (settings.max_new_tokens, settings.num_beams, settings.early_stopping),
             (20, 1, EarlyStopping::No)
@@ -331,24 +324,10 @@ mod tests {
 
     #[test]
     fn a_kind_of_generation_that_is_not_here_is_an_error() {
-        let error = folder(r#"{"do_sample": true}"#).unwrap_err().to_string();
-        assert_eq!(error, "generation_config.json: field `do_sample`: expected false, found true");
-        assert!(folder(r#"{"repetition_penalty": 1.2}"#).is_err());
-        assert!(folder(r#"{"repetition_penalty": 1, "bad_words_ids": null}"#).is_ok());
-    }
-
-    #[test]
-    fn values_that_cannot_be_used_are_refused() {
-        let refused = |options: GenerationOptions| options.settings(&tokens(), 10).unwrap_err().to_string();
-        let none = GenerationOptions::default;
-        assert!(refused(GenerationOptions { num_beams: Some(6), ..none() }).contains("1 to 5"));
-        assert!(
-            refused(GenerationOptions { num_return_sequences: Some(2), ..none() }).contains("num-beams, 1")
-        );
-        assert!(refused(GenerationOptions { max_length: Some(1), ..none() }).contains("max-length"));
-        assert!(refused(GenerationOptions { min_new_tokens: Some(21), ..none() }).contains("20 tokens"));
-        assert!(refused(GenerationOptions { forced_bos_token_id: Some(10), ..none() }).contains("below 10"));
-        assert!(refused(GenerationOptions { length_penalty: Some(f64::NAN), ..none() }).contains("finite"));
+        let error = folder(r#"{"renormalize_logits": true}"#).unwrap_err().to_string();
+        assert_eq!(error, "generation_config.json: field `renormalize_logits`: expected false, found true");
+        assert!(folder(r#"{"guidance_scale": 1.2}"#).is_err());
+        assert!(folder(r#"{"guidance_scale": 1, "sequence_bias": null}"#).is_ok());
     }
 
     #[test]

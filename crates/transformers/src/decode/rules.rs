@@ -1,57 +1,214 @@
 //! What a sequence may not continue with, by the options.
+//!
+//! The order is that of `transformers`, where a later rule wins over an earlier one: repetition penalty, n-grams, the
+//! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens.
 
-use super::options::GenerationSettings;
+use rayon::prelude::*;
+
+use super::{
+    constraint::{Constraint, Inputs},
+    scores::log_sum_exp,
+    sequences::Sequences,
+    settings::GenerationSettings,
+};
+use crate::tokens::SpecialTokens;
 
 /// The rules of one generation, applied to the scores of every next token.
-#[derive(Debug)]
 pub(crate) struct Rules<'a> {
-    settings: &'a GenerationSettings,
-    eos: &'a [u32],
+    pub(crate) settings: &'a GenerationSettings,
+    pub(crate) special: &'a SpecialTokens,
+    inputs: Inputs<'a>,
+    /// What each input begins with.
+    prompts: Vec<Vec<u32>>,
 }
 
 impl<'a> Rules<'a> {
-    pub(crate) fn new(settings: &'a GenerationSettings, eos: &'a [u32]) -> Self {
-        Self { settings, eos }
+    pub(crate) fn new(
+        settings: &'a GenerationSettings,
+        special: &'a SpecialTokens,
+        inputs: Inputs<'a>,
+        sequences: &dyn Sequences,
+    ) -> Self {
+        let prompts = (0..sequences.inputs()).map(|input| sequences.prompt(input).to_vec()).collect();
+        Self { settings, special, inputs, prompts }
     }
 
-    /// Sets the score of each token that may not follow to minus infinity. `tokens` is the sequence so far, the
-    /// decoder's start token first. The order is that of `transformers`: a later rule wins over an earlier one.
-    pub(crate) fn apply(&self, tokens: &[u32], scores: &mut [f32]) {
-        let new = tokens.len() - 1;
+    /// What each input begins with.
+    pub(crate) fn prompts(&self) -> &[Vec<u32>] {
+        &self.prompts
+    }
+
+    /// The source tokens of an input, where they are known.
+    pub(crate) fn source(&self, input: usize) -> Option<&'a [u32]> {
+        self.inputs.sources.map(|sources| sources[input].as_slice())
+    }
+
+    /// Whether a sequence counts only with its end token.
+    pub(crate) fn complete_only(&self) -> bool {
+        self.inputs.constraint.is_some_and(Constraint::complete_only)
+    }
+
+    /// The tokens of a sequence of `input` that are new.
+    fn new_tokens<'t>(&self, input: usize, tokens: &'t [u32]) -> &'t [u32] {
+        &tokens[self.prompts[input].len()..]
+    }
+
+    /// Applies the rules to scores that are not normalised: each row belongs to the sequence beside it, all of one
+    /// input.
+    pub(crate) fn apply(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32]) {
+        self.apply_from(input, sequences, scores, &vec![0.0; sequences.len()]);
+    }
+
+    /// The logarithm of the sum of the exponentials of each row, and the rules applied to log-probabilities, which
+    /// are the scores less that number. The scores are not rewritten but where a rule says so.
+    pub(crate) fn apply_normalised(
+        &self,
+        input: usize,
+        sequences: &[&[u32]],
+        scores: &mut [f32],
+    ) -> Vec<f32> {
+        let vocabulary = scores.len() / sequences.len();
+        let normalisers: Vec<f32> = scores.par_chunks_exact(vocabulary).map(log_sum_exp).collect();
+        self.apply_from(input, sequences, scores, &normalisers);
+        normalisers
+    }
+
+    /// Applies the rules to scores less `zeros`.
+    pub(crate) fn apply_from(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32], zeros: &[f32]) {
+        let vocabulary = scores.len() / sequences.len();
+        let rows = || sequences.iter().zip(zeros);
+        for ((tokens, zero), scores) in rows().zip(scores.chunks_exact_mut(vocabulary)) {
+            self.penalise(tokens, scores, *zero);
+            self.ban(input, tokens, scores);
+        }
+        if let Some(constraint) = self.inputs.constraint {
+            self.constrain(constraint, input, sequences, scores, zeros);
+        }
+        for ((tokens, zero), scores) in rows().zip(scores.chunks_exact_mut(vocabulary)) {
+            self.force(self.new_tokens(input, tokens).len(), tokens.len(), scores, *zero);
+        }
+    }
+
+    fn penalise(&self, tokens: &[u32], scores: &mut [f32], zero: f32) {
+        let penalty = self.settings.repetition_penalty;
+        if penalty == 1.0 {
+            return;
+        }
+        let mut seen = tokens.to_vec();
+        seen.sort_unstable();
+        seen.dedup();
+        for token in seen {
+            if let Some(score) = scores.get_mut(token as usize) {
+                let value = *score - zero;
+                *score = if value < 0.0 { value * penalty } else { value / penalty } + zero;
+            }
+        }
+    }
+
+    fn ban(&self, input: usize, tokens: &[u32], scores: &mut [f32]) {
         let mut ban = |token: u32| {
             if let Some(score) = scores.get_mut(token as usize) {
                 *score = f32::NEG_INFINITY;
             }
         };
-        let size = self.settings.no_repeat_ngram_size;
-        if size > 0 && tokens.len() + 1 >= size {
-            let prefix = &tokens[tokens.len() + 1 - size..];
-            for seen in tokens.windows(size).filter(|seen| seen.starts_with(prefix)) {
-                ban(seen[size - 1]);
+        let settings = self.settings;
+        followers(tokens, tokens, settings.no_repeat_ngram_size, &mut ban);
+        if let Some(source) = self.source(input) {
+            followers(source, tokens, settings.encoder_no_repeat_ngram_size, &mut ban);
+        }
+        for word in &settings.bad_words {
+            if let [start @ .., last] = word.as_slice()
+                && tokens.ends_with(start)
+            {
+                ban(*last);
             }
         }
-        if new < self.settings.min_new_tokens {
-            self.eos.iter().copied().for_each(&mut ban);
+        if self.new_tokens(input, tokens).len() < settings.min_new_tokens {
+            self.special.eos.iter().copied().for_each(ban);
         }
-        if let Some(bos) = self.settings.forced_bos.filter(|_| new == 0) {
+    }
+
+    /// Leaves only the tokens that the constraint allows. Where the rules before it have banned all of those in every
+    /// sequence of the input, the constraint wins, and what it allows is certain.
+    fn constrain(
+        &self,
+        constraint: &dyn Constraint,
+        input: usize,
+        sequences: &[&[u32]],
+        scores: &mut [f32],
+        zeros: &[f32],
+    ) {
+        let vocabulary = scores.len() / sequences.len();
+        let allowed: Vec<Vec<u32>> = sequences
+            .iter()
+            .map(|tokens| {
+                let mut allowed = Vec::new();
+                constraint.allowed(input, self.new_tokens(input, tokens), &mut allowed);
+                allowed.retain(|token| (*token as usize) < vocabulary);
+                allowed
+            })
+            .collect();
+        let mut possible = false;
+        for (allowed, scores) in allowed.iter().zip(scores.chunks_exact_mut(vocabulary)) {
+            let kept: Vec<f32> = allowed.iter().map(|token| scores[*token as usize]).collect();
+            possible |= kept.iter().any(|score| *score > f32::NEG_INFINITY);
+            scores.fill(f32::NEG_INFINITY);
+            for (token, score) in allowed.iter().zip(kept) {
+                scores[*token as usize] = score;
+            }
+        }
+        if !possible {
+            for ((allowed, zero), scores) in
+                allowed.iter().zip(zeros).zip(scores.chunks_exact_mut(vocabulary))
+            {
+                allowed.iter().for_each(|token| scores[*token as usize] = *zero);
+            }
+        }
+    }
+
+    /// `new` of the `length` tokens of the sequence are new.
+    fn force(&self, new: usize, length: usize, scores: &mut [f32], zero: f32) {
+        let settings = self.settings;
+        let force = |token: u32, scores: &mut [f32]| {
+            scores.fill(f32::NEG_INFINITY);
+            if let Some(score) = scores.get_mut(token as usize) {
+                *score = zero;
+            }
+        };
+        // A causal model's prompt stands where an encoder-decoder has its first token.
+        if let Some(bos) = settings.forced_bos.filter(|_| length == 1) {
             force(bos, scores);
         }
-        if let Some(eos) = self.settings.forced_eos.filter(|_| new + 1 == self.settings.max_new_tokens) {
+        if let Some(eos) = settings.forced_eos.filter(|_| new + 1 == settings.max_new_tokens) {
             force(eos, scores);
+        }
+        let first = if settings.forced_bos.is_some() && length == new + 1 { 1 } else { 0 };
+        let at_first = settings.begin_suppress_tokens.iter().filter(|_| new == first);
+        for token in settings.suppress_tokens.iter().chain(at_first) {
+            if let Some(score) = scores.get_mut(*token as usize) {
+                *score = f32::NEG_INFINITY;
+            }
         }
     }
 
     /// Whether a sequence of `length` new tokens that ends with `token` is complete.
     pub(crate) fn ends(&self, token: u32, length: usize) -> bool {
-        length >= self.settings.max_new_tokens || self.eos.contains(&token)
+        length >= self.settings.max_new_tokens || self.special.eos.contains(&token)
+    }
+
+    /// Whether a sequence that is over may be returned.
+    pub(crate) fn counts(&self, last: u32) -> bool {
+        !self.complete_only() || self.special.eos.contains(&last)
     }
 }
 
-/// Leaves `token` as the one that can follow, with probability 1.
-fn force(token: u32, scores: &mut [f32]) {
-    scores.fill(f32::NEG_INFINITY);
-    if let Some(score) = scores.get_mut(token as usize) {
-        *score = 0.0;
+/// Calls `ban` with what follows the last `size - 1` tokens of `tokens` anywhere in `text`.
+fn followers(text: &[u32], tokens: &[u32], size: usize, ban: &mut impl FnMut(u32)) {
+    if size > 0 && tokens.len() + 1 >= size {
+        let prefix = &tokens[tokens.len() + 1 - size..];
+        for seen in text.windows(size).filter(|seen| seen.starts_with(prefix)) {
+            ban(seen[size - 1]);
+        }
     }
 }
 
@@ -59,20 +216,30 @@ fn force(token: u32, scores: &mut [f32]) {
 mod tests {
     use super::Rules;
     use crate::{
-        decode::{GenerationOptions, options::GenerationSettings},
+        decode::{Constraint, GenerationOptions, Inputs},
         tokens::SpecialTokens,
     };
 
-    fn settings(options: GenerationOptions) -> GenerationSettings {
-        let tokens = SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 };
-        options.settings(&tokens, 6).unwrap()
+    fn special() -> SpecialTokens {
+        SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }
+    }
+
+    /// The scores of six next tokens, all -1 before the rules.
+    fn applied(options: GenerationOptions, inputs: Inputs<'_>, tokens: &[u32]) -> Vec<f32> {
+        let special = special();
+        let settings = options.settings(&special, 6, 1).unwrap();
+        let mut scores = vec![-1.0f32; 6];
+        let rules = Rules { settings: &settings, special: &special, inputs, prompts: vec![vec![0]] };
+        rules.apply(0, &[tokens], &mut scores);
+        scores
     }
 
     /// The tokens that may follow.
     fn allowed(options: GenerationOptions, tokens: &[u32]) -> Vec<usize> {
-        let settings = settings(options);
-        let mut scores = [-1.0f32; 6];
-        Rules::new(&settings, &[1]).apply(tokens, &mut scores);
+        possible(&applied(options, Inputs::default(), tokens))
+    }
+
+    fn possible(scores: &[f32]) -> Vec<usize> {
         (0..6).filter(|i| scores[*i] > f32::NEG_INFINITY).collect()
     }
 
@@ -84,6 +251,14 @@ mod tests {
         assert_eq!(allowed(bigrams(), &[0, 3]), [0, 1, 2, 3, 4, 5]);
         let single = GenerationOptions { no_repeat_ngram_size: Some(1), ..Default::default() };
         assert_eq!(allowed(single, &[0, 3]), [1, 2, 4, 5]);
+    }
+
+    #[test]
+    fn no_run_of_the_sources_tokens_comes() {
+        let options = GenerationOptions { encoder_no_repeat_ngram_size: Some(2), ..Default::default() };
+        let sources = [vec![3, 4, 3, 5, 1]];
+        let inputs = Inputs { sources: Some(&sources), constraint: None };
+        assert_eq!(possible(&applied(options, inputs, &[0, 3])), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -105,5 +280,52 @@ mod tests {
         assert_eq!(allowed(forced(), &[0]), [4]);
         assert_eq!(allowed(forced(), &[0, 4]), [0, 2, 3, 4, 5]);
         assert_eq!(allowed(forced(), &[0, 4, 2]), [1]);
+    }
+
+    #[test]
+    fn what_was_said_costs_more() {
+        let options = GenerationOptions { repetition_penalty: Some(2.0), ..Default::default() };
+        // Also the start token was said; a negative score is multiplied.
+        assert_eq!(applied(options, Inputs::default(), &[0, 3, 3]), [-2.0, -1.0, -1.0, -2.0, -1.0, -1.0]);
+    }
+
+    #[test]
+    fn a_bad_word_cannot_be_completed_and_a_suppressed_token_not_said() {
+        let bad = || GenerationOptions {
+            bad_words_ids: Some(vec![vec![5], vec![2, 3]]),
+            suppress_tokens: Some(vec![4]),
+            begin_suppress_tokens: Some(vec![1]),
+            ..Default::default()
+        };
+        assert_eq!(allowed(bad(), &[0]), [0, 2, 3]);
+        assert_eq!(allowed(bad(), &[0, 2]), [0, 1, 2]);
+        // With a forced first token, the beginning is what comes after it.
+        let forced = || GenerationOptions { forced_bos_token_id: Some(1), ..bad() };
+        assert_eq!(allowed(forced(), &[0]), [1]);
+        assert_eq!(allowed(forced(), &[0, 1]), [0, 2, 3]);
+        assert_eq!(allowed(forced(), &[0, 1, 3]), [0, 1, 2, 3]);
+    }
+
+    struct Only(&'static [u32]);
+
+    impl Constraint for Only {
+        fn allowed(&self, _: usize, tokens: &[u32], allowed: &mut Vec<u32>) {
+            assert_eq!(tokens, [2]);
+            allowed.extend_from_slice(self.0);
+        }
+    }
+
+    #[test]
+    fn a_constraint_leaves_what_it_allows_and_wins_where_nothing_would_be_left() {
+        let options = || GenerationOptions { bad_words_ids: Some(vec![vec![5]]), ..Default::default() };
+        let scores = |allowed| {
+            let only = Only(allowed);
+            let inputs = Inputs { sources: None, constraint: Some(&only) };
+            applied(options(), inputs, &[0, 2])
+        };
+        assert_eq!(possible(&scores(&[3, 5])), [3]);
+        let forced = scores(&[5]);
+        assert_eq!((possible(&forced), forced[5]), (vec![5], 0.0));
+        assert_eq!(possible(&scores(&[])), [0usize; 0]);
     }
 }

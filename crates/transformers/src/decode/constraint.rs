@@ -1,0 +1,34 @@
+//! Sequences of which only some are allowed.
+
+/// Says which tokens may follow, as `prefix_allowed_tokens_fn` does in `transformers`.
+pub trait Constraint: Sync {
+    /// Appends the tokens that may follow `tokens` to `allowed`, each once. `tokens` are the new tokens of a sequence
+    /// of input `input`, without what it began with. Where nothing may follow, nothing is appended, and the sequence
+    /// cannot go on.
+    fn allowed(&self, input: usize, tokens: &[u32], allowed: &mut Vec<u32>);
+
+    /// Whether a sequence counts only with its end token. Then what the greatest length cuts off is not returned,
+    /// and an input may come back with fewer sequences than were asked for, or with none. `transformers` returns
+    /// what was cut off.
+    fn complete_only(&self) -> bool {
+        false
+    }
+}
+
+/// What a search knows of its inputs beside their scores.
+#[derive(Clone, Copy, Default)]
+pub struct Inputs<'a> {
+    /// The source tokens of every input: what `encoder-no-repeat-ngram-size` looks at. Sampling draws by the seed and
+    /// these tokens, so that an input's draws do not depend on its neighbours; without them it draws by the input's
+    /// place in the batch.
+    pub sources: Option<&'a [Vec<u32>]>,
+    /// Which tokens may follow.
+    pub constraint: Option<&'a dyn Constraint>,
+}
+
+impl std::fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let constraint = self.constraint.map(|_| "..");
+        f.debug_struct("Inputs").field("sources", &self.sources).field("constraint", &constraint).finish()
+    }
+}

@@ -1,0 +1,248 @@
+//! Sampling: tokens drawn by their probability, after temperature, top-k and top-p in that order, as in `transformers`
+//! (top-p: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration").
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::{
+    Hypothesis,
+    greedy::nothing_follows,
+    rules::Rules,
+    scores::{self, Scored, log_sum_exp},
+    sequences::Sequences,
+    settings::Sampling,
+};
+use crate::error::Result;
+
+/// `num_return_sequences` hypotheses for each input, in the order of drawing.
+pub(super) fn search(
+    sequences: &mut dyn Sequences,
+    rules: &Rules<'_>,
+    sampling: &Sampling,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let count = rules.settings.num_return_sequences;
+    let vocabulary = sequences.vocab_size();
+    let mut found: Vec<Vec<Drawn>> = (0..rules.prompts().len())
+        .map(|input| (0..count).map(|nth| Drawn::new(rules, sampling, input, nth as u64)).collect())
+        .collect();
+    let mut open: Vec<usize> = (0..found.len()).collect();
+    let mut scores = sequences.begin()?;
+    // Before the first step one row stands for all sequences of an input.
+    let mut rows_each = 1;
+    loop {
+        let mut drawing: Vec<(usize, &mut Vec<Drawn>)> = found.iter_mut().enumerate().collect();
+        drawing.retain(|(input, _)| open.binary_search(input).is_ok());
+        drawing.into_par_iter().zip(scores.par_chunks_exact_mut(rows_each * vocabulary)).try_for_each(
+            |((input, drawn), rows)| {
+                if rows.len() < count * vocabulary {
+                    let tokens = drawn[0].tokens.clone();
+                    let choices = choices(rules, sampling, input, &tokens, rows);
+                    return drawn.iter_mut().try_for_each(|drawn| drawn.draw(&choices, rules, input));
+                }
+                drawn.iter_mut().zip(rows.chunks_exact_mut(vocabulary)).try_for_each(|(drawn, row)| {
+                    if drawn.over {
+                        return Ok(());
+                    }
+                    let choices = choices(rules, sampling, input, &drawn.tokens, row);
+                    drawn.draw(&choices, rules, input)
+                })
+            },
+        )?;
+        let (mut kept, mut rows) = (Vec::new(), Vec::new());
+        for (at, input) in open.iter().enumerate() {
+            // A group keeps all its rows until the last of them ends, so that all groups are of one size.
+            if found[*input].iter().any(|drawn| !drawn.over) {
+                kept.push(at as u32);
+                rows.extend((0..count).map(|nth| (at * rows_each + nth % rows_each) as u32));
+            }
+        }
+        if kept.is_empty() {
+            break;
+        }
+        if kept.len() < open.len() {
+            sequences.keep(&kept, &rows)?;
+            open = kept.into_iter().map(|at| open[at as usize]).collect();
+        } else if rows_each < count {
+            sequences.reorder(&rows)?;
+        }
+        rows_each = count;
+        let last: Vec<u32> =
+            open.iter().flat_map(|input| found[*input].iter().map(|drawn| drawn.last)).collect();
+        scores = sequences.next(&last)?;
+    }
+    let hypotheses = |(input, drawn): (usize, Vec<Drawn>)| {
+        let prompt = rules.prompts()[input].len();
+        let drawn = drawn.into_iter().filter(|drawn| rules.counts(drawn.last));
+        drawn
+            .map(|drawn| Hypothesis { tokens: drawn.tokens[prompt..].to_vec(), score: drawn.score })
+            .collect()
+    };
+    Ok(found.into_iter().enumerate().map(hypotheses).collect())
+}
+
+/// A sequence that is being drawn.
+struct Drawn {
+    tokens: Vec<u32>,
+    last: u32,
+    score: f32,
+    over: bool,
+    rng: ChaCha8Rng,
+}
+
+impl Drawn {
+    fn new(rules: &Rules<'_>, sampling: &Sampling, input: usize, nth: u64) -> Self {
+        let tokens = rules.prompts()[input].clone();
+        let last = tokens.last().copied().unwrap_or(rules.special.decoder_start);
+        Self { tokens, last, score: 0.0, over: false, rng: generator(rules, sampling, input, nth) }
+    }
+
+    fn draw(&mut self, choices: &[Scored], rules: &Rules<'_>, input: usize) -> Result<()> {
+        let new = self.tokens.len() - rules.prompts()[input].len();
+        let Some(drawn) = draw(choices, &mut self.rng) else { return Err(nothing_follows(new)) };
+        self.score += drawn.score;
+        self.last = drawn.token;
+        self.tokens.push(drawn.token);
+        self.over = rules.ends(drawn.token, new + 1);
+        Ok(())
+    }
+}
+
+/// The random numbers of the `nth` sequence of an input: a stream of their own for what the input reads, or for its
+/// place where that is not known.
+pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, input: usize, nth: u64) -> ChaCha8Rng {
+    let place = [input as u32];
+    let tokens = rules.source(input).unwrap_or(&place);
+    // FNV-1a over the bytes.
+    let mut stream = 0xcbf2_9ce4_8422_2325_u64;
+    let bytes = tokens.iter().flat_map(|token| token.to_le_bytes()).chain(nth.to_le_bytes());
+    bytes.for_each(|byte| stream = (stream ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut rng = ChaCha8Rng::seed_from_u64(sampling.seed);
+    rng.set_stream(stream);
+    rng
+}
+
+/// What may be drawn after `tokens`, with its log-probability.
+fn choices(
+    rules: &Rules<'_>,
+    sampling: &Sampling,
+    input: usize,
+    tokens: &[u32],
+    row: &mut [f32],
+) -> Vec<Scored> {
+    rules.apply(input, &[tokens], row);
+    let mut choices = warp(row, 0.0, sampling);
+    let scores: Vec<f32> = choices.iter().map(|choice| choice.score).collect();
+    let normaliser = log_sum_exp(&scores);
+    choices.iter_mut().for_each(|choice| choice.score -= normaliser);
+    choices
+}
+
+/// The tokens that temperature, top-k and top-p leave of `row` less `zero`, by token, with their scores.
+pub(super) fn warp(row: &[f32], zero: f32, sampling: &Sampling) -> Vec<Scored> {
+    let warped = |score: f32| (score - zero) / sampling.temperature;
+    let least_score = match sampling.top_k {
+        count if count > 0 && count < row.len() => {
+            scores::best(row, 0.0, 0.0, count).last().map_or(f32::NEG_INFINITY, |last| warped(last.score))
+        }
+        _ => f32::NEG_INFINITY,
+    };
+    let mut left: Vec<Scored> = row
+        .iter()
+        .enumerate()
+        .map(|(token, score)| Scored { token: token as u32, score: warped(*score) })
+        .filter(|choice| choice.score > f32::NEG_INFINITY && choice.score >= least_score)
+        .collect();
+    if sampling.top_p < 1.0 && left.len() > sampling.least {
+        left.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.token.cmp(&b.token)));
+        let max = left[left.len() - 1].score;
+        let total: f64 = left.iter().map(|choice| f64::from(choice.score - max).exp()).sum();
+        let mut sum = 0.0;
+        let out = left.iter().take(left.len() - sampling.least).take_while(|choice| {
+            sum += f64::from(choice.score - max).exp() / total;
+            sum as f32 <= 1.0 - sampling.top_p
+        });
+        let out = out.count();
+        left.drain(..out);
+        left.sort_by_key(|choice| choice.token);
+    }
+    left
+}
+
+/// One of `choices` by its log-probability; none where there are none.
+fn draw(choices: &[Scored], rng: &mut ChaCha8Rng) -> Option<Scored> {
+    let total: f64 = choices.iter().map(|choice| f64::from(scores::exp(choice.score))).sum();
+    let mut left = rng.random::<f64>() * total;
+    for choice in choices {
+        left -= f64::from(scores::exp(choice.score));
+        if left < 0.0 {
+            return Some(*choice);
+        }
+    }
+    // Rounding can leave a little after the last.
+    choices.last().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn sampling(top_k: usize, top_p: f32) -> Sampling {
+        Sampling { temperature: 2.0, top_k, top_p, seed: 0, least: 1 }
+    }
+
+    fn tokens(choices: &[Scored]) -> Vec<u32> {
+        choices.iter().map(|choice| choice.token).collect()
+    }
+
+    #[test]
+    fn the_most_probable_tokens_are_left() {
+        // Divided by 2: probabilities of 0.4, 0.1, 0, 0.3, 0.2 and 0.
+        let mut row: Vec<f32> = [0.4f32, 0.1, 1e-30, 0.3, 0.2].iter().map(|p| 2.0 * p.ln()).collect();
+        row.push(f32::NEG_INFINITY);
+        assert_eq!(tokens(&warp(&row, 0.0, &sampling(0, 1.0))), [0, 1, 2, 3, 4]);
+        assert_eq!(tokens(&warp(&row, 0.0, &sampling(3, 1.0))), [0, 3, 4]);
+        // 0.4 + 0.3 reach 0.65, 0.4 alone does not.
+        assert_eq!(tokens(&warp(&row, 0.0, &sampling(0, 0.65))), [0, 3]);
+        // Of the three best 0.4 / 0.9 = 0.44 are enough for 0.42.
+        assert_eq!(tokens(&warp(&row, 0.0, &sampling(3, 0.42))), [0]);
+        assert_eq!(tokens(&warp(&row, 0.0, &sampling(0, 0.0))), [0]);
+        let two = Sampling { least: 2, ..sampling(0, 0.0) };
+        assert_eq!(tokens(&warp(&row, 0.0, &two)), [0, 3]);
+    }
+
+    #[test]
+    fn equal_scores_at_the_last_place_all_stay() {
+        assert_eq!(tokens(&warp(&[1.0, 3.0, 1.0, 0.0], 0.5, &sampling(2, 1.0))), [0, 1, 2]);
+    }
+
+    #[test]
+    fn draws_follow_the_probabilities() {
+        let probabilities = [0.5f64, 0.05, 0.25, 0.15, 0.05];
+        let choices: Vec<Scored> = (0u32..)
+            .zip(probabilities)
+            .map(|(token, p)| Scored { token: 10 * token, score: p.ln() as f32 })
+            .collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let (count, mut found) = (20_000, [0f64; 5]);
+        for _ in 0..count {
+            found[(draw(&choices, &mut rng).unwrap().token / 10) as usize] += 1.0;
+        }
+        let chi_square: f64 = found
+            .iter()
+            .zip(probabilities)
+            .map(|(found, p)| (found - p * f64::from(count)).powi(2) / (p * f64::from(count)))
+            .sum();
+        // 18.5 is exceeded once in a thousand times with four degrees of freedom.
+        assert!(chi_square < 18.5, "{chi_square}: {found:?}");
+    }
+
+    #[test]
+    fn nothing_can_be_drawn_from_nothing() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        assert_eq!(draw(&[], &mut rng), None);
+        assert_eq!(warp(&[f32::NAN, f32::NEG_INFINITY], 0.0, &sampling(0, 0.5)), []);
+    }
+}

@@ -1,0 +1,95 @@
+//! What a search drives: sequences that grow by a token a step.
+
+use crate::{
+    cache::Cache,
+    error::Result,
+    seq2seq::{Memory, Seq2Seq},
+};
+
+/// Sequences in the making, grouped by input, behind whatever model continues them.
+///
+/// With `g` sequences for each of `b` inputs, row `i * g + j` is sequence `j` of input `i`. Before the first step
+/// there is one row an input.
+pub trait Sequences {
+    /// The number of inputs that are still followed.
+    fn inputs(&self) -> usize;
+
+    /// What input `input` begins with: the decoder's start token, or a causal model's prompt. Asked only before the
+    /// first step.
+    fn prompt(&self, input: usize) -> &[u32];
+
+    /// The number of scores in a row.
+    fn vocab_size(&self) -> usize;
+
+    /// The unnormalised log-probabilities of what follows each prompt, (b, vocabulary), row after row.
+    ///
+    /// # Errors
+    /// What the model says.
+    fn begin(&mut self) -> Result<Vec<f32>>;
+
+    /// Continues every row by one token, and gives the unnormalised log-probabilities of what comes next,
+    /// (rows, vocabulary), row after row.
+    ///
+    /// # Errors
+    /// What the model says.
+    fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>>;
+
+    /// Makes row `i` the continuation of what was row `rows[i]`. Each row stays in its input's group; groups may
+    /// grow and shrink, all alike.
+    ///
+    /// # Errors
+    /// What the model says.
+    fn reorder(&mut self, rows: &[u32]) -> Result<()>;
+
+    /// Keeps the inputs `inputs` only, in that order, and of each the sequences `rows` (indices of all rows before
+    /// the call, grouped by the kept inputs).
+    ///
+    /// # Errors
+    /// What the model says.
+    fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()>;
+}
+
+/// The sequences of an encoder-decoder.
+pub(crate) struct Decoder<'a> {
+    model: &'a dyn Seq2Seq,
+    memory: Memory,
+    cache: Cache,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(model: &'a dyn Seq2Seq, memory: &Memory) -> Self {
+        Self { model, memory: memory.clone(), cache: Cache::new() }
+    }
+}
+
+impl Sequences for Decoder<'_> {
+    fn inputs(&self) -> usize {
+        self.memory.size()
+    }
+
+    fn prompt(&self, _: usize) -> &[u32] {
+        std::slice::from_ref(&self.model.special_tokens().decoder_start)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn begin(&mut self) -> Result<Vec<f32>> {
+        let start = vec![self.model.special_tokens().decoder_start; self.inputs()];
+        self.next(&start)
+    }
+
+    fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        self.model.decode(tokens, tokens.len(), &self.memory, &mut self.cache)
+    }
+
+    fn reorder(&mut self, rows: &[u32]) -> Result<()> {
+        self.cache.reorder(rows)
+    }
+
+    fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()> {
+        self.memory = self.memory.select(inputs)?;
+        self.cache.keep(inputs, rows)
+    }
+}
