@@ -79,6 +79,24 @@ impl TextGenerator {
         &self.tokenizer
     }
 
+    /// The tokens of a text, cut to what the model reads, and how many it had before.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn encode(&self, text: &str) -> Result<(Vec<u32>, usize)> {
+        let whole = self.tokenizer.encode(text, None)?;
+        let count = whole.len();
+        if count <= self.options.max_tokens {
+            return Ok((whole, count));
+        }
+        Ok((self.tokenizer.encode(text, Some(self.options.max_tokens))?, count))
+    }
+
+    /// The tokens of a text, at most.
+    pub fn max_tokens(&self) -> usize {
+        self.options.max_tokens
+    }
+
     /// Answer `i` belongs to text `i`: as many outputs as the options' `num-return-sequences`, best first. Texts of
     /// like length are worked on together, which changes the time and not the answers.
     ///
@@ -86,10 +104,18 @@ impl TextGenerator {
     /// Where the tokenizer or the model fails.
     pub fn generate(&self, texts: &[&str]) -> Result<Vec<Vec<GeneratedText>>> {
         let rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
-        let batches = batches(&rows, self.options.batch_size, self.options.batch_tokens);
+        self.generate_from(&rows)
+    }
+
+    /// [`generate`](Self::generate) for texts that have been [encoded](Self::encode), each to one token at least.
+    ///
+    /// # Errors
+    /// Where the model fails.
+    pub fn generate_from(&self, rows: &[Vec<u32>]) -> Result<Vec<Vec<GeneratedText>>> {
+        let batches = batches(rows, self.options.batch_size, self.options.batch_tokens);
         let answers: Result<Vec<Answers>> =
-            batches.par_iter().map(|batch| self.answer(batch, &rows)).collect();
-        let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); texts.len()];
+            batches.par_iter().map(|batch| self.answer(batch, rows)).collect();
+        let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); rows.len()];
         for (at, output) in answers?.into_iter().flatten() {
             outputs[at] = output;
         }
