@@ -172,6 +172,17 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
+    /// A file of token sequences that cannot be made or is not one.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Trie {
+        /// The file.
+        path: PathBuf,
+        /// What it needs.
+        expected: String,
+        /// What came.
+        found: String,
+    },
+
     /// Token rows from which no batch can be made.
     #[error("batch: expected {expected}, found {found}")]
     Batch {

@@ -13,11 +13,13 @@ mod sample;
 mod scores;
 mod sequences;
 mod settings;
+mod trie;
 
 pub use constraint::{Constraint, Inputs};
 pub use options::{EarlyStopping, GenerationOptions};
 use sequences::Decoder;
 pub use sequences::Sequences;
+pub use trie::{Node, Trie, TrieBuilder, TrieConstraint, TrieCounts};
 
 use crate::{
     batch::Batch,
