@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// `BartLayerNorm` takes PyTorch's own epsilon; no config field sets it.
-const EPSILON: f64 = 1e-5;
+pub(crate) const EPSILON: f64 = 1e-5;
 
 /// The first two rows of the table of positions belong to no position.
-const POSITION_OFFSET: usize = 2;
+pub(crate) const POSITION_OFFSET: usize = 2;
 
 /// A BART model with a language modelling head.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::error::Result;
+use crate::{engine::State, error::Result};
 
 /// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ impl LayerCache {
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     pub(crate) layers: Vec<LayerCache>,
+    /// What a packed model keeps instead.
+    packed: Option<State>,
     length: usize,
 }
 
@@ -68,6 +70,17 @@ impl Cache {
     #[must_use]
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// Lends the state of a packed model, until it is [put back](Self::put_packed).
+    pub(crate) fn take_packed(&mut self) -> Option<State> {
+        self.packed.take()
+    }
+
+    /// Takes the state of a packed model, which has `count` more positions.
+    pub(crate) fn put_packed(&mut self, state: State, count: usize) {
+        self.packed = Some(state);
+        self.advance(count);
     }
 
     /// Makes room for `count` layers.
@@ -85,6 +98,9 @@ impl Cache {
     /// # Errors
     /// A tensor error where a row does not exist.
     pub fn reorder(&mut self, rows: &[u32]) -> Result<()> {
+        if let Some(packed) = &mut self.packed {
+            packed.reorder(rows)?;
+        }
         for layer in &mut self.layers {
             if let Some(own) = &mut layer.own {
                 let rows = Tensor::new(rows, own.keys.device())?;
@@ -101,6 +117,9 @@ impl Cache {
     /// A tensor error where an index does not exist.
     pub fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()> {
         self.reorder(rows)?;
+        if let Some(packed) = &mut self.packed {
+            packed.keep_inputs(inputs)?;
+        }
         for layer in &mut self.layers {
             if let Some(cross) = &mut layer.cross {
                 let inputs = Tensor::new(inputs, cross.keys.device())?;

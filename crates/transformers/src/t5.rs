@@ -233,7 +233,7 @@ impl Stack {
 
 /// The bucket of a key at `distance` (key position less query position): the first half of the buckets of a
 /// direction hold one distance each, the others grow with its logarithm up to `max_distance`.
-fn bucket(distance: i64, bidirectional: bool, buckets: usize, max_distance: usize) -> u32 {
+pub(crate) fn bucket(distance: i64, bidirectional: bool, buckets: usize, max_distance: usize) -> u32 {
     let (first, buckets, distance) = if bidirectional {
         let half = buckets / 2;
         (if distance > 0 { half } else { 0 }, half, distance.unsigned_abs() as usize)

@@ -1,0 +1,303 @@
+//! The attention of one head (Vaswani et al. 2017): softmax(Q K^T scale + bias) V.
+
+use crate::{
+    isa::{Isa, dispatch},
+    math::softmax_body,
+    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32},
+};
+
+/// The keys and values of one head of one input, packed for products: the keys in panels of 32 keys, the values in
+/// panels of 32 columns.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedHead<'a> {
+    values: &'a [f32],
+    count: usize,
+    width: usize,
+}
+
+impl<'a> PackedHead<'a> {
+    /// The number of values that `count` keys and values of `width` take.
+    #[must_use]
+    pub fn size(count: usize, width: usize) -> usize {
+        Self::keys_size(count, width) + width.div_ceil(LANES) * LANES * count
+    }
+
+    fn keys_size(count: usize, width: usize) -> usize {
+        count.div_ceil(LANES) * LANES * width
+    }
+
+    /// Packs `rows`, a key and a value each, into `out`, which must be zero and of the [`size`](Self::size).
+    ///
+    /// # Panics
+    /// Where `out` has another size, or a key or value is not `width` wide.
+    pub fn pack<'b>(rows: impl ExactSizeIterator<Item = (&'b [f32], &'b [f32])>, width: usize, out: &mut [f32]) {
+        let count = rows.len();
+        assert_eq!(out.len(), Self::size(count, width));
+        let (keys, values) = out.split_at_mut(Self::keys_size(count, width));
+        for (at, (key, value)) in rows.enumerate() {
+            assert!(key.len() == width && value.len() == width);
+            let panel = &mut keys[at / LANES * LANES * width..][..LANES * width];
+            for (column, key) in panel.chunks_exact_mut(LANES).zip(key) {
+                column[at % LANES] = *key;
+            }
+            for (panel, part) in values.chunks_exact_mut(LANES * count).zip(value.chunks(LANES)) {
+                panel[at * LANES..][..part.len()].copy_from_slice(part);
+            }
+        }
+    }
+
+    /// What [`pack`](Self::pack) has packed.
+    ///
+    /// # Panics
+    /// Where `values` has another size than `count` and `width` ask for.
+    #[must_use]
+    pub fn new(values: &'a [f32], count: usize, width: usize) -> Self {
+        assert_eq!(values.len(), Self::size(count, width));
+        Self { values, count, width }
+    }
+}
+
+/// Queries of one head: `count` of them, each `stride` after the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// The first query's values, and what follows.
+    pub values: &'a [f32],
+    /// The number of queries.
+    pub count: usize,
+    /// The distance from one to the next.
+    pub stride: usize,
+}
+
+/// What is added to the scores: query `i` has `values[start - i..]`, one for each key. So are relative positions, by
+/// the distance from query to key.
+#[derive(Clone, Copy, Debug)]
+pub struct Distances<'a> {
+    /// A value for each distance, rising.
+    pub values: &'a [f32],
+    /// Where the values of query 0 begin.
+    pub start: usize,
+}
+
+/// Lets every query see every key of `head`, and gives `store` the number of each query and its mixed values.
+///
+/// # Panics
+/// Where `queries` or `distances` are too short.
+pub fn attend(
+    isa: Isa,
+    head: PackedHead<'_>,
+    queries: Queries<'_>,
+    scale: f32,
+    distances: Option<Distances<'_>>,
+    store: &mut dyn FnMut(usize, &[f32]),
+) {
+    #[inline(always)]
+    fn body<S: Simd>(
+        head: PackedHead<'_>,
+        queries: Queries<'_>,
+        scale: f32,
+        distances: Option<Distances<'_>>,
+        store: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        let (count, width) = (head.count, head.width);
+        let (keys, values) = head.values.split_at(PackedHead::keys_size(count, width));
+        let padded = count.next_multiple_of(LANES) + 16;
+        let mut scores = vec![0f32; padded * S::ROWS.min(queries.count)];
+        let mut mixed = vec![0f32; width.next_multiple_of(LANES) * S::ROWS.min(queries.count)];
+        let mixed_width = width.next_multiple_of(LANES);
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut inverse = [0f32; MOST_ROWS];
+        let tiles = queries.count.div_ceil(S::ROWS);
+        for tile in 0..tiles {
+            let (start, end) = (tile * queries.count / tiles, (tile + 1) * queries.count / tiles);
+            let height = end - start;
+            let q = &queries.values[start * queries.stride..(end - 1) * queries.stride + width];
+            for (at, panel) in keys.chunks_exact(LANES * width).enumerate() {
+                // SAFETY: `q` has `height` rows and `panel` is one of `width` inputs; `dispatch` has checked `S`.
+                unsafe {
+                    tile!(tile_f32, S, height, width, q.as_ptr(), queries.stride, panel.as_ptr(), &mut sums);
+                }
+                for (scores, sums) in scores.chunks_exact_mut(padded).zip(&sums).take(height) {
+                    scores[at * LANES..][..LANES].copy_from_slice(sums);
+                }
+            }
+            for (row, scores) in scores.chunks_exact_mut(padded).take(height).enumerate() {
+                let scores = &mut scores[..count];
+                match distances {
+                    Some(Distances { values, start: first }) => {
+                        let bias = &values[first - (start + row)..][..count];
+                        scores.iter_mut().zip(bias).for_each(|(score, bias)| *score = S::mul_add(*score, scale, *bias));
+                    }
+                    None => scores.iter_mut().for_each(|score| *score *= scale),
+                }
+                inverse[row] = softmax_body::<S>(scores);
+            }
+            for (at, panel) in values.chunks_exact(LANES * count).enumerate() {
+                // SAFETY: `scores` has `height` rows of at least `count`, and `panel` is one of `count` inputs.
+                unsafe {
+                    tile!(tile_f32, S, height, count, scores.as_ptr(), padded, panel.as_ptr(), &mut sums);
+                }
+                for ((row, sums), inverse) in sums.iter().enumerate().take(height).zip(&inverse) {
+                    let out = &mut mixed[row * mixed_width + at * LANES..][..LANES];
+                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * inverse);
+                }
+            }
+            for row in 0..height {
+                store(start + row, &mixed[row * mixed_width..][..width]);
+            }
+        }
+    }
+    dispatch!(isa, body(
+        head: PackedHead<'_>,
+        queries: Queries<'_>,
+        scale: f32,
+        distances: Option<Distances<'_>>,
+        store: &mut dyn FnMut(usize, &[f32]),
+    ));
+}
+
+/// Lets one row of queries, `heads` side by side, see a few keys each where it lies: `steps[i]` has the keys of all
+/// heads and then the values. `biases` has a row for each head with what is added to its scores, the last key's first.
+/// Writes the mixed values of all heads to `out`.
+///
+/// # Panics
+/// Where a width does not fit.
+pub fn attend_steps(
+    isa: Isa,
+    queries: &[f32],
+    steps: &[&[f32]],
+    heads: usize,
+    scale: f32,
+    biases: Option<&[Vec<f32>]>,
+    out: &mut [f32],
+) {
+    #[inline(always)]
+    fn body<S: Simd>(
+        queries: &[f32],
+        steps: &[&[f32]],
+        heads: usize,
+        scale: f32,
+        biases: Option<&[Vec<f32>]>,
+        out: &mut [f32],
+    ) {
+        let width = queries.len() / heads;
+        let mut scores = vec![0f32; steps.len()];
+        for head in 0..heads {
+            let own = head * width..(head + 1) * width;
+            let bias = biases.map(|biases| &biases[head]);
+            for (at, (score, step)) in scores.iter_mut().zip(steps).enumerate() {
+                let bias = bias.map_or(0.0, |bias| bias[steps.len() - 1 - at]);
+                *score = S::mul_add(dot::<S>(&queries[own.clone()], &step[own.clone()]), scale, bias);
+            }
+            let inverse = softmax_body::<S>(&mut scores);
+            let out = &mut out[own];
+            out.fill(0.0);
+            for (score, step) in scores.iter().zip(steps) {
+                let weight = score * inverse;
+                let value = &step[queries.len() + head * width..][..width];
+                out.iter_mut().zip(value).for_each(|(out, value)| *out = S::mul_add(weight, *value, *out));
+            }
+        }
+    }
+    dispatch!(isa, body(
+        queries: &[f32],
+        steps: &[&[f32]],
+        heads: usize,
+        scale: f32,
+        biases: Option<&[Vec<f32>]>,
+        out: &mut [f32],
+    ));
+}
+
+#[inline(always)]
+fn dot<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
+    const STEP: usize = LANES / 2;
+    let mut lanes = [0f32; STEP];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<STEP>(), b.as_chunks::<STEP>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..STEP {
+            lanes[i] = S::mul_add(a[i], b[i], lanes[i]);
+        }
+    }
+    lanes.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    fn random(count: usize, seed: u64) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    }
+
+    /// The definition, in f64.
+    fn expected(query: &[f32], keys: &[f32], values: &[f32], scale: f32, bias: impl Fn(usize) -> f32) -> Vec<f64> {
+        let width = query.len();
+        let weights: Vec<f64> = keys
+            .chunks_exact(width)
+            .enumerate()
+            .map(|(at, key)| {
+                let dot: f64 = query.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                (dot * f64::from(scale) + f64::from(bias(at))).exp()
+            })
+            .collect();
+        let sum: f64 = weights.iter().sum();
+        (0..width)
+            .map(|i| {
+                let mixed: f64 = weights.iter().enumerate().map(|(at, w)| w * f64::from(values[at * width + i])).sum();
+                mixed / sum
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_query_mixes_the_values_by_the_softmax_of_its_scores() {
+        for isa in Isa::available() {
+            for (queries, count, width) in [(1, 1, 4), (5, 33, 8), (13, 64, 64), (30, 70, 40)] {
+                let (q, k, v) =
+                    (random(queries * width, 1), random(count * width, 2), random(count * width, 3));
+                let table = random(queries + count, 4);
+                let mut packed = vec![0.0; PackedHead::size(count, width)];
+                PackedHead::pack(k.chunks_exact(width).zip(v.chunks_exact(width)), width, &mut packed);
+                let head = PackedHead::new(&packed, count, width);
+                for distances in [None, Some(Distances { values: &table, start: queries - 1 })] {
+                    let of = Queries { values: &q, count: queries, stride: width };
+                    attend(isa, head, of, 0.5, distances, &mut |at, mixed| {
+                        let bias = |key: usize| distances.map_or(0.0, |d| d.values[d.start - at + key]);
+                        let expected = expected(&q[at * width..][..width], &k, &v, 0.5, bias);
+                        for (found, expected) in mixed.iter().zip(&expected) {
+                            assert!((f64::from(*found) - expected).abs() < 1e-5, "{isa:?} {queries} {count} {width}");
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_where_they_lie_give_the_same_as_packed_ones() {
+        for isa in Isa::available() {
+            for (count, heads, width) in [(1, 1, 4), (9, 2, 20), (33, 3, 64)] {
+                let all = heads * width;
+                let (q, kv) = (random(all, 1), random(count * 2 * all, 2));
+                let steps: Vec<&[f32]> = kv.chunks_exact(2 * all).collect();
+                let biases: Vec<Vec<f32>> = (0..heads).map(|head| random(count, 5 + head as u64)).collect();
+                let mut out = vec![0.0; all];
+                attend_steps(isa, &q, &steps, heads, 0.3, Some(&biases), &mut out);
+                for head in 0..heads {
+                    let part = |from: usize| -> Vec<f32> {
+                        steps.iter().flat_map(|step| &step[from..from + width]).copied().collect()
+                    };
+                    let (k, v) = (part(head * width), part(all + head * width));
+                    let own = head * width..(head + 1) * width;
+                    let bias = |key: usize| biases[head][count - 1 - key];
+                    let expected = expected(&q[own.clone()], &k, &v, 0.3, bias);
+                    assert!(out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5), "{isa:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The instruction sets that kernels are compiled for.
+
+use std::sync::OnceLock;
+
+/// An instruction set, from the plainest to the widest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Isa {
+    /// What every machine of the target has.
+    Portable,
+    /// AVX2 with FMA.
+    Avx2,
+    /// AVX-512 (F, BW, DQ, VL), without VNNI.
+    Avx512,
+    /// AVX-512 with VNNI.
+    Vnni,
+}
+
+impl Isa {
+    /// The widest that this machine has.
+    #[must_use]
+    pub fn detected() -> Self {
+        static DETECTED: OnceLock<Isa> = OnceLock::new();
+        *DETECTED.get_or_init(detect)
+    }
+
+    /// All that this machine has, the plainest first.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let all = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni];
+        all.into_iter().filter(|isa| *isa <= Self::detected()).collect()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (avx512 && is_x86_feature_detected!("avx512vnni"), avx512, avx2) {
+        (true, _, _) => Isa::Vnni,
+        (_, true, _) => Isa::Avx512,
+        (_, _, true) => Isa::Avx2,
+        _ => Isa::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Isa {
+    Isa::Portable
+}
+
+/// `$body::<S>($args)` with `S` the instruction set `$isa`, compiled with the features of that set.
+///
+/// `$body` must be `#[inline(always)]`, or its code is compiled without the features.
+macro_rules! dispatch {
+    ($isa:expr, $body:ident($($name:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
+            fn vnni($($name: $type),*) $(-> $result)? {
+                $body::<$crate::simd::Vnni>($($name),*)
+            }
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            fn avx512($($name: $type),*) $(-> $result)? {
+                $body::<$crate::simd::Avx512>($($name),*)
+            }
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($name: $type),*) $(-> $result)? {
+                $body::<$crate::simd::Avx2>($($name),*)
+            }
+            let isa = $isa;
+            assert!(isa <= $crate::Isa::detected(), "{isa:?} is not available here");
+            match isa {
+                // SAFETY: the assertion above has made sure that the machine has the features.
+                $crate::Isa::Vnni => unsafe { vnni($($name),*) },
+                // SAFETY: as above.
+                $crate::Isa::Avx512 => unsafe { avx512($($name),*) },
+                // SAFETY: as above.
+                $crate::Isa::Avx2 => unsafe { avx2($($name),*) },
+                $crate::Isa::Portable => $body::<$crate::simd::Portable>($($name),*),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = $isa;
+            $body::<$crate::simd::Portable>($($name),*)
+        }
+    }};
+}
+pub(crate) use dispatch;

@@ -1,0 +1,23 @@
+//! The arithmetic of transformers on a CPU, over plain slices: products with packed matrices in f32 and int8, the
+//! attention of one head, normalisation, softmax and activations.
+//!
+//! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
+//! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. An element of a
+//! result is always summed in the same order, so it depends neither on the number of threads nor on what else is in
+//! the batch.
+
+mod attention;
+mod buffer;
+mod isa;
+mod math;
+mod matrix;
+mod rows;
+mod simd;
+mod team;
+
+pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
+pub use isa::Isa;
+pub use math::{Activation, Norm, exp_sum, max};
+pub use matrix::{Matrix, Precision, Product, Scratch, Store};
+pub use rows::{Part, Rows};
+pub use team::Team;

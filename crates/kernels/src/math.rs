@@ -1,0 +1,319 @@
+//! Functions of single values and of rows, written so that the compiler turns them into vector instructions.
+
+use crate::{
+    isa::{Isa, dispatch},
+    rows::Rows,
+    simd::{LANES, Simd},
+    team::Team,
+};
+
+/// Adding and subtracting this rounds a value below 2^22 to the nearest integer, ties to even: in a sum of this size
+/// the last bit is worth 1.
+pub(crate) const ROUND: f32 = 12_582_912.0;
+
+/// e to the power of `x`, within 2 units in the last place; 0 below -87.3.
+#[inline(always)]
+fn exp<S: Simd>(x: f32) -> f32 {
+    let clamped = x.clamp(-87.3, 88.7);
+    let rounded = S::mul_add(clamped, std::f32::consts::LOG2_E, ROUND);
+    let power = rounded - ROUND;
+    // ln 2 in two parts, so that the remainder is exact (Cody and Waite 1980).
+    let rest = S::mul_add(power, -0.693_359_4, clamped);
+    let rest = S::mul_add(power, 2.121_944_4e-4, rest);
+    // The minimax polynomial of Cephes' expf.
+    let mut y = 1.987_569_1e-4;
+    for coefficient in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1] {
+        y = S::mul_add(y, rest, coefficient);
+    }
+    let y = S::mul_add(y * rest, rest, rest) + 1.0;
+    let bits = rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23;
+    if x < -87.3 { 0.0 } else { y * f32::from_bits(bits) }
+}
+
+/// The error function within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
+#[inline(always)]
+fn erf<S: Simd>(x: f32) -> f32 {
+    let size = x.abs();
+    let t = 1.0 / S::mul_add(0.327_591_1, size, 1.0);
+    let mut y = 1.061_405_4;
+    for coefficient in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        y = S::mul_add(y, t, coefficient);
+    }
+    (1.0 - y * t * exp::<S>(-size * size)).copysign(x)
+}
+
+#[inline(always)]
+fn tanh<S: Simd>(x: f32) -> f32 {
+    let e = exp::<S>(2.0 * x.clamp(-20.0, 20.0));
+    // Near 0 the quotient loses the digits that the series x - x^3/3 + 2x^5/15 - 17x^7/315 keeps.
+    let square = x * x;
+    let near = x * S::mul_add(
+        square,
+        S::mul_add(square, S::mul_add(square, -0.053_968_254, 0.133_333_33), -0.333_333_34),
+        1.0,
+    );
+    if x.abs() < 0.1 { near } else { (e - 1.0) / (e + 1.0) }
+}
+
+/// An activation function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `max(x, 0)`
+    Relu,
+    /// `x Phi(x)` with the error function (Hendrycks and Gimpel 2016).
+    Gelu,
+    /// The same by the tanh approximation.
+    GeluTanh,
+    /// `x / (1 + e^-x)`
+    Silu,
+    /// The hyperbolic tangent.
+    Tanh,
+}
+
+impl Activation {
+    #[inline(always)]
+    pub(crate) fn apply<S: Simd>(self, values: &mut [f32]) {
+        match self {
+            Self::Relu => values.iter_mut().for_each(|x| *x = x.max(0.0)),
+            Self::Gelu => values
+                .iter_mut()
+                .for_each(|x| *x = 0.5 * *x * (1.0 + erf::<S>(*x * std::f32::consts::FRAC_1_SQRT_2))),
+            Self::GeluTanh => values.iter_mut().for_each(|x| {
+                // sqrt(2 / pi) (x + 0.044715 x^3)
+                let inner = 0.797_884_6 * S::mul_add(0.044_715 * *x * *x, *x, *x);
+                *x = 0.5 * *x * (1.0 + tanh::<S>(inner));
+            }),
+            Self::Silu => values.iter_mut().for_each(|x| *x /= 1.0 + exp::<S>(-*x)),
+            Self::Tanh => values.iter_mut().for_each(|x| *x = tanh::<S>(*x)),
+        }
+    }
+
+    /// Applies the function to every value.
+    pub fn forward(self, isa: Isa, values: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(activation: Activation, values: &mut [f32]) {
+            activation.apply::<S>(values);
+        }
+        let activation = self;
+        dispatch!(isa, body(activation: Activation, values: &mut [f32]));
+    }
+}
+
+/// Adds up `term` of every value in 32 lanes, which the compiler can do at once, unlike a plain sum.
+#[inline(always)]
+fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane += term(*value);
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane += term(*value);
+    }
+    lanes.iter().sum()
+}
+
+#[inline(always)]
+pub(crate) fn max_body(values: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane = if *value > *lane { *value } else { *lane };
+        }
+    }
+    rest.iter().chain(&lanes).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// The greatest of `values`; minus infinity where there is none.
+#[must_use]
+pub fn max(isa: Isa, values: &[f32]) -> f32 {
+    #[inline(always)]
+    fn body<S: Simd>(values: &[f32]) -> f32 {
+        max_body(values)
+    }
+    dispatch!(isa, body(values: &[f32]) -> f32)
+}
+
+/// The sum of e to the power of each value less `offset`.
+#[must_use]
+pub fn exp_sum(isa: Isa, values: &[f32], offset: f32) -> f64 {
+    #[inline(always)]
+    fn body<S: Simd>(values: &[f32], offset: f32) -> f64 {
+        // Parts of 4,096 in f32, whose sums are added in f64.
+        values.chunks(4096).map(|part| f64::from(sum(part, |value| exp::<S>(value - offset)))).sum()
+    }
+    dispatch!(isa, body(values: &[f32], offset: f32) -> f64)
+}
+
+/// Replaces `scores` by their exponentials less the greatest, and gives one over the sum.
+#[inline(always)]
+pub(crate) fn softmax_body<S: Simd>(scores: &mut [f32]) -> f32 {
+    let greatest = max_body(scores);
+    scores.iter_mut().for_each(|score| *score = exp::<S>(*score - greatest));
+    1.0 / sum(scores, |score| score)
+}
+
+/// Normalisation of rows.
+#[derive(Clone, Debug)]
+pub struct Norm {
+    /// What a normalised value is multiplied by.
+    pub weight: Vec<f32>,
+    /// What is added then. Where there is none, the norm is by the root mean square (Zhang and Sennrich 2019), which
+    /// does not subtract the mean; otherwise it is layer normalisation (Ba et al. 2016).
+    pub bias: Option<Vec<f32>>,
+    /// What is added to the variance or mean square.
+    pub eps: f32,
+}
+
+impl Norm {
+    #[inline(always)]
+    fn body<S: Simd>(norm: &Norm, values: &mut [f32]) {
+        let count = values.len() as f32;
+        let weight = &norm.weight[..values.len()];
+        if let Some(bias) = &norm.bias {
+            let mean = sum(values, |value| value) / count;
+            let variance = sum(values, |value| (value - mean) * (value - mean)) / count;
+            let scale = 1.0 / (variance + norm.eps).sqrt();
+            for ((value, weight), bias) in values.iter_mut().zip(weight).zip(bias) {
+                *value = S::mul_add((*value - mean) * scale, *weight, *bias);
+            }
+        } else {
+            let scale = 1.0 / (sum(values, |value| value * value) / count + norm.eps).sqrt();
+            for (value, weight) in values.iter_mut().zip(weight) {
+                *value *= scale * *weight;
+            }
+        }
+    }
+
+    /// Normalises every row in its place.
+    ///
+    /// # Panics
+    /// Where the rows are not as wide as the norm.
+    pub fn forward(&self, isa: Isa, team: &Team, rows: &mut Rows) {
+        assert_eq!(rows.width(), self.weight.len());
+        let shared = rows.shared();
+        each_row(team, shared.count, &|at| {
+            // SAFETY: every row is one part's, and the rows are borrowed until all parts are done.
+            let values = unsafe { shared.part(at, 0, shared.width) };
+            self.one(isa, values);
+        });
+    }
+
+    fn one(&self, isa: Isa, values: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(norm: &Norm, values: &mut [f32]) {
+            Norm::body::<S>(norm, values);
+        }
+        let norm = self;
+        dispatch!(isa, body(norm: &Norm, values: &mut [f32]));
+    }
+
+    /// Writes the normalised rows to `out`, which takes their shape.
+    ///
+    /// # Panics
+    /// Where the rows are not as wide as the norm.
+    pub fn forward_to(&self, isa: Isa, team: &Team, rows: &Rows, out: &mut Rows) {
+        assert_eq!(rows.width(), self.weight.len());
+        out.reshape(rows.count(), rows.width());
+        let shared = out.shared();
+        each_row(team, shared.count, &|at| {
+            // SAFETY: every row is one part's, and the rows are borrowed until all parts are done.
+            let values = unsafe { shared.part(at, 0, shared.width) };
+            values.copy_from_slice(rows.row(at));
+            self.one(isa, values);
+        });
+    }
+}
+
+/// Calls `work` for each of `count` rows, in portions that are worth a hand-over.
+pub(crate) fn each_row(team: &Team, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    const PORTION: usize = 16;
+    team.run(count.div_ceil(PORTION), &|part| {
+        (part * PORTION..((part + 1) * PORTION).min(count)).for_each(work);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f32, expected: f64, tolerance: f64) -> bool {
+        (f64::from(found) - expected).abs() <= tolerance * expected.abs().max(1e-3)
+    }
+
+    #[test]
+    fn the_exponential_is_exact_to_the_last_digits_and_ends_in_zero() {
+        for isa in Isa::available() {
+            for i in -8700..880 {
+                let x = i as f32 / 100.0;
+                let found = exp_sum(isa, &[x], 0.0);
+                let expected = f64::from(x).exp();
+                assert!((found - expected).abs() <= 3e-7 * expected, "{isa:?} {x}: {found} for {expected}");
+            }
+            assert_eq!(exp_sum(isa, &[-1e30, f32::NEG_INFINITY, -88.0], 0.0), 0.0);
+        }
+    }
+
+    #[test]
+    fn activations_are_what_their_formulas_say() {
+        // erf by its series, 2/sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1)), in f64.
+        let erf = |x: f64| {
+            let (mut term, mut sum) = (x, x);
+            for n in 1..200 {
+                term *= -x * x / f64::from(n);
+                sum += term / f64::from(2 * n + 1);
+            }
+            sum * 2.0 / std::f64::consts::PI.sqrt()
+        };
+        for isa in Isa::available() {
+            for i in -400..=400 {
+                let x = f64::from(i) / 100.0;
+                let of = |activation: Activation| {
+                    let mut value = [x as f32];
+                    activation.forward(isa, &mut value);
+                    value[0]
+                };
+                let cube = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+                let gelu = 0.5 * x * (1.0 + erf(x / 2f64.sqrt()));
+                assert!((f64::from(of(Activation::Gelu)) - gelu).abs() < 1e-6, "gelu {x}");
+                assert!(close(of(Activation::GeluTanh), 0.5 * x * (1.0 + cube.tanh()), 2e-4), "gelu tanh {x}");
+                assert!(close(of(Activation::Silu), x / (1.0 + (-x).exp()), 1e-5), "silu {x}");
+                assert!(close(of(Activation::Tanh), x.tanh(), 1e-5), "tanh {x}");
+                assert_eq!(of(Activation::Relu), (x as f32).max(0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_normalised_by_mean_and_variance_or_by_its_mean_square() {
+        let values: Vec<f32> = (0..70).map(|i| (i * i % 13) as f32 - 4.0).collect();
+        let n = values.len() as f64;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+        let variance = values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n;
+        let square = values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n;
+        let weight: Vec<f32> = (0..70).map(|i| 0.5 + i as f32 / 70.0).collect();
+        for isa in Isa::available() {
+            for bias in [None, Some(vec![0.25; 70])] {
+                let norm = Norm { weight: weight.clone(), bias, eps: 1e-5 };
+                let mut rows = Rows::new(3, 70);
+                (0..3).for_each(|at| rows.row_mut(at).copy_from_slice(&values));
+                let mut out = Rows::default();
+                norm.forward_to(isa, Team::global(), &rows, &mut out);
+                norm.forward(isa, Team::global(), &mut rows);
+                for i in 0..70 {
+                    let (value, weight) = (f64::from(values[i]), f64::from(weight[i]));
+                    let expected = match norm.bias {
+                        Some(_) => (value - mean) / (variance + 1e-5).sqrt() * weight + 0.25,
+                        None => value / (square + 1e-5).sqrt() * weight,
+                    };
+                    assert!((f64::from(rows.row(2)[i]) - expected).abs() < 1e-5, "{isa:?}");
+                    assert_eq!(rows.row(2)[i], out.row(0)[i]);
+                }
+            }
+        }
+    }
+}

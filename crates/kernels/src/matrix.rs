@@ -1,0 +1,555 @@
+//! Weights packed for products, and the products.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::{
+    buffer::Buffer,
+    isa::{Isa, dispatch},
+    math::{Activation, ROUND, each_row},
+    rows::{Rows, SharedRows},
+    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32, tile_i8},
+    team::Team,
+};
+
+/// How weights are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// As they are.
+    #[default]
+    F32,
+    /// In 8 bits with one scale for each output; inputs are rounded to 8 bits with one scale for each row, and the
+    /// sums are exact.
+    Int8,
+}
+
+/// The weights of a linear layer, (outputs, inputs), cut into panels of 32 outputs.
+///
+/// A panel holds its 32 outputs' weights for the first input, then for the second, and so on; in int8 four inputs'
+/// weights of an output lie side by side. A product reads it from the front to the end.
+#[derive(Debug)]
+pub struct Matrix {
+    inputs: usize,
+    outputs: usize,
+    values: Values,
+}
+
+#[derive(Debug)]
+enum Values {
+    F32(Buffer<f32>),
+    Int8 {
+        values: Buffer<i8>,
+        /// What a weight of each output is multiplied by.
+        scales: Vec<f32>,
+        /// 128 times the sum of each output's weights: inputs are stored with 128 added.
+        offsets: Vec<i32>,
+    },
+}
+
+impl Matrix {
+    /// Packs `blocks` of weights, each (outputs, `inputs`) row after row, one under the other.
+    ///
+    /// # Panics
+    /// Where a block is not a whole number of rows.
+    #[must_use]
+    pub fn pack(blocks: &[&[f32]], inputs: usize, precision: Precision) -> Self {
+        assert!(inputs > 0 && blocks.iter().all(|block| block.len() % inputs == 0));
+        let rows: Vec<&[f32]> = blocks.iter().flat_map(|block| block.chunks_exact(inputs)).collect();
+        let outputs = rows.len();
+        let values = match precision {
+            Precision::F32 => {
+                let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * LANES * inputs);
+                let panels = buffer.values_mut().par_chunks_exact_mut(LANES * inputs);
+                panels.zip(rows.par_chunks(LANES)).for_each(|(panel, rows)| {
+                    for (lane, row) in rows.iter().enumerate() {
+                        for (values, weight) in panel.chunks_exact_mut(LANES).zip(*row) {
+                            values[lane] = *weight;
+                        }
+                    }
+                });
+                Values::F32(buffer)
+            }
+            Precision::Int8 => {
+                let size = inputs.div_ceil(4) * 4 * LANES;
+                let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * size);
+                let panels = buffer.values_mut().par_chunks_exact_mut(size);
+                let scales: Vec<(f32, i32)> = panels
+                    .zip(rows.par_chunks(LANES))
+                    .flat_map_iter(|(panel, rows)| {
+                        let rows = rows.iter().enumerate();
+                        rows.map(|(lane, row)| quantise_output(row, lane, panel)).collect::<Vec<_>>()
+                    })
+                    .collect();
+                let (scales, offsets) = scales.into_iter().unzip();
+                Values::Int8 { values: buffer, scales, offsets }
+            }
+        };
+        Self { inputs, outputs, values }
+    }
+
+    /// The number of inputs.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// The number of outputs.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Writes the weights of output `at`: the row of an embedding table.
+    ///
+    /// # Panics
+    /// Where there is no such output, or `out` is not as long as there are inputs.
+    pub fn output(&self, at: usize, out: &mut [f32]) {
+        assert!(at < self.outputs && out.len() == self.inputs);
+        let (panel, lane) = (at / LANES, at % LANES);
+        match &self.values {
+            Values::F32(values) => {
+                let panel = &values[panel * LANES * self.inputs..][..LANES * self.inputs];
+                for (out, values) in out.iter_mut().zip(panel.chunks_exact(LANES)) {
+                    *out = values[lane];
+                }
+            }
+            Values::Int8 { values, scales, .. } => {
+                let size = self.inputs.div_ceil(4) * 4 * LANES;
+                let panel = &values[panel * size..][..size];
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = f32::from(panel[i / 4 * 4 * LANES + lane * 4 + i % 4]) * scales[at];
+                }
+            }
+        }
+    }
+}
+
+/// Rounds the weights of one output into lane `lane` of its panel, and gives its scale and offset.
+fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
+    let greatest = row.iter().fold(0f32, |greatest, weight| greatest.max(weight.abs()));
+    let scale = if greatest > 0.0 { greatest / 127.0 } else { 1.0 };
+    let mut sum = 0;
+    for (quad, weights) in row.chunks(4).enumerate() {
+        for (i, weight) in weights.iter().enumerate() {
+            let value = (weight / scale).round_ties_even() as i8;
+            panel[quad * 4 * LANES + lane * 4 + i] = value;
+            sum += i32::from(value);
+        }
+    }
+    (scale, 128 * sum)
+}
+
+/// What becomes of a product's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// It replaces what was there.
+    Set,
+    /// It is added to what was there.
+    Add,
+    /// What was there is multiplied by it.
+    Multiply,
+}
+
+/// `activation(x W^T + bias)`, stored as `store` says.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    /// W
+    pub matrix: &'a Matrix,
+    /// One value for each output.
+    pub bias: Option<&'a [f32]>,
+    /// Applied before the result is stored.
+    pub activation: Option<Activation>,
+    /// How the result is stored.
+    pub store: Store,
+}
+
+/// Memory that products use for inputs in int8, kept from one to the next.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    values: Vec<u8>,
+    scales: Vec<f32>,
+}
+
+/// The inputs of a product, as its tiles read them.
+#[derive(Clone, Copy)]
+enum Input<'a> {
+    F32 { values: &'a [f32], stride: usize },
+    Int8 { values: &'a [u8], stride: usize, scales: &'a [f32] },
+}
+
+impl<'a> Product<'a> {
+    /// A product without bias or activation.
+    #[must_use]
+    pub fn new(matrix: &'a Matrix) -> Self {
+        Self { matrix, bias: None, activation: None, store: Store::Set }
+    }
+
+    /// Multiplies rows `from` of `input`, and stores the results from row `to` of `out` on.
+    ///
+    /// # Panics
+    /// Where a width or a number of rows does not fit.
+    pub fn run(
+        &self,
+        isa: Isa,
+        team: &Team,
+        input: &Rows,
+        from: Range<usize>,
+        out: &mut Rows,
+        to: usize,
+        scratch: &mut Scratch,
+    ) {
+        let (matrix, count) = (self.matrix, from.len());
+        assert!(from.end <= input.count() && input.width() == matrix.inputs);
+        assert!(to + count <= out.count() && out.width() == matrix.outputs);
+        assert!(self.bias.is_none_or(|bias| bias.len() == matrix.outputs));
+        let stride = input.stride();
+        let values = &input.values()[from.start * stride..from.end * stride];
+        let input = match &matrix.values {
+            Values::F32(_) => Input::F32 { values, stride },
+            Values::Int8 { .. } => quantise(isa, team, values, stride, matrix.inputs, scratch),
+        };
+        let out = out.shared();
+        let grid = Grid::new(count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads());
+        team.run(grid.parts(), &|part| {
+            let (rows, panels) = grid.part(part);
+            // SAFETY: the parts of a grid do not overlap, and `out` is borrowed until all parts are done.
+            unsafe { self.part(isa, input, rows, panels, out, to) };
+        });
+    }
+
+    /// Computes `rows` by `panels`.
+    ///
+    /// # Safety
+    /// No other thread may use these columns of these rows of `out`, which must be alive.
+    unsafe fn part(
+        &self,
+        isa: Isa,
+        input: Input<'_>,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        out: SharedRows,
+        to: usize,
+    ) {
+        #[inline(always)]
+        fn body<S: Simd>(
+            product: &Product<'_>,
+            input: Input<'_>,
+            rows: Range<usize>,
+            panels: Range<usize>,
+            out: SharedRows,
+            to: usize,
+        ) {
+            // SAFETY: `dispatch` has checked that the machine has `S`; the rest is the contract of `part`.
+            unsafe { product.part_body::<S>(input, rows, panels, out, to) }
+        }
+        let product = self;
+        dispatch!(isa, body(
+            product: &Product<'_>,
+            input: Input<'_>,
+            rows: Range<usize>,
+            panels: Range<usize>,
+            out: SharedRows,
+            to: usize,
+        ));
+    }
+
+    #[inline(always)]
+    unsafe fn part_body<S: Simd>(
+        &self,
+        input: Input<'_>,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        out: SharedRows,
+        to: usize,
+    ) {
+        let depth = self.matrix.inputs;
+        let quads = depth.div_ceil(4);
+        // Tiles of like height, so that the last is not much smaller than the others.
+        let tiles = rows.len().div_ceil(S::ROWS);
+        for panel in panels {
+            for at in 0..tiles {
+                let start = rows.start + at * rows.len() / tiles;
+                let end = rows.start + (at + 1) * rows.len() / tiles;
+                let height = end - start;
+                let mut sums = [[0f32; LANES]; MOST_ROWS];
+                match (&self.matrix.values, input) {
+                    (Values::F32(weights), Input::F32 { values, stride }) => {
+                        let a = &values[start * stride..(end - 1) * stride + depth];
+                        let panel = &weights[panel * depth * LANES..][..depth * LANES];
+                        // SAFETY: the slices are what the tile reads: `height` rows and a panel.
+                        unsafe {
+                            tile!(tile_f32, S, height, depth, a.as_ptr(), stride, panel.as_ptr(), &mut sums);
+                        }
+                    }
+                    (Values::Int8 { values: weights, scales, offsets }, Input::Int8 { values, stride, scales: of }) => {
+                        let a = &values[start * stride..(end - 1) * stride + 4 * quads];
+                        let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
+                        let mut ints = [[0i32; LANES]; MOST_ROWS];
+                        // SAFETY: as above.
+                        unsafe {
+                            tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
+                        }
+                        let columns = panel * LANES..((panel + 1) * LANES).min(self.matrix.outputs);
+                        let (scales, offsets) = (&scales[columns.clone()], &offsets[columns]);
+                        for ((sums, ints), of) in sums.iter_mut().zip(&ints).zip(&of[start..end]) {
+                            dequantise(sums, ints, scales, offsets, *of);
+                        }
+                    }
+                    _ => unreachable!("`run` makes the input for the kind of weights"),
+                }
+                let columns = LANES.min(self.matrix.outputs - panel * LANES);
+                for (row, sums) in (start..end).zip(&mut sums) {
+                    // SAFETY: this part's rows and columns only, by the contract.
+                    let out = unsafe { out.part(to + row, panel * LANES, columns) };
+                    self.finish::<S>(sums, panel, out);
+                }
+            }
+        }
+    }
+
+    /// Adds the bias, applies the activation and stores.
+    #[inline(always)]
+    fn finish<S: Simd>(&self, sums: &mut [f32; LANES], panel: usize, out: &mut [f32]) {
+        if let Some(bias) = self.bias {
+            let bias = &bias[panel * LANES..][..out.len()];
+            // A fixed length is what makes the loop a few instructions.
+            match bias.as_array::<LANES>() {
+                Some(bias) => sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias),
+                None => sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias),
+            }
+        }
+        if let Some(activation) = self.activation {
+            activation.apply::<S>(sums);
+        }
+        match out.as_mut_array::<LANES>() {
+            Some(out) => store(self.store, sums, out),
+            None => store(self.store, &sums[..out.len()], out),
+        }
+    }
+}
+
+#[inline(always)]
+fn store(how: Store, sums: &[f32], out: &mut [f32]) {
+    let pairs = out.iter_mut().zip(sums);
+    match how {
+        Store::Set => pairs.for_each(|(out, sum)| *out = *sum),
+        Store::Add => pairs.for_each(|(out, sum)| *out += *sum),
+        Store::Multiply => pairs.for_each(|(out, sum)| *out *= *sum),
+    }
+}
+
+#[inline(always)]
+fn dequantise(sums: &mut [f32; LANES], ints: &[i32; LANES], scales: &[f32], offsets: &[i32], scale: f32) {
+    match (scales.as_array::<LANES>(), offsets.as_array::<LANES>()) {
+        (Some(scales), Some(offsets)) => {
+            for i in 0..LANES {
+                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * scale);
+            }
+        }
+        _ => {
+            for i in 0..scales.len() {
+                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * scale);
+            }
+        }
+    }
+}
+
+/// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it.
+fn quantise<'a>(
+    isa: Isa,
+    team: &Team,
+    values: &[f32],
+    stride: usize,
+    width: usize,
+    scratch: &'a mut Scratch,
+) -> Input<'a> {
+    #[inline(always)]
+    fn body<S: Simd>(row: &[f32], out: &mut [u8]) -> f32 {
+        let mut lanes = [0f32; LANES];
+        let (chunks, rest) = row.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane = if value.abs() > *lane { value.abs() } else { *lane };
+            }
+        }
+        let greatest = rest.iter().map(|value| value.abs()).chain(lanes).fold(0f32, f32::max);
+        let scale = if greatest > 0.0 { greatest / 127.0 } else { 1.0 };
+        let inverse = 1.0 / scale;
+        for (out, value) in out.iter_mut().zip(row) {
+            // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
+            *out = ((*value * inverse + ROUND).to_bits() as u8).wrapping_add(128);
+        }
+        scale
+    }
+    fn one(isa: Isa, row: &[f32], out: &mut [u8]) -> f32 {
+        dispatch!(isa, body(row: &[f32], out: &mut [u8]) -> f32)
+    }
+
+    struct Shared(*mut u8, *mut f32);
+    // SAFETY: the pointers are only used for the rows of a part, which no other part has.
+    unsafe impl Sync for Shared {}
+
+    let count = values.len() / stride;
+    // A cache line between rows, as in `Rows`.
+    let bytes = width.next_multiple_of(64) + 64;
+    scratch.values.resize(scratch.values.len().max(count * bytes), 0);
+    scratch.scales.resize(scratch.scales.len().max(count), 0.0);
+    let shared = Shared(scratch.values.as_mut_ptr(), scratch.scales.as_mut_ptr());
+    let shared = &shared;
+    each_row(team, count, &|at| {
+        // SAFETY: row `at` lies inside the memory that was just sized, and is this part's alone.
+        let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), width) };
+        let scale = one(isa, &values[at * stride..][..width], out);
+        // SAFETY: as above.
+        unsafe { *shared.1.add(at) = scale };
+    });
+    Input::Int8 { values: &scratch.values, stride: bytes, scales: &scratch.scales }
+}
+
+/// How a product is cut into parts.
+struct Grid {
+    rows: usize,
+    panels: usize,
+    row_blocks: usize,
+    panel_blocks: usize,
+}
+
+impl Grid {
+    fn new(rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
+        // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
+        // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
+        const FEW: usize = 64;
+        const CACHED_VALUES: usize = 150_000;
+        if rows <= FEW {
+            return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
+        }
+        let block = (CACHED_VALUES / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+        Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(16) }
+    }
+
+    fn parts(&self) -> usize {
+        if self.rows == 0 { 0 } else { self.row_blocks * self.panel_blocks }
+    }
+
+    fn part(&self, at: usize) -> (Range<usize>, Range<usize>) {
+        let cut = |at: usize, parts: usize, whole: usize| at * whole / parts..(at + 1) * whole / parts;
+        (
+            cut(at % self.row_blocks, self.row_blocks, self.rows),
+            cut(at / self.row_blocks, self.panel_blocks, self.panels),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    fn random(count: usize, seed: u64) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    }
+
+    fn rows(values: &[f32], width: usize) -> Rows {
+        let mut rows = Rows::new(values.len() / width, width);
+        values.chunks_exact(width).enumerate().for_each(|(at, row)| rows.row_mut(at).copy_from_slice(row));
+        rows
+    }
+
+    /// Rows, inputs and outputs: single ones, whole tiles and panels, and one more.
+    const SHAPES: [(usize, usize, usize); 7] =
+        [(1, 1, 1), (1, 64, 32), (3, 7, 5), (12, 96, 64), (13, 33, 65), (65, 130, 100), (200, 48, 600)];
+
+    fn run(isa: Isa, product: &Product<'_>, input: &Rows, out: &mut Rows) {
+        product.run(isa, Team::global(), input, 0..input.count(), out, 0, &mut Scratch::default());
+    }
+
+    #[test]
+    fn a_product_in_f32_is_that_of_the_definition() {
+        for isa in Isa::available() {
+            for (m, k, n) in SHAPES {
+                let (a, w, bias) = (random(m * k, 1), random(n * k, 2), random(n, 3));
+                let matrix = Matrix::pack(&[&w], k, Precision::F32);
+                for store in [Store::Set, Store::Add, Store::Multiply] {
+                    let product =
+                        Product { bias: Some(&bias), activation: Some(Activation::Relu), store, ..Product::new(&matrix) };
+                    let mut out = rows(&vec![2.0; m * n], n);
+                    run(isa, &product, &rows(&a, k), &mut out);
+                    for i in 0..m {
+                        for j in 0..n {
+                            let sum: f64 = (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(w[j * k + l])).sum();
+                            let value = (sum + f64::from(bias[j])).max(0.0);
+                            let expected = match store {
+                                Store::Set => value,
+                                Store::Add => 2.0 + value,
+                                Store::Multiply => 2.0 * value,
+                            };
+                            let found = f64::from(out.row(i)[j]);
+                            assert!((found - expected).abs() < 2e-5, "{isa:?} {m} {k} {n}: {found} {expected}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_sums_in_int8_near_those_of_f32() {
+        for (m, k, n) in SHAPES {
+            let (a, w) = (random(m * k, 4), random(n * k, 5));
+            let matrix = Matrix::pack(&[&w], k, Precision::Int8);
+            let mut first: Option<Rows> = None;
+            for isa in Isa::available() {
+                let mut out = Rows::new(m, n);
+                run(isa, &Product::new(&matrix), &rows(&a, k), &mut out);
+                for i in 0..m {
+                    for j in 0..n {
+                        let sum: f32 = (0..k).map(|l| a[i * k + l] * w[j * k + l]).sum();
+                        // Each factor is off by at most half a step of 1/127: a random walk of k such errors.
+                        let bound = 6.0 * (k as f32).sqrt() / 127.0 * 0.5;
+                        assert!((out.row(i)[j] - sum).abs() < bound, "{isa:?} {m} {k} {n}");
+                    }
+                }
+                if let Some(first) = &first {
+                    assert!((0..m).all(|i| first.row(i).iter().zip(out.row(i)).all(|(a, b)| (a - b).abs() < 1e-5)));
+                }
+                first.get_or_insert(out);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_the_same_alone_and_among_others() {
+        for precision in [Precision::F32, Precision::Int8] {
+            let (m, k, n) = (100, 70, 130);
+            let (a, w) = (random(m * k, 6), random(n * k, 7));
+            let matrix = Matrix::pack(&[&w[..30 * k], &w[30 * k..]], k, precision);
+            let input = rows(&a, k);
+            let mut all = Rows::new(m, n);
+            run(Isa::detected(), &Product::new(&matrix), &input, &mut all);
+            for row in [0, 37, 99] {
+                let mut one = Rows::new(1, n);
+                let scratch = &mut Scratch::default();
+                Product::new(&matrix).run(
+                    Isa::detected(), Team::global(), &input, row..row + 1, &mut one, 0, scratch);
+                assert_eq!(one.row(0), all.row(row));
+            }
+        }
+    }
+
+    #[test]
+    fn the_weights_of_an_output_come_back() {
+        let w = random(70 * 9, 8);
+        for (precision, tolerance) in [(Precision::F32, 0.0), (Precision::Int8, 0.5 / 127.0)] {
+            let matrix = Matrix::pack(&[&w], 9, precision);
+            for at in [0, 31, 32, 69] {
+                let mut out = [0.0; 9];
+                matrix.output(at, &mut out);
+                assert!(out.iter().zip(&w[at * 9..]).all(|(a, b)| (a - b).abs() <= tolerance + 1e-7));
+            }
+        }
+    }
+}

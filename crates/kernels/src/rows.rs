@@ -1,0 +1,165 @@
+//! Rows of activations.
+
+use std::{marker::PhantomData, ops::Range};
+
+use crate::team::Team;
+
+/// The gap between rows, in values: one cache line. Rows whose distance is a multiple of 4 KiB would all fall into
+/// the same few lines of the first cache.
+const GAP: usize = 16;
+
+/// A matrix of activations, row after row, each row followed by a gap.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    values: Vec<f32>,
+    count: usize,
+    width: usize,
+    stride: usize,
+}
+
+impl Rows {
+    /// `count` rows of `width` zeros.
+    #[must_use]
+    pub fn new(count: usize, width: usize) -> Self {
+        let mut rows = Self::default();
+        rows.reshape(count, width);
+        rows
+    }
+
+    /// `count` rows of `width` zeros without a gap, whose [`values`](Self::into_values) lie side by side.
+    #[must_use]
+    pub fn dense(count: usize, width: usize) -> Self {
+        Self { values: vec![0.0; count * width], count, width, stride: width }
+    }
+
+    /// The values, gaps included.
+    #[must_use]
+    pub fn into_values(self) -> Vec<f32> {
+        self.values
+    }
+
+    /// Makes these `count` rows of `width`; what was in them is lost, and what is in them now is not defined. No
+    /// memory is taken where there was as much before.
+    pub fn reshape(&mut self, count: usize, width: usize) {
+        self.stride = width.next_multiple_of(GAP) + GAP;
+        self.count = count;
+        self.width = width;
+        self.values.resize(count * self.stride, 0.0);
+    }
+
+    /// The number of rows.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The width of a row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The distance from a row to the next, in values.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Row `at`.
+    #[must_use]
+    pub fn row(&self, at: usize) -> &[f32] {
+        assert!(at < self.count);
+        &self.values[at * self.stride..][..self.width]
+    }
+
+    /// Row `at`, to be changed.
+    pub fn row_mut(&mut self, at: usize) -> &mut [f32] {
+        assert!(at < self.count);
+        &mut self.values[at * self.stride..][..self.width]
+    }
+
+    /// All values, gaps included.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `team`, with the
+    /// numbers of the block and of the columns.
+    ///
+    /// # Panics
+    /// Where the blocks overlap or do not rise, or `width` does not divide the rows.
+    pub fn each_part(
+        &mut self,
+        team: &Team,
+        blocks: &[Range<usize>],
+        width: usize,
+        job: &(dyn Fn(usize, usize, Part<'_>) + Sync),
+    ) {
+        assert!(width > 0 && self.width.is_multiple_of(width));
+        assert!(blocks.is_sorted_by(|a, b| a.end <= b.start) && blocks.iter().all(|block| block.start <= block.end));
+        assert!(blocks.last().is_none_or(|last| last.end <= self.count));
+        let groups = self.width / width;
+        let rows = self.shared();
+        team.run(blocks.len() * groups, &|at| {
+            let (block, group) = (at / groups, at % groups);
+            job(block, group, Part { rows, block: blocks[block].clone(), start: group * width, width, life: PhantomData });
+        });
+    }
+
+    /// All rows, to be changed by several threads.
+    pub(crate) fn shared(&mut self) -> SharedRows {
+        SharedRows { values: self.values.as_mut_ptr(), count: self.count, width: self.width, stride: self.stride }
+    }
+}
+
+/// Some columns of a block of rows, which one thread may change.
+pub struct Part<'a> {
+    rows: SharedRows,
+    block: Range<usize>,
+    start: usize,
+    width: usize,
+    life: PhantomData<&'a mut [f32]>,
+}
+
+impl Part<'_> {
+    /// The columns of row `at` of the block.
+    ///
+    /// # Panics
+    /// Where the block has no such row.
+    pub fn row_mut(&mut self, at: usize) -> &mut [f32] {
+        assert!(at < self.block.len());
+        // SAFETY: blocks and columns of different parts do not overlap (see `each_part`, which alone makes parts and
+        // borrows the rows), and a part lends one row at a time.
+        unsafe { self.rows.part(self.block.start + at, self.start, self.width) }
+    }
+}
+
+/// Rows that several threads write to, each its own part.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedRows {
+    values: *mut f32,
+    pub(crate) count: usize,
+    pub(crate) width: usize,
+    stride: usize,
+}
+
+// SAFETY: the pointer is only used through `part`, whose callers keep the parts of different threads apart.
+unsafe impl Send for SharedRows {}
+// SAFETY: as above.
+unsafe impl Sync for SharedRows {}
+
+impl SharedRows {
+    /// Columns `start..start + length` of row `at`.
+    ///
+    /// # Safety
+    /// The rows that this was made from must be alive and not used otherwise, and no other thread may have a part
+    /// that overlaps this one.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts apart")]
+    pub(crate) unsafe fn part(&self, at: usize, start: usize, length: usize) -> &mut [f32] {
+        assert!(at < self.count && start + length <= self.width);
+        // SAFETY: inside the rows by the assertion; alive and unshared by the contract.
+        unsafe { std::slice::from_raw_parts_mut(self.values.add(at * self.stride + start), length) }
+    }
+}

@@ -1,0 +1,190 @@
+//! Thirty-two lanes of each instruction set, and the innermost loops of a product over them.
+
+/// The columns of a panel: what one row of a tile holds in registers.
+pub(crate) const LANES: usize = 32;
+/// The most rows of a tile on any instruction set.
+pub(crate) const MOST_ROWS: usize = 12;
+
+/// Thirty-two lanes.
+///
+/// # Safety
+/// Of every function: the machine must have the instruction set, and a pointer must be good for all lanes (32 values;
+/// 128 bytes for `load_bytes`). No alignment is needed.
+pub(crate) trait Simd: Copy {
+    /// The most rows of a tile that fit the registers.
+    const ROWS: usize;
+    /// Whether `mul_add` is one instruction.
+    const FMA: bool;
+    type Floats: Copy;
+    type Ints: Copy;
+    type Bytes: Copy;
+
+    unsafe fn zero_floats() -> Self::Floats;
+    unsafe fn load_floats(from: *const f32) -> Self::Floats;
+    /// `sum + a * b`
+    unsafe fn add_product(sum: Self::Floats, a: f32, b: Self::Floats) -> Self::Floats;
+    unsafe fn store_floats(to: *mut f32, values: Self::Floats);
+
+    unsafe fn zero_ints() -> Self::Ints;
+    /// Four signed bytes for each lane.
+    unsafe fn load_bytes(from: *const i8) -> Self::Bytes;
+    /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
+    unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
+    unsafe fn store_ints(to: *mut i32, values: Self::Ints);
+
+    /// `a * b + c`, in one instruction where there is one.
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        if Self::FMA { a.mul_add(b, c) } else { a * b + c }
+    }
+}
+
+/// Plain Rust.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+impl Simd for Portable {
+    const ROWS: usize = 2;
+    const FMA: bool = false;
+    type Floats = [f32; LANES];
+    type Ints = [i32; LANES];
+    type Bytes = [[i8; 4]; LANES];
+
+    #[inline(always)]
+    unsafe fn zero_floats() -> Self::Floats {
+        [0.0; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load_floats(from: *const f32) -> Self::Floats {
+        // SAFETY: good for all lanes by the trait's contract.
+        unsafe { from.cast::<Self::Floats>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(mut sum: Self::Floats, a: f32, b: Self::Floats) -> Self::Floats {
+        for (sum, b) in sum.iter_mut().zip(b) {
+            *sum += a * b;
+        }
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn store_floats(to: *mut f32, values: Self::Floats) {
+        // SAFETY: good for all lanes by the trait's contract.
+        unsafe { to.cast::<Self::Floats>().write_unaligned(values) }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_ints() -> Self::Ints {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const i8) -> Self::Bytes {
+        // SAFETY: good for 128 bytes by the trait's contract.
+        unsafe { from.cast::<Self::Bytes>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn add_dot(mut sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints {
+        let a = a.to_le_bytes();
+        for (sum, b) in sum.iter_mut().zip(b) {
+            *sum += a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(b)).sum::<i32>();
+        }
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn store_ints(to: *mut i32, values: Self::Ints) {
+        // SAFETY: good for all lanes by the trait's contract.
+        unsafe { to.cast::<Self::Ints>().write_unaligned(values) }
+    }
+}
+
+/// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel.
+///
+/// # Safety
+/// The machine must have `S`. `a` must be good for `M` rows of `depth` values, `stride` apart, and `panel` for
+/// `depth` times 32 values.
+#[inline(always)]
+pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
+    depth: usize,
+    a: *const f32,
+    stride: usize,
+    panel: *const f32,
+    out: &mut [[f32; LANES]; MOST_ROWS],
+) {
+    // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract; each row of `out` has 32 values.
+    unsafe {
+        let mut sums = [S::zero_floats(); M];
+        for at in 0..depth {
+            let b = S::load_floats(panel.add(at * LANES));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum = S::add_product(*sum, *a.add(row * stride + at), b);
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(sums) {
+            S::store_floats(out.as_mut_ptr(), sum);
+        }
+    }
+}
+
+/// The sums of a tile in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved).
+///
+/// # Safety
+/// The machine must have `S`. `a` must be good for `M` rows of `quads` times 4 bytes, `stride` apart, and `panel` for
+/// `quads` times 128 bytes.
+#[inline(always)]
+pub(crate) unsafe fn tile_i8<S: Simd, const M: usize>(
+    quads: usize,
+    a: *const u8,
+    stride: usize,
+    panel: *const i8,
+    out: &mut [[i32; LANES]; MOST_ROWS],
+) {
+    // SAFETY: as in `tile_f32`; four bytes are read without alignment.
+    unsafe {
+        let mut sums = [S::zero_ints(); M];
+        for at in 0..quads {
+            let b = S::load_bytes(panel.add(at * 4 * LANES));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum = S::add_dot(*sum, a.add(row * stride + 4 * at).cast::<i32>().read_unaligned(), b);
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(sums) {
+            S::store_ints(out.as_mut_ptr(), sum);
+        }
+    }
+}
+
+/// Calls `$tile::<S, M>` with `M` the number of rows, which must be at most `S::ROWS`.
+macro_rules! tile {
+    ($tile:ident, $set:ident, $rows:expr, $($argument:expr),*) => {
+        match $rows {
+            1 => $tile::<$set, 1>($($argument),*),
+            2 => $tile::<$set, 2>($($argument),*),
+            rows if $set::ROWS > 2 => match rows {
+                3 => $tile::<$set, 3>($($argument),*),
+                4 => $tile::<$set, 4>($($argument),*),
+                5 => $tile::<$set, 5>($($argument),*),
+                6 => $tile::<$set, 6>($($argument),*),
+                7 => $tile::<$set, 7>($($argument),*),
+                8 => $tile::<$set, 8>($($argument),*),
+                9 => $tile::<$set, 9>($($argument),*),
+                10 => $tile::<$set, 10>($($argument),*),
+                11 => $tile::<$set, 11>($($argument),*),
+                12 => $tile::<$set, 12>($($argument),*),
+                _ => unreachable!("a tile has at most 12 rows"),
+            },
+            _ => unreachable!("a tile has at most 2 rows here"),
+        }
+    };
+}
+pub(crate) use tile;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512, Vnni};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;

@@ -1,0 +1,249 @@
+//! Packs the tensors of a checkpoint.
+
+use candle_core::Device;
+use sporran_kernels::{Activation, Matrix, Norm, Precision};
+
+use super::{
+    layers::{CrossAttention, FeedForward, Linear, SelfAttention},
+    seq2seq::FastSeq2Seq,
+    stack::{Layer, Positions, Stack},
+};
+use crate::{
+    bart::{EPSILON, POSITION_OFFSET},
+    bart_config::BartConfig,
+    decode::GenerationOptions,
+    error::Result,
+    layers,
+    t5_config::T5Config,
+    tokens::SpecialTokens,
+};
+
+/// Reads the values of a tensor by its name. Each tensor is asked for once, and dropped when it is packed.
+type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<f32>>;
+
+/// Where the weights come from and how they are kept.
+struct Packer<'a> {
+    read: Read<'a>,
+    precision: Precision,
+}
+
+impl Packer<'_> {
+    /// One layer from those called `names`, one under the other.
+    fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
+        let blocks: Result<Vec<Vec<f32>>> = names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
+        let blocks = blocks?;
+        let blocks: Vec<&[f32]> = blocks.iter().map(Vec::as_slice).collect();
+        let matrix = Matrix::pack(&blocks, inputs, self.precision);
+        if !bias {
+            return Ok(Linear { matrix, bias: None });
+        }
+        let mut values = Vec::with_capacity(matrix.outputs());
+        for name in names {
+            values.extend((self.read)(&format!("{name}.bias"))?);
+        }
+        Ok(Linear { matrix, bias: Some(values) })
+    }
+
+    fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let bias = if bias { Some((self.read)(&format!("{name}.bias"))?) } else { None };
+        Ok(Norm { weight, bias, eps: eps as f32 })
+    }
+}
+
+fn named(prefix: &str, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{prefix}.{name}")).collect()
+}
+
+fn activation(activation: layers::Activation) -> Activation {
+    match activation {
+        layers::Activation::Relu => Activation::Relu,
+        layers::Activation::Gelu => Activation::Gelu,
+        layers::Activation::GeluTanh => Activation::GeluTanh,
+        layers::Activation::Silu => Activation::Silu,
+        layers::Activation::Tanh => Activation::Tanh,
+    }
+}
+
+impl FastSeq2Seq {
+    /// Packs a T5 model.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and those of `read`.
+    pub(crate) fn t5(
+        config: &T5Config,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let packer = &mut Packer { read, precision };
+        let width = config.d_model;
+        let encoder = t5_stack(config, false, packer)?;
+        let decoder = t5_stack(config, true, packer)?;
+        let (head, embeddings) = if config.tie_word_embeddings {
+            (packer.linear(&["shared".into()], width, false)?, None)
+        } else {
+            (packer.linear(&["lm_head".into()], width, false)?, Some((packer.read)("shared.weight")?))
+        };
+        let head_scale = if config.scales_decoder_outputs() { (width as f32).powf(-0.5) } else { 1.0 };
+        Ok(Self {
+            embeddings,
+            embedding_scale: 1.0,
+            head,
+            head_scale,
+            encoder,
+            decoder,
+            width,
+            tokens,
+            generation,
+            device: Device::Cpu,
+        })
+    }
+
+    /// Packs a BART model.
+    ///
+    /// # Errors
+    /// As for [`t5`](Self::t5).
+    pub(crate) fn bart(
+        config: &BartConfig,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let packer = &mut Packer { read, precision };
+        let width = config.d_model;
+        let encoder = bart_stack(config, false, packer)?;
+        let decoder = bart_stack(config, true, packer)?;
+        let (mut head, embeddings) = if config.tie_word_embeddings {
+            (packer.linear(&["model.shared".into()], width, false)?, None)
+        } else {
+            (packer.linear(&["lm_head".into()], width, false)?, Some((packer.read)("model.shared.weight")?))
+        };
+        head.bias = Some((packer.read)("final_logits_bias")?);
+        let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
+        Ok(Self {
+            embeddings,
+            embedding_scale,
+            head,
+            head_scale: 1.0,
+            encoder,
+            decoder,
+            width,
+            tokens,
+            generation,
+            device: Device::Cpu,
+        })
+    }
+}
+
+fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
+    let part = if is_decoder { "decoder" } else { "encoder" };
+    let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
+    let (width, inner, eps) = (config.d_model, config.num_heads * config.d_kv, config.layer_norm_epsilon);
+    let (kind, gated) = config.activation()?;
+    let mut layers = Vec::with_capacity(count);
+    for i in 0..count {
+        let at = |part_of: usize| format!("{part}.block.{i}.layer.{part_of}");
+        let norm = |packer: &mut Packer<'_>, part_of| packer.norm(&format!("{}.layer_norm", at(part_of)), false, eps);
+        let attention = format!("{}.SelfAttention", at(0));
+        let own = SelfAttention {
+            inputs: packer.linear(&named(&attention, &["q", "k", "v"]), width, false)?,
+            output: packer.linear(&named(&attention, &["o"]), inner, false)?,
+            norm: norm(packer, 0)?,
+        };
+        let cross = if is_decoder {
+            let attention = format!("{}.EncDecAttention", at(1));
+            Some(CrossAttention {
+                queries: packer.linear(&named(&attention, &["q"]), width, false)?,
+                sources: packer.linear(&named(&attention, &["k", "v"]), width, false)?,
+                output: packer.linear(&named(&attention, &["o"]), inner, false)?,
+                norm: norm(packer, 1)?,
+            })
+        } else {
+            None
+        };
+        let last = 1 + usize::from(is_decoder);
+        let dense = format!("{}.DenseReluDense", at(last));
+        let (first, second) = if gated { ("wi_0", Some("wi_1")) } else { ("wi", None) };
+        let feed_forward = FeedForward {
+            inner: packer.linear(&named(&dense, &[first]), width, false)?,
+            gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
+            outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
+            activation: activation(kind),
+            norm: norm(packer, last)?,
+        };
+        layers.push(Layer { own, cross, feed_forward });
+    }
+    let weights = (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
+    Ok(Stack {
+        layers,
+        norm_first: true,
+        heads: config.num_heads,
+        head_width: config.d_kv,
+        scale: 1.0,
+        positions: Positions::Relative {
+            weights,
+            buckets: config.relative_attention_num_buckets,
+            max_distance: config.relative_attention_max_distance,
+        },
+        embedding_norm: None,
+        final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
+    })
+}
+
+fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
+    let (part, count, heads, inner) = if is_decoder {
+        ("model.decoder", config.decoder_layers, config.decoder_attention_heads, config.decoder_ffn_dim)
+    } else {
+        ("model.encoder", config.encoder_layers, config.encoder_attention_heads, config.encoder_ffn_dim)
+    };
+    let width = config.d_model;
+    let mut layers = Vec::with_capacity(count);
+    for i in 0..count {
+        let at = format!("{part}.layers.{i}");
+        let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{at}.{name}"), true, EPSILON);
+        let attention = format!("{at}.self_attn");
+        let own = SelfAttention {
+            inputs: packer.linear(&named(&attention, &["q_proj", "k_proj", "v_proj"]), width, true)?,
+            output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+            norm: norm(packer, "self_attn_layer_norm")?,
+        };
+        let cross = if is_decoder {
+            let attention = format!("{at}.encoder_attn");
+            Some(CrossAttention {
+                queries: packer.linear(&named(&attention, &["q_proj"]), width, true)?,
+                sources: packer.linear(&named(&attention, &["k_proj", "v_proj"]), width, true)?,
+                output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+                norm: norm(packer, "encoder_attn_layer_norm")?,
+            })
+        } else {
+            None
+        };
+        let feed_forward = FeedForward {
+            inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
+            gated: None,
+            outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
+            activation: activation(config.activation()?),
+            norm: norm(packer, "final_layer_norm")?,
+        };
+        layers.push(Layer { own, cross, feed_forward });
+    }
+    Ok(Stack {
+        layers,
+        norm_first: false,
+        heads,
+        head_width: width / heads,
+        scale: ((width / heads) as f32).powf(-0.5),
+        positions: Positions::Learned {
+            table: (packer.read)(&format!("{part}.embed_positions.weight"))?,
+            offset: POSITION_OFFSET,
+            count: config.max_position_embeddings,
+        },
+        embedding_norm: Some(packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON)?),
+        final_norm: None,
+    })
+}

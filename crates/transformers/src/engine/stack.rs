@@ -1,0 +1,204 @@
+//! The layers of an encoder or of a decoder, and what runs through them.
+
+use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, attend, attend_steps};
+
+use super::{
+    cache::State,
+    layers::{CrossAttention, FeedForward, Machine, SelfAttention},
+};
+
+/// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) own: SelfAttention,
+    pub(super) cross: Option<CrossAttention>,
+    pub(super) feed_forward: FeedForward,
+}
+
+/// How a stack knows positions.
+#[derive(Debug)]
+pub(super) enum Positions {
+    /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.
+    Learned { table: Vec<f32>, offset: usize, count: usize },
+    /// A value for each distance is added to the scores: `buckets[bucket(distance)]` has one for each head.
+    Relative { weights: Vec<f32>, buckets: usize, max_distance: usize },
+}
+
+/// The layers of an encoder or of a decoder.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pub(super) layers: Vec<Layer>,
+    /// Whether a part reads normalised states (T5), or its sum with the states is normalised (BART).
+    pub(super) norm_first: bool,
+    pub(super) heads: usize,
+    pub(super) head_width: usize,
+    /// What the products of queries and keys are multiplied by.
+    pub(super) scale: f32,
+    pub(super) positions: Positions,
+    pub(super) embedding_norm: Option<Norm>,
+    pub(super) final_norm: Option<Norm>,
+}
+
+/// Memory for the states inside a layer, used again by every layer.
+#[derive(Default)]
+struct Buffers {
+    normed: Rows,
+    inputs: Rows,
+    mixed: Rows,
+    inner: Rows,
+}
+
+impl Stack {
+    fn width(&self) -> usize {
+        self.heads * self.head_width
+    }
+
+    /// For each head, what the distances `first..=last` (key less query) add to a score.
+    pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> Option<Vec<Vec<f32>>> {
+        let Positions::Relative { weights, buckets, max_distance } = &self.positions else { return None };
+        let places: Vec<usize> = (first..=last)
+            .map(|distance| crate::t5::bucket(distance, bidirectional, *buckets, *max_distance) as usize)
+            .collect();
+        let of = |head: usize| places.iter().map(|bucket| weights[bucket * self.heads + head]).collect();
+        Some((0..self.heads).map(of).collect())
+    }
+
+    /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder.
+    pub(super) fn encode(&self, machine: &mut Machine, mut xs: Rows, lengths: &[usize]) -> Rows {
+        let longest = lengths.iter().copied().max().unwrap_or(1) as i64;
+        let distances = self.distances(true, 1 - longest, longest - 1);
+        let mut blocks = Vec::with_capacity(lengths.len());
+        let mut end = 0;
+        for length in lengths {
+            blocks.push(end..end + length);
+            end += length;
+        }
+        let mut buffers = Buffers::default();
+        if let Some(norm) = &self.embedding_norm {
+            norm.forward(machine.isa, machine.team, &mut xs);
+        }
+        for layer in &self.layers {
+            let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            let own = &layer.own;
+            own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            mixed.reshape(xs.count(), self.width());
+            let isa = machine.isa;
+            mixed.each_part(machine.team, &blocks, self.head_width, &|block, head, mut part| {
+                let rows = blocks[block].clone();
+                let mut packed = vec![0.0; PackedHead::size(rows.len(), self.head_width)];
+                let column = |which: usize| (which * self.heads + head) * self.head_width;
+                let of = |row: usize, which: usize| &inputs.row(row)[column(which)..][..self.head_width];
+                PackedHead::pack(rows.clone().map(|row| (of(row, 1), of(row, 2))), self.head_width, &mut packed);
+                let queries = Queries {
+                    values: &inputs.values()[rows.start * inputs.stride() + column(0)..],
+                    count: rows.len(),
+                    stride: inputs.stride(),
+                };
+                let distances =
+                    distances.as_ref().map(|table| Distances { values: &table[head], start: longest as usize - 1 });
+                let head = PackedHead::new(&packed, rows.len(), self.head_width);
+                attend(isa, head, queries, self.scale, distances, &mut |query, values| {
+                    part.row_mut(query).copy_from_slice(values);
+                });
+            });
+            own.output.add(machine, mixed, &mut xs);
+            self.after(machine, &own.norm, &mut xs);
+            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+        }
+        self.finish(machine, &mut xs);
+        xs
+    }
+
+    /// Takes the embeddings of the next token of every row through a decoder.
+    pub(super) fn step(&self, machine: &mut Machine, mut xs: Rows, state: &mut State) -> Rows {
+        let past = state.length();
+        // The last key first: a distance of 0, then -1, and so on.
+        let distances = self.distances(false, -(past as i64), 0).map(|mut table| {
+            table.iter_mut().for_each(|values| values.reverse());
+            table
+        });
+        let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
+        let mut buffers = Buffers::default();
+        if let Some(norm) = &self.embedding_norm {
+            norm.forward(machine.isa, machine.team, &mut xs);
+        }
+        state.push_step(xs.count());
+        for (at, layer) in self.layers.iter().enumerate() {
+            let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            let own = &layer.own;
+            own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            state.extend(at, inputs, self.width());
+            mixed.reshape(xs.count(), self.width());
+            let isa = machine.isa;
+            let kept: &State = state;
+            mixed.each_part(machine.team, &rows, self.width(), &|row, _, mut part| {
+                let steps = kept.steps(at, row);
+                let queries = &inputs.row(row)[..self.width()];
+                let out = part.row_mut(0);
+                attend_steps(isa, queries, &steps, self.heads, self.scale, distances.as_deref(), out);
+            });
+            own.output.add(machine, mixed, &mut xs);
+            self.after(machine, &own.norm, &mut xs);
+            if let Some(cross) = &layer.cross {
+                let source = self.before(machine, &cross.norm, &xs, normed);
+                cross.queries.forward(machine, source, inputs);
+                let each = xs.count() / state.inputs().max(1);
+                let groups: Vec<_> = (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
+                let kept: &State = state;
+                mixed.each_part(machine.team, &groups, self.head_width, &|input, head, mut part| {
+                    let queries = Queries {
+                        values: &inputs.values()[input * each * inputs.stride() + head * self.head_width..],
+                        count: each,
+                        stride: inputs.stride(),
+                    };
+                    let source = kept.source(at, input, head, self.heads, self.head_width);
+                    attend(isa, source, queries, self.scale, None, &mut |query, values| {
+                        part.row_mut(query).copy_from_slice(values);
+                    });
+                });
+                cross.output.add(machine, mixed, &mut xs);
+                self.after(machine, &cross.norm, &mut xs);
+            }
+            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+        }
+        self.finish(machine, &mut xs);
+        xs
+    }
+
+    /// What a part reads: the states, normalised into `normed` where the norm comes first.
+    fn before<'a>(&self, machine: &Machine, norm: &Norm, xs: &'a Rows, normed: &'a mut Rows) -> &'a Rows {
+        if !self.norm_first {
+            return xs;
+        }
+        norm.forward_to(machine.isa, machine.team, xs, normed);
+        normed
+    }
+
+    /// Normalises the states after a part where the norm comes then.
+    fn after(&self, machine: &Machine, norm: &Norm, xs: &mut Rows) {
+        if !self.norm_first {
+            norm.forward(machine.isa, machine.team, xs);
+        }
+    }
+
+    fn feed_forward(
+        &self,
+        machine: &mut Machine,
+        part: &FeedForward,
+        normed: &mut Rows,
+        inner: &mut Rows,
+        xs: &mut Rows,
+    ) {
+        if self.norm_first {
+            part.norm.forward_to(machine.isa, machine.team, xs, normed);
+        }
+        part.add(machine, self.norm_first.then_some(normed), inner, xs);
+        self.after(machine, &part.norm, xs);
+    }
+
+    fn finish(&self, machine: &Machine, xs: &mut Rows) {
+        if let Some(norm) = &self.final_norm {
+            norm.forward(machine.isa, machine.team, xs);
+        }
+    }
+}
