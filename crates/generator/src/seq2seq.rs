@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{GenerationOptions, Seq2Seq, Tokenizer};
+use sporran_transformers::{GenerationOptions, Precision, Seq2Seq, Tokenizer};
 
 use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
 
@@ -13,6 +13,10 @@ use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request,
 pub struct Seq2SeqOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
     pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
+    /// layer to 8 bits.
+    #[serde(default)]
+    pub precision: Precision,
     /// `[generator.prompt]`: the text that the model reads.
     #[serde(default)]
     pub prompt: PromptOptions,
@@ -39,6 +43,7 @@ impl Seq2SeqOptions {
     fn model_options(&self) -> ModelOptions {
         ModelOptions {
             folder: self.model.clone(),
+            precision: self.precision,
             generation: self.generation.clone(),
             max_tokens: self.prompt.max_tokens,
             batch_size: self.batch_size,

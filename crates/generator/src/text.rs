@@ -2,9 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use candle_core::{DType, Device};
 use rayon::prelude::*;
-use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Seq2Seq, Tokenizer, generate};
+use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Precision, Seq2Seq, Tokenizer, generate};
 
 use crate::{Error, Result};
 
@@ -13,6 +12,8 @@ use crate::{Error, Result};
 pub struct ModelOptions {
     /// The model's folder, in the Hugging Face layout.
     pub folder: PathBuf,
+    /// How its weights are kept.
+    pub precision: Precision,
     /// How it generates.
     pub generation: GenerationOptions,
     /// Tokens of an input, at most; the rest is cut.
@@ -24,9 +25,9 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// A folder's model with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
+    /// A folder's model in f32 with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
     pub fn new(folder: PathBuf, generation: GenerationOptions) -> Self {
-        Self { folder, generation, max_tokens: 1024, batch_size: 32, batch_tokens: 8192 }
+        Self { folder, precision: Precision::F32, generation, max_tokens: 1024, batch_size: 32, batch_tokens: 8192 }
     }
 }
 
@@ -50,14 +51,14 @@ pub struct TextGenerator {
 }
 
 impl TextGenerator {
-    /// Loads a folder in f32 onto the CPU.
+    /// Loads a folder for a CPU.
     ///
     /// # Errors
     /// [`Error::Transformers`] for a folder that is not a seq2seq model's, [`Error::Option`] for empty batches.
     pub fn load(options: &ModelOptions) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = checkpoint.model(DType::F32, &Device::Cpu)?;
-        Self::new(model.into(), checkpoint.tokenizer()?, options.clone())
+        let model = Arc::new(checkpoint.fast(options.precision)?);
+        Self::new(model, checkpoint.tokenizer()?, options.clone())
     }
 
     /// A model that is loaded already, such as one in training.

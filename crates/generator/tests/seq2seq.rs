@@ -11,7 +11,7 @@ use sporran_transformers::training::{
     Row, Training, TrainingOptions, Variables, VocabularyOptions, best_folder, tokenizer_files, train,
     train_vocabulary, wire_copying,
 };
-use sporran_transformers::{GenerationOptions, ModelConfig, Seq2Seq, T5, T5Config, Tokenizer};
+use sporran_transformers::{GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config, Tokenizer};
 
 const TEXTS: [&str; 6] = [
     "Ada Lovelace was born in London and worked as a mathematician.",
@@ -54,6 +54,7 @@ fn reader() -> Reader {
 fn options(batch_size: usize, num_beams: usize) -> Seq2SeqOptions {
     Seq2SeqOptions {
         model: "model".into(),
+        precision: Precision::F32,
         prompt: PromptOptions { passages: 2, max_tokens: 80, ..PromptOptions::default() },
         generation: GenerationOptions {
             num_beams: Some(num_beams),

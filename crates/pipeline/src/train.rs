@@ -14,7 +14,7 @@ use sporran_kilt::{
     scores::answer::{self, Answers},
 };
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, ModelConfig, Seq2Seq, SpecialTokens, T5Config, Tokenizer,
+    Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
     training::{
         EvaluationError, Row, Training, Variables, VocabularyOptions, best_folder, export, tokenizer_files,
         train as optimise, train_vocabulary, wire_copying,
@@ -97,7 +97,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
     config_json.push(b'\n');
     companions.push(("config.json".to_owned(), config_json));
-    let model: Arc<dyn Seq2Seq> =
+    let model: Arc<dyn Trainable> =
         config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
 
     companions.push(("model.toml".to_owned(), card(options, &variables).into_bytes()));
@@ -113,7 +113,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         train,
         seed: options.general.seed,
     };
-    let judge = Seq2SeqGenerator::new(generator, Arc::clone(&model), tokenizer.clone())?;
+    let judge = Seq2SeqGenerator::new(generator, model.clone(), tokenizer.clone())?;
     let evaluate = || judged_score(&judge, &judged).map_err(EvaluationError::from);
     let folder = options.general.output.join(&options.general.name).join("training");
     fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;

@@ -13,7 +13,7 @@ use crate::{
     error::Result,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, token_rows, too_long},
+    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, too_long},
     tokens::SpecialTokens,
 };
 
@@ -139,6 +139,28 @@ impl Seq2Seq for Bart {
         Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
     }
 
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_input_length(&self) -> Option<usize> {
+        Some(self.config.max_position_embeddings)
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl Trainable for Bart {
     fn forward(
         &self,
         input: &Batch,
@@ -161,26 +183,6 @@ impl Seq2Seq for Bart {
             xs = layer.feed_forward(&xs, mode)?;
         }
         self.logits(&xs)
-    }
-
-    fn special_tokens(&self) -> &SpecialTokens {
-        &self.tokens
-    }
-
-    fn generation_defaults(&self) -> &GenerationOptions {
-        &self.generation
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.config.vocab_size
-    }
-
-    fn max_input_length(&self) -> Option<usize> {
-        Some(self.config.max_position_embeddings)
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }
 

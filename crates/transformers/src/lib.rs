@@ -12,6 +12,7 @@ mod batch;
 mod cache;
 mod checkpoint;
 pub mod decode;
+mod engine;
 mod error;
 mod json;
 mod layers;
@@ -35,11 +36,13 @@ pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
 };
+pub use engine::FastSeq2Seq;
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
 pub use save::save;
-pub use seq2seq::{Memory, Seq2Seq};
+pub use seq2seq::{Memory, Seq2Seq, Trainable};
+pub use sporran_kernels::Precision;
 pub use t5::T5;
 pub use t5_config::T5Config;
 pub use tokenizer::Tokenizer;

@@ -14,7 +14,7 @@ use crate::{
     decode::GenerationOptions,
     error::{Error, Result},
     json::parse,
-    seq2seq::Seq2Seq,
+    seq2seq::Trainable,
     t5::T5,
     t5_config::T5Config,
     tokens::SpecialTokens,
@@ -84,6 +84,15 @@ impl ModelConfig {
         value
     }
 
+    /// The number of embeddings.
+    #[must_use]
+    pub fn vocab_size(&self) -> usize {
+        match self {
+            Self::T5(config) => config.vocab_size,
+            Self::Bart(config) => config.vocab_size,
+        }
+    }
+
     /// Builds the model from the tensors of `vb`, with the tokens and generation defaults of its folder.
     ///
     /// # Errors
@@ -93,7 +102,7 @@ impl ModelConfig {
         vb: &VarBuilder,
         tokens: SpecialTokens,
         generation: GenerationOptions,
-    ) -> Result<Box<dyn Seq2Seq>> {
+    ) -> Result<Box<dyn Trainable>> {
         match self {
             Self::T5(config) => Ok(Box::new(T5::new(config, vb)?.with_defaults(tokens, generation))),
             Self::Bart(config) => Ok(Box::new(Bart::new(config, vb)?.with_defaults(tokens, generation))),

@@ -98,20 +98,6 @@ pub trait Seq2Seq: Send + Sync {
     /// A tensor error, or [`Error::Batch`] where a sequence is longer than the model has positions for.
     fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>>;
 
-    /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
-    /// dtype of the weights. `decoder_ids` (b, t) of type u32 begin with the decoder start token;
-    /// `decoder_mask` (b, t) is 1 at tokens and 0 at padding. Position `i` sees only positions up to `i`.
-    ///
-    /// # Errors
-    /// As for [`encode`](Self::encode) and [`decode`](Self::decode).
-    fn forward(
-        &self,
-        input: &Batch,
-        decoder_ids: &Tensor,
-        decoder_mask: &Tensor,
-        mode: &mut Mode,
-    ) -> Result<Tensor>;
-
     /// The special tokens of the model.
     fn special_tokens(&self) -> &SpecialTokens;
 
@@ -126,6 +112,23 @@ pub trait Seq2Seq: Send + Sync {
 
     /// Where the weights lie.
     fn device(&self) -> &Device;
+}
+
+/// An encoder-decoder that can be trained.
+pub trait Trainable: Seq2Seq {
+    /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
+    /// dtype of the weights. `decoder_ids` (b, t) of type u32 begin with the decoder start token;
+    /// `decoder_mask` (b, t) is 1 at tokens and 0 at padding. Position `i` sees only positions up to `i`.
+    ///
+    /// # Errors
+    /// As for [`encode`](Seq2Seq::encode) and [`decode`](Seq2Seq::decode).
+    fn forward(
+        &self,
+        input: &Batch,
+        decoder_ids: &Tensor,
+        decoder_mask: &Tensor,
+        mode: &mut Mode,
+    ) -> Result<Tensor>;
 }
 
 /// (b, s) of ones and zeros to (b, 1, 1, s) of what is added to the scores of those keys.

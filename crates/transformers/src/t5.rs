@@ -13,7 +13,7 @@ use crate::{
     error::Result,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, causal_bias, padding_bias, token_rows},
+    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows},
     t5_config::T5Config,
     tokens::SpecialTokens,
 };
@@ -126,6 +126,28 @@ impl Seq2Seq for T5 {
         Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
     }
 
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_input_length(&self) -> Option<usize> {
+        None
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl Trainable for T5 {
     fn forward(
         &self,
         input: &Batch,
@@ -154,26 +176,6 @@ impl Seq2Seq for T5 {
             xs = block.feed_forward(xs, mode)?;
         }
         self.logits(&self.decoder.finish(&xs, mode)?)
-    }
-
-    fn special_tokens(&self) -> &SpecialTokens {
-        &self.tokens
-    }
-
-    fn generation_defaults(&self) -> &GenerationOptions {
-        &self.generation
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.config.vocab_size
-    }
-
-    fn max_input_length(&self) -> Option<usize> {
-        None
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }
 

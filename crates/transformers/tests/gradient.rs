@@ -4,11 +4,11 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use sporran_transformers::{Batch, Checkpoint, Mode, ModelConfig, Seq2Seq};
+use sporran_transformers::{Batch, Checkpoint, Mode, ModelConfig, Trainable};
 
 struct Model {
     weights: VarMap,
-    model: Box<dyn Seq2Seq>,
+    model: Box<dyn Trainable>,
 }
 
 /// A fixture's model over trainable variables, with this dropout rate.

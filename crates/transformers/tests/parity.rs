@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use sporran_transformers::{
-    Batch, Cache, Checkpoint, GenerationOptions, Hypothesis, Mode, Seq2Seq, Tokenizer, generate,
+    Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq, Tokenizer,
+    Trainable, generate,
 };
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];
@@ -36,7 +37,8 @@ struct Output {
 
 struct Fixture {
     folder: PathBuf,
-    model: Box<dyn Seq2Seq>,
+    model: Box<dyn Trainable>,
+    fast: FastSeq2Seq,
     tokenizer: Tokenizer,
     expected: Expected,
     tensors: std::collections::HashMap<String, Tensor>,
@@ -51,6 +53,7 @@ impl Fixture {
             candle_core::safetensors::load(folder.join("expected.safetensors"), &Device::Cpu).unwrap();
         Self {
             model: checkpoint.model(DType::F32, &Device::Cpu).unwrap(),
+            fast: checkpoint.fast(Precision::F32).unwrap(),
             tokenizer: checkpoint.tokenizer().unwrap(),
             expected: serde_json::from_str(&text).unwrap(),
             tensors,
@@ -58,8 +61,13 @@ impl Fixture {
         }
     }
 
-    /// The model for a case: with the case's end tokens where it has some.
-    fn model_for(&self, case: &Case) -> Option<Box<dyn Seq2Seq>> {
+    /// The model over candle and the packed one.
+    fn models(&self) -> [&dyn Seq2Seq; 2] {
+        [&*self.model, &self.fast]
+    }
+
+    /// The models for a case: with the case's end tokens where it has some.
+    fn models_for(&self, case: &Case) -> Option<(Box<dyn Trainable>, FastSeq2Seq)> {
         let ends = case.ends.as_ref()?;
         let folder = tempfile::TempDir::new().unwrap();
         for file in ["config.json", "model.safetensors"] {
@@ -69,7 +77,8 @@ impl Fixture {
         let mut generation: serde_json::Value = serde_json::from_str(&text).unwrap();
         generation["eos_token_id"] = serde_json::json!(ends);
         std::fs::write(folder.path().join("generation_config.json"), generation.to_string()).unwrap();
-        Some(Checkpoint::open(folder.path()).unwrap().model(DType::F32, &Device::Cpu).unwrap())
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        Some((checkpoint.model(DType::F32, &Device::Cpu).unwrap(), checkpoint.fast(Precision::F32).unwrap()))
     }
 
     fn tensor(&self, name: &str) -> Tensor {
@@ -134,10 +143,12 @@ fn batches_are_padded_and_masked_alike() {
 fn encoder_states_agree() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
-        let memory = fixture.model.encode(&fixture.batch()).unwrap();
         let expected = fixture.tensor("encoder_last_hidden_state");
-        let worst = difference(memory.hidden(), &expected, memory.mask());
-        assert!(worst < 2e-5, "{name}: {worst}");
+        for model in fixture.models() {
+            let memory = model.encode(&fixture.batch()).unwrap();
+            let worst = difference(memory.hidden(), &expected, memory.mask());
+            assert!(worst < 5e-5, "{name}: {worst}");
+        }
     }
 }
 
@@ -160,19 +171,21 @@ fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
         let rows = Tensor::new(&[0u32, 2, 4], &Device::Cpu).unwrap();
         let ids = fixture.tensor("decoder_input_ids").index_select(&rows, 0).unwrap();
         let expected = fixture.tensor("logits").index_select(&rows, 0).unwrap();
-        let memory = fixture.model.encode(&fixture.batch()).unwrap().select(&[0, 2, 4]).unwrap();
-        // Steps of 1, 3, 1, 4 tokens.
-        let (mut cache, mut at) = (Cache::new(), 0);
-        for count in [1, 3, 1, 4] {
-            let step = ids.narrow(1, at, count).unwrap().flatten_all().unwrap().to_vec1::<u32>().unwrap();
-            let logits = fixture.model.decode(&step, 3, &memory, &mut cache).unwrap();
-            let logits = Tensor::from_vec(logits, (3, 1, fixture.model.vocab_size()), &Device::Cpu).unwrap();
-            at += count;
-            assert_eq!(cache.length(), at);
-            let expected = expected.narrow(1, at - 1, 1).unwrap();
-            let mask = Tensor::ones((3, 1), DType::F32, &Device::Cpu).unwrap();
-            let worst = difference(&logits, &expected, &mask);
-            assert!(worst < 5e-5, "{name} at {at}: {worst}");
+        for model in fixture.models() {
+            let memory = model.encode(&fixture.batch()).unwrap().select(&[0, 2, 4]).unwrap();
+            // Steps of 1, 3, 1, 4 tokens.
+            let (mut cache, mut at) = (Cache::new(), 0);
+            for count in [1, 3, 1, 4] {
+                let step = ids.narrow(1, at, count).unwrap().flatten_all().unwrap().to_vec1::<u32>().unwrap();
+                let logits = model.decode(&step, 3, &memory, &mut cache).unwrap();
+                let logits = Tensor::from_vec(logits, (3, 1, model.vocab_size()), &Device::Cpu).unwrap();
+                at += count;
+                assert_eq!(cache.length(), at);
+                let expected = expected.narrow(1, at - 1, 1).unwrap();
+                let mask = Tensor::ones((3, 1), DType::F32, &Device::Cpu).unwrap();
+                let worst = difference(&logits, &expected, &mask);
+                assert!(worst < 5e-5, "{name} at {at}: {worst}");
+            }
         }
     }
 }
@@ -182,10 +195,12 @@ fn generations_agree_token_by_token() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
         for case in &fixture.expected.cases {
-            let other = fixture.model_for(case);
-            let model = other.as_ref().unwrap_or(&fixture.model);
-            let found = generate(&**model, &fixture.batch(), &case.options).unwrap();
-            assert_same(&format!("{name}, {}", case.name), &found, &case.outputs);
+            let others = fixture.models_for(case);
+            let models = others.as_ref().map_or(fixture.models(), |(model, fast)| [&**model, fast]);
+            for model in models {
+                let found = generate(model, &fixture.batch(), &case.options).unwrap();
+                assert_same(&format!("{name}, {}", case.name), &found, &case.outputs);
+            }
         }
     }
 }
@@ -195,10 +210,10 @@ fn a_batch_gives_what_its_members_give_alone() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
         for case in &fixture.expected.cases {
-            let other = fixture.model_for(case);
-            let model = other.as_ref().unwrap_or(&fixture.model);
-            for row in 0..fixture.expected.rows.len() {
-                let found = generate(&**model, &fixture.single(row), &case.options).unwrap();
+            let others = fixture.models_for(case);
+            let models = others.as_ref().map_or(fixture.models(), |(model, fast)| [&**model, fast]);
+            for (model, row) in models.iter().flat_map(|model| (0..fixture.expected.rows.len()).map(move |row| (model, row))) {
+                let found = generate(*model, &fixture.single(row), &case.options).unwrap();
                 assert_same(&format!("{name}, {}, alone", case.name), &found, &case.outputs[row..=row]);
             }
         }

@@ -14,12 +14,14 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 
+use sporran_kernels::Precision;
+
 use crate::{
     decode::GenerationOptions,
     error::{Error, Result},
     json::{self, parse},
     model_config::{Kind, ModelConfig},
-    seq2seq::Seq2Seq,
+    engine::FastSeq2Seq, seq2seq::Trainable,
     tokenizer::Tokenizer,
     tokens::{SpecialTokens, TokenFields},
     weights::{self, Parameter},
@@ -181,14 +183,30 @@ impl Checkpoint {
         Ok(VarBuilder::from_tensors(tensors, dtype, device))
     }
 
-    /// The encoder-decoder for inference, with its weights cast to `dtype` on `device`.
+    /// The encoder-decoder over candle, with its weights cast to `dtype` on `device`.
     ///
     /// # Errors
     /// [`Error::Architecture`] for another kind of model, or a tensor error where `dtype` cannot be used or memory
     /// ends.
-    pub fn model(&self, dtype: DType, device: &Device) -> Result<Box<dyn Seq2Seq>> {
+    pub fn model(&self, dtype: DType, device: &Device) -> Result<Box<dyn Trainable>> {
         let tokens = self.special_tokens()?.clone();
         self.config.build(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
+    }
+
+    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. One tensor at a time is in
+    /// memory beside what is packed.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
+        let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
+        let read = &mut |name: &str| -> Result<Vec<f32>> {
+            Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
+        };
+        match &self.config {
+            ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
+            ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
+        }
     }
 
     /// The weights as trainable variables, to train them further.

@@ -77,7 +77,6 @@ impl FastSeq2Seq {
         precision: Precision,
         read: Read<'_>,
     ) -> Result<Self> {
-        config.validate()?;
         let packer = &mut Packer { read, precision };
         let width = config.d_model;
         let encoder = t5_stack(config, false, packer)?;
@@ -113,7 +112,6 @@ impl FastSeq2Seq {
         precision: Precision,
         read: Read<'_>,
     ) -> Result<Self> {
-        config.validate()?;
         let packer = &mut Packer { read, precision };
         let width = config.d_model;
         let encoder = bart_stack(config, false, packer)?;

@@ -4,14 +4,14 @@ use candle_core::Var;
 
 use crate::error::Result;
 use crate::mode::Mode;
-use crate::seq2seq::Seq2Seq;
+use crate::seq2seq::Trainable;
 use crate::training::data::{Row, TrainingBatch};
 use crate::training::loss::cross_entropy;
 use crate::training::optimizer::Gradients;
 
 /// What the threads of a step share: the model, its variables and the loss.
 pub(super) struct Learner<'a> {
-    pub(super) model: &'a dyn Seq2Seq,
+    pub(super) model: &'a dyn Trainable,
     pub(super) variables: Vec<&'a Var>,
     pub(super) label_smoothing: f32,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::seq2seq::Seq2Seq;
+use crate::seq2seq::Trainable;
 use crate::training::checkpoint::{self, Companions, Position};
 use crate::training::data::{Row, batches_of};
 use crate::training::history::{FILE, History, HistoryLine};
@@ -23,7 +23,7 @@ pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;
 /// A training that can be run.
 pub struct Training<'a> {
     /// The model, built from `variables`.
-    pub model: &'a dyn Seq2Seq,
+    pub model: &'a dyn Trainable,
     /// What is trained.
     pub variables: &'a Variables,
     /// How it is trained.

@@ -1,0 +1,143 @@
+//! Generation at real sizes: tokens per second beside transformers and CTranslate2, on the same inputs in one run.
+//!
+//! Models: T5-small, BART-base and BART-large with random weights, made by `scripts/reference/generation.py make DIR`
+//! from seed 0. Inputs: rows of random tokens from seed 1. The length of the outputs is forced, so every engine does
+//! the same work. A run before the one that counts warms caches up; encoding is part of what is timed.
+//!
+//! ```text
+//! python scripts/reference/generation.py make DIR
+//! MODELS=DIR PYTHON=python3 cargo bench --bench generation [-- --only bart-base --threads 2]
+//! ```
+//!
+//! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`.
+#![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::Path,
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Deserialize;
+use serde_json::json;
+use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Hypothesis, Precision, Seq2Seq, generate};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const SEED: u64 = 1;
+const SOURCE: usize = 256;
+const NEW: usize = 32;
+/// What is timed: the best of so many runs.
+const RUNS: usize = 2;
+
+/// A folder, the rows of a batch, and the beams.
+const WORK: [(&str, usize, usize); 6] = [
+    ("t5-small", 8, 4),
+    ("t5-small", 8, 1),
+    ("bart-base", 8, 4),
+    ("bart-base", 8, 1),
+    ("bart-large", 4, 4),
+    ("bart-large", 4, 1),
+];
+
+/// What a peer prints.
+#[derive(Deserialize)]
+struct Peer {
+    name: String,
+    seconds: f64,
+    /// The new tokens of each row's best output.
+    outputs: Vec<Vec<u32>>,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome<()> {
+    let Ok(models) = env::var("MODELS") else {
+        println!("MODELS names no folder with models; see the head of benches/generation.rs");
+        return Ok(());
+    };
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    println!("{} threads, {SOURCE} source tokens, {NEW} new tokens", rayon::current_num_threads());
+    for (name, rows, beams) in WORK {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
+        let folder = Path::new(&models).join(name);
+        let checkpoint = Checkpoint::open(&folder)?;
+        let inputs = inputs(rows, checkpoint.config().vocab_size());
+        let peers = peers(&folder, &inputs, beams)?;
+        println!("{name}, batch {rows}, beams {beams}");
+        for peer in &peers {
+            println!("  {:<24} {:8.1} tokens/s", peer.name, (rows * NEW) as f64 / peer.seconds);
+        }
+        for (precision, label) in [(Precision::F32, "f32"), (Precision::Int8, "int8")] {
+            let model = checkpoint.fast(precision)?;
+            let (seconds, outputs) = timed(&model, &inputs, beams)?;
+            let ratios: Vec<String> =
+                peers.iter().map(|peer| format!("{:.2} x {}", peer.seconds / seconds, peer.name)).collect();
+            let speed = (rows * NEW) as f64 / seconds;
+            println!("  {:<24} {speed:8.1} tokens/s  {}", format!("sporran {label}"), ratios.join(", "));
+            for peer in peers.iter().filter(|peer| peer.name == "transformers f32") {
+                let same = outputs.iter().zip(&peer.outputs).filter(|(a, b)| a == b).count();
+                println!("  {:<24} {same} of {rows} outputs are those of transformers", "");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn inputs(rows: usize, vocabulary: usize) -> Vec<Vec<u32>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let last = vocabulary as u32 - 200;
+    (0..rows).map(|_| (0..SOURCE).map(|_| rng.random_range(10..last)).collect()).collect()
+}
+
+/// The seconds of the best run, and the tokens of each row's best output.
+fn timed(model: &dyn Seq2Seq, inputs: &[Vec<u32>], beams: usize) -> Outcome<(f64, Vec<Vec<u32>>)> {
+    let options = GenerationOptions {
+        num_beams: Some(beams),
+        max_new_tokens: Some(NEW),
+        min_new_tokens: Some(NEW),
+        ..GenerationOptions::default()
+    };
+    let batch = Batch::new(inputs, model.special_tokens().pad, model.device())?;
+    let mut best = f64::INFINITY;
+    let mut outputs = Vec::new();
+    for _ in 0..=RUNS {
+        let start = Instant::now();
+        outputs = generate(model, &batch, &options)?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    let first = |mut hypotheses: Vec<Hypothesis>| hypotheses.swap_remove(0).tokens;
+    Ok((best, outputs.into_iter().map(first).collect()))
+}
+
+/// Runs the peers on the same inputs.
+fn peers(folder: &Path, inputs: &[Vec<u32>], beams: usize) -> Outcome<Vec<Peer>> {
+    let Ok(python) = env::var("PYTHON") else { return Ok(Vec::new()) };
+    let work = tempfile::NamedTempFile::new()?;
+    fs::write(work.path(), json!({"inputs": inputs, "beams": beams, "new": NEW, "runs": RUNS}).to_string())?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/generation.py");
+    let threads = rayon::current_num_threads().to_string();
+    let output =
+        Command::new(python).arg(script).arg("run").arg(folder).arg(work.path()).arg(threads).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
