@@ -70,7 +70,8 @@ fn run() -> Outcome<()> {
         return Ok(());
     };
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let only =
+        arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
     println!("{} threads, {SOURCE} source tokens, {NEW} new tokens", rayon::current_num_threads());
     for (name, rows, beams) in WORK {
         if only.is_some_and(|only| only != name) {

@@ -27,7 +27,14 @@ pub struct ModelOptions {
 impl ModelOptions {
     /// A folder's model in f32 with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
     pub fn new(folder: PathBuf, generation: GenerationOptions) -> Self {
-        Self { folder, precision: Precision::F32, generation, max_tokens: 1024, batch_size: 32, batch_tokens: 8192 }
+        Self {
+            folder,
+            precision: Precision::F32,
+            generation,
+            max_tokens: 1024,
+            batch_size: 32,
+            batch_tokens: 8192,
+        }
     }
 }
 

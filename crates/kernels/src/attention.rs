@@ -30,7 +30,11 @@ impl<'a> PackedHead<'a> {
     ///
     /// # Panics
     /// Where `out` has another size, or a key or value is not `width` wide.
-    pub fn pack<'b>(rows: impl ExactSizeIterator<Item = (&'b [f32], &'b [f32])>, width: usize, out: &mut [f32]) {
+    pub fn pack<'b>(
+        rows: impl ExactSizeIterator<Item = (&'b [f32], &'b [f32])>,
+        width: usize,
+        out: &mut [f32],
+    ) {
         let count = rows.len();
         assert_eq!(out.len(), Self::size(count, width));
         let (keys, values) = out.split_at_mut(Self::keys_size(count, width));
@@ -125,7 +129,10 @@ pub fn attend(
                 match distances {
                     Some(Distances { values, start: first }) => {
                         let bias = &values[first - (start + row)..][..count];
-                        scores.iter_mut().zip(bias).for_each(|(score, bias)| *score = S::mul_add(*score, scale, *bias));
+                        scores
+                            .iter_mut()
+                            .zip(bias)
+                            .for_each(|(score, bias)| *score = S::mul_add(*score, scale, *bias));
                     }
                     None => scores.iter_mut().for_each(|score| *score *= scale),
                 }
@@ -234,7 +241,13 @@ mod tests {
     }
 
     /// The definition, in f64.
-    fn expected(query: &[f32], keys: &[f32], values: &[f32], scale: f32, bias: impl Fn(usize) -> f32) -> Vec<f64> {
+    fn expected(
+        query: &[f32],
+        keys: &[f32],
+        values: &[f32],
+        scale: f32,
+        bias: impl Fn(usize) -> f32,
+    ) -> Vec<f64> {
         let width = query.len();
         let weights: Vec<f64> = keys
             .chunks_exact(width)
@@ -247,7 +260,8 @@ mod tests {
         let sum: f64 = weights.iter().sum();
         (0..width)
             .map(|i| {
-                let mixed: f64 = weights.iter().enumerate().map(|(at, w)| w * f64::from(values[at * width + i])).sum();
+                let mixed: f64 =
+                    weights.iter().enumerate().map(|(at, w)| w * f64::from(values[at * width + i])).sum();
                 mixed / sum
             })
             .collect()
@@ -269,7 +283,10 @@ mod tests {
                         let bias = |key: usize| distances.map_or(0.0, |d| d.values[d.start - at + key]);
                         let expected = expected(&q[at * width..][..width], &k, &v, 0.5, bias);
                         for (found, expected) in mixed.iter().zip(&expected) {
-                            assert!((f64::from(*found) - expected).abs() < 1e-5, "{isa:?} {queries} {count} {width}");
+                            assert!(
+                                (f64::from(*found) - expected).abs() < 1e-5,
+                                "{isa:?} {queries} {count} {width}"
+                            );
                         }
                     });
                 }
@@ -295,7 +312,10 @@ mod tests {
                     let own = head * width..(head + 1) * width;
                     let bias = |key: usize| biases[head][count - 1 - key];
                     let expected = expected(&q[own.clone()], &k, &v, 0.3, bias);
-                    assert!(out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5), "{isa:?}");
+                    assert!(
+                        out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5),
+                        "{isa:?}"
+                    );
                 }
             }
         }

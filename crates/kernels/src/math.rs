@@ -280,7 +280,10 @@ mod tests {
                 let cube = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 let gelu = 0.5 * x * (1.0 + erf(x / 2f64.sqrt()));
                 assert!((f64::from(of(Activation::Gelu)) - gelu).abs() < 1e-6, "gelu {x}");
-                assert!(close(of(Activation::GeluTanh), 0.5 * x * (1.0 + cube.tanh()), 2e-4), "gelu tanh {x}");
+                assert!(
+                    close(of(Activation::GeluTanh), 0.5 * x * (1.0 + cube.tanh()), 2e-4),
+                    "gelu tanh {x}"
+                );
                 assert!(close(of(Activation::Silu), x / (1.0 + (-x).exp()), 1e-5), "silu {x}");
                 assert!(close(of(Activation::Tanh), x.tanh(), 1e-5), "tanh {x}");
                 assert_eq!(of(Activation::Relu), (x as f32).max(0.0));

@@ -265,16 +265,24 @@ impl<'a> Product<'a> {
         out: SharedRows,
         to: usize,
     ) {
-        let depth = self.matrix.inputs;
+        let (depth, outputs) = (self.matrix.inputs, self.matrix.outputs);
         let quads = depth.div_ceil(4);
         // Tiles of like height, so that the last is not much smaller than the others.
         let tiles = rows.len().div_ceil(S::ROWS);
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut ints = [[0i32; LANES]; MOST_ROWS];
         for panel in panels {
+            let columns = panel * LANES..((panel + 1) * LANES).min(outputs);
+            let bias = self.bias.map(|bias| lanes(&bias[columns.clone()]));
             for at in 0..tiles {
                 let start = rows.start + at * rows.len() / tiles;
                 let end = rows.start + (at + 1) * rows.len() / tiles;
                 let height = end - start;
-                let mut sums = [[0f32; LANES]; MOST_ROWS];
+                for row in start..end {
+                    // SAFETY: this part's rows and columns only, by the contract.
+                    let out = unsafe { out.part(to + row, columns.start, columns.len()) };
+                    S::prefetch(out);
+                }
                 match (&self.matrix.values, input) {
                     (Values::F32(weights), Input::F32 { values, stride }) => {
                         let a = &values[start * stride..(end - 1) * stride + depth];
@@ -284,76 +292,67 @@ impl<'a> Product<'a> {
                             tile!(tile_f32, S, height, depth, a.as_ptr(), stride, panel.as_ptr(), &mut sums);
                         }
                     }
-                    (Values::Int8 { values: weights, scales, offsets }, Input::Int8 { values, stride, scales: of }) => {
+                    (
+                        Values::Int8 { values: weights, scales, offsets },
+                        Input::Int8 { values, stride, scales: of },
+                    ) => {
                         let a = &values[start * stride..(end - 1) * stride + 4 * quads];
                         let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
-                        let mut ints = [[0i32; LANES]; MOST_ROWS];
                         // SAFETY: as above.
                         unsafe {
                             tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
                         }
-                        let columns = panel * LANES..((panel + 1) * LANES).min(self.matrix.outputs);
-                        let (scales, offsets) = (&scales[columns.clone()], &offsets[columns]);
+                        let scales = lanes(&scales[columns.clone()]);
+                        let offsets = lanes(&offsets[columns.clone()]);
                         for ((sums, ints), of) in sums.iter_mut().zip(&ints).zip(&of[start..end]) {
-                            dequantise(sums, ints, scales, offsets, *of);
+                            for i in 0..LANES {
+                                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * of);
+                            }
                         }
                     }
                     _ => unreachable!("`run` makes the input for the kind of weights"),
                 }
-                let columns = LANES.min(self.matrix.outputs - panel * LANES);
                 for (row, sums) in (start..end).zip(&mut sums) {
                     // SAFETY: this part's rows and columns only, by the contract.
-                    let out = unsafe { out.part(to + row, panel * LANES, columns) };
-                    self.finish::<S>(sums, panel, out);
+                    let out = unsafe { out.part(to + row, columns.start, columns.len()) };
+                    if let Some(bias) = &bias {
+                        for i in 0..LANES {
+                            sums[i] += bias[i];
+                        }
+                    }
+                    if let Some(activation) = self.activation {
+                        activation.apply::<S>(sums);
+                    }
+                    match out.as_mut_array::<LANES>() {
+                        Some(out) => store(self.store, sums, out),
+                        None => {
+                            let mut whole = lanes(out);
+                            store(self.store, sums, &mut whole);
+                            out.copy_from_slice(&whole[..out.len()]);
+                        }
+                    }
                 }
             }
         }
     }
+}
 
-    /// Adds the bias, applies the activation and stores.
-    #[inline(always)]
-    fn finish<S: Simd>(&self, sums: &mut [f32; LANES], panel: usize, out: &mut [f32]) {
-        if let Some(bias) = self.bias {
-            let bias = &bias[panel * LANES..][..out.len()];
-            // A fixed length is what makes the loop a few instructions.
-            match bias.as_array::<LANES>() {
-                Some(bias) => sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias),
-                None => sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias),
-            }
-        }
-        if let Some(activation) = self.activation {
-            activation.apply::<S>(sums);
-        }
-        match out.as_mut_array::<LANES>() {
-            Some(out) => store(self.store, sums, out),
-            None => store(self.store, &sums[..out.len()], out),
-        }
-    }
+/// `values`, and zeros up to the width of a panel: loops of a fixed length are a few instructions.
+#[inline(always)]
+fn lanes<T: Copy + Default>(values: &[T]) -> [T; LANES] {
+    values.as_array::<LANES>().copied().unwrap_or_else(|| {
+        let mut lanes = [T::default(); LANES];
+        lanes[..values.len()].copy_from_slice(values);
+        lanes
+    })
 }
 
 #[inline(always)]
-fn store(how: Store, sums: &[f32], out: &mut [f32]) {
-    let pairs = out.iter_mut().zip(sums);
+fn store(how: Store, sums: &[f32; LANES], out: &mut [f32; LANES]) {
     match how {
-        Store::Set => pairs.for_each(|(out, sum)| *out = *sum),
-        Store::Add => pairs.for_each(|(out, sum)| *out += *sum),
-        Store::Multiply => pairs.for_each(|(out, sum)| *out *= *sum),
-    }
-}
-
-#[inline(always)]
-fn dequantise(sums: &mut [f32; LANES], ints: &[i32; LANES], scales: &[f32], offsets: &[i32], scale: f32) {
-    match (scales.as_array::<LANES>(), offsets.as_array::<LANES>()) {
-        (Some(scales), Some(offsets)) => {
-            for i in 0..LANES {
-                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * scale);
-            }
-        }
-        _ => {
-            for i in 0..scales.len() {
-                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * scale);
-            }
-        }
+        Store::Set => *out = *sums,
+        Store::Add => (0..LANES).for_each(|i| out[i] += sums[i]),
+        Store::Multiply => (0..LANES).for_each(|i| out[i] *= sums[i]),
     }
 }
 
@@ -476,13 +475,18 @@ mod tests {
                 let (a, w, bias) = (random(m * k, 1), random(n * k, 2), random(n, 3));
                 let matrix = Matrix::pack(&[&w], k, Precision::F32);
                 for store in [Store::Set, Store::Add, Store::Multiply] {
-                    let product =
-                        Product { bias: Some(&bias), activation: Some(Activation::Relu), store, ..Product::new(&matrix) };
+                    let product = Product {
+                        bias: Some(&bias),
+                        activation: Some(Activation::Relu),
+                        store,
+                        ..Product::new(&matrix)
+                    };
                     let mut out = rows(&vec![2.0; m * n], n);
                     run(isa, &product, &rows(&a, k), &mut out);
                     for i in 0..m {
                         for j in 0..n {
-                            let sum: f64 = (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(w[j * k + l])).sum();
+                            let sum: f64 =
+                                (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(w[j * k + l])).sum();
                             let value = (sum + f64::from(bias[j])).max(0.0);
                             let expected = match store {
                                 Store::Set => value,
@@ -490,7 +494,10 @@ mod tests {
                                 Store::Multiply => 2.0 * value,
                             };
                             let found = f64::from(out.row(i)[j]);
-                            assert!((found - expected).abs() < 2e-5, "{isa:?} {m} {k} {n}: {found} {expected}");
+                            assert!(
+                                (found - expected).abs() < 2e-5,
+                                "{isa:?} {m} {k} {n}: {found} {expected}"
+                            );
                         }
                     }
                 }
@@ -516,7 +523,13 @@ mod tests {
                     }
                 }
                 if let Some(first) = &first {
-                    assert!((0..m).all(|i| first.row(i).iter().zip(out.row(i)).all(|(a, b)| (a - b).abs() < 1e-5)));
+                    assert!(
+                        (0..m).all(|i| first
+                            .row(i)
+                            .iter()
+                            .zip(out.row(i))
+                            .all(|(a, b)| (a - b).abs() < 1e-5))
+                    );
                 }
                 first.get_or_insert(out);
             }
@@ -536,7 +549,14 @@ mod tests {
                 let mut one = Rows::new(1, n);
                 let scratch = &mut Scratch::default();
                 Product::new(&matrix).run(
-                    Isa::detected(), Team::global(), &input, row..row + 1, &mut one, 0, scratch);
+                    Isa::detected(),
+                    Team::global(),
+                    &input,
+                    row..row + 1,
+                    &mut one,
+                    0,
+                    scratch,
+                );
                 assert_eq!(one.row(0), all.row(row));
             }
         }

@@ -97,19 +97,31 @@ impl Rows {
         job: &(dyn Fn(usize, usize, Part<'_>) + Sync),
     ) {
         assert!(width > 0 && self.width.is_multiple_of(width));
-        assert!(blocks.is_sorted_by(|a, b| a.end <= b.start) && blocks.iter().all(|block| block.start <= block.end));
+        assert!(
+            blocks.is_sorted_by(|a, b| a.end <= b.start)
+                && blocks.iter().all(|block| block.start <= block.end)
+        );
         assert!(blocks.last().is_none_or(|last| last.end <= self.count));
         let groups = self.width / width;
         let rows = self.shared();
         team.run(blocks.len() * groups, &|at| {
             let (block, group) = (at / groups, at % groups);
-            job(block, group, Part { rows, block: blocks[block].clone(), start: group * width, width, life: PhantomData });
+            job(
+                block,
+                group,
+                Part { rows, block: blocks[block].clone(), start: group * width, width, life: PhantomData },
+            );
         });
     }
 
     /// All rows, to be changed by several threads.
     pub(crate) fn shared(&mut self) -> SharedRows {
-        SharedRows { values: self.values.as_mut_ptr(), count: self.count, width: self.width, stride: self.stride }
+        SharedRows {
+            values: self.values.as_mut_ptr(),
+            count: self.count,
+            width: self.width,
+            stride: self.stride,
+        }
     }
 }
 

@@ -32,6 +32,10 @@ pub(crate) trait Simd: Copy {
     unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
     unsafe fn store_ints(to: *mut i32, values: Self::Ints);
 
+    /// Asks for the memory of `values`, which are needed soon.
+    #[inline(always)]
+    fn prefetch(_values: &[f32]) {}
+
     /// `a * b + c`, in one instruction where there is one.
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {

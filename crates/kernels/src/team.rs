@@ -5,6 +5,7 @@
 
 use std::{
     cell::UnsafeCell,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, OnceLock, TryLockError,
@@ -128,6 +129,12 @@ impl Team {
             resume_unwind(panic);
         }
         assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a part of the job panicked");
+    }
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Team({})", self.threads())
     }
 }
 

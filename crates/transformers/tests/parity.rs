@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use sporran_transformers::{
-    Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq, Tokenizer,
-    Trainable, generate,
+    Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq,
+    Tokenizer, Trainable, generate,
 };
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];
@@ -212,7 +212,9 @@ fn a_batch_gives_what_its_members_give_alone() {
         for case in &fixture.expected.cases {
             let others = fixture.models_for(case);
             let models = others.as_ref().map_or(fixture.models(), |(model, fast)| [&**model, fast]);
-            for (model, row) in models.iter().flat_map(|model| (0..fixture.expected.rows.len()).map(move |row| (model, row))) {
+            for (model, row) in
+                models.iter().flat_map(|model| (0..fixture.expected.rows.len()).map(move |row| (model, row)))
+            {
                 let found = generate(*model, &fixture.single(row), &case.options).unwrap();
                 assert_same(&format!("{name}, {}, alone", case.name), &found, &case.outputs[row..=row]);
             }

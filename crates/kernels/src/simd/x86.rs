@@ -24,6 +24,14 @@ impl Simd for Avx2 {
     type Bytes = [__m256i; 4];
 
     #[inline(always)]
+    fn prefetch(values: &[f32]) {
+        for line in values.chunks(16) {
+            // SAFETY: every x86-64 machine has SSE, and no memory is changed.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
+    }
+
+    #[inline(always)]
     unsafe fn zero_floats() -> Self::Floats {
         // SAFETY: the machine has AVX2 by the trait's contract.
         unsafe { [_mm256_setzero_ps(); 4] }
@@ -107,6 +115,14 @@ macro_rules! avx512 {
             type Floats = (__m512, __m512);
             type Ints = (__m512i, __m512i);
             type Bytes = (__m512i, __m512i);
+
+            #[inline(always)]
+            fn prefetch(values: &[f32]) {
+                for line in values.chunks(16) {
+                    // SAFETY: every x86-64 machine has SSE, and no memory is changed.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+                }
+            }
 
             #[inline(always)]
             unsafe fn zero_floats() -> Self::Floats {

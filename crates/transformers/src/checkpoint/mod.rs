@@ -18,10 +18,11 @@ use sporran_kernels::Precision;
 
 use crate::{
     decode::GenerationOptions,
+    engine::FastSeq2Seq,
     error::{Error, Result},
     json::{self, parse},
     model_config::{Kind, ModelConfig},
-    engine::FastSeq2Seq, seq2seq::Trainable,
+    seq2seq::Trainable,
     tokenizer::Tokenizer,
     tokens::{SpecialTokens, TokenFields},
     weights::{self, Parameter},

@@ -4,7 +4,7 @@ use candle_core::Device;
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
-    layers::{CrossAttention, FeedForward, Linear, SelfAttention},
+    layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
     seq2seq::FastSeq2Seq,
     stack::{Layer, Positions, Stack},
 };
@@ -30,7 +30,8 @@ struct Packer<'a> {
 impl Packer<'_> {
     /// One layer from those called `names`, one under the other.
     fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
-        let blocks: Result<Vec<Vec<f32>>> = names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
+        let blocks: Result<Vec<Vec<f32>>> =
+            names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
         let blocks = blocks?;
         let blocks: Vec<&[f32]> = blocks.iter().map(Vec::as_slice).collect();
         let matrix = Matrix::pack(&blocks, inputs, self.precision);
@@ -98,6 +99,7 @@ impl FastSeq2Seq {
             tokens,
             generation,
             device: Device::Cpu,
+            machines: Machines::default(),
         })
     }
 
@@ -134,6 +136,7 @@ impl FastSeq2Seq {
             tokens,
             generation,
             device: Device::Cpu,
+            machines: Machines::default(),
         })
     }
 }
@@ -146,7 +149,9 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
     let mut layers = Vec::with_capacity(count);
     for i in 0..count {
         let at = |part_of: usize| format!("{part}.block.{i}.layer.{part_of}");
-        let norm = |packer: &mut Packer<'_>, part_of| packer.norm(&format!("{}.layer_norm", at(part_of)), false, eps);
+        let norm = |packer: &mut Packer<'_>, part_of| {
+            packer.norm(&format!("{}.layer_norm", at(part_of)), false, eps)
+        };
         let attention = format!("{}.SelfAttention", at(0));
         let own = SelfAttention {
             inputs: packer.linear(&named(&attention, &["q", "k", "v"]), width, false)?,
@@ -176,7 +181,8 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
         };
         layers.push(Layer { own, cross, feed_forward });
     }
-    let weights = (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
+    let weights =
+        (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
     Ok(Stack {
         layers,
         norm_first: true,

@@ -60,7 +60,9 @@ impl State {
         machine.team.run(parts.len(), &|at| {
             let Ok(mut part) = parts[at].lock() else { return };
             let (row, count, head, out) = &mut *part;
-            let of = |row: usize, which: usize| &sources.row(row)[(which * heads + *head) * head_width..][..head_width];
+            let of = |row: usize, which: usize| {
+                &sources.row(row)[(which * heads + *head) * head_width..][..head_width]
+            };
             PackedHead::pack((*row..*row + *count).map(|row| (of(row, 0), of(row, 1))), head_width, out);
         });
         drop(parts);
@@ -102,7 +104,14 @@ impl State {
     }
 
     /// The packed keys and values that `input` has for a head in `layer`.
-    pub(super) fn source(&self, layer: usize, input: usize, head: usize, heads: usize, width: usize) -> PackedHead<'_> {
+    pub(super) fn source(
+        &self,
+        layer: usize,
+        input: usize,
+        head: usize,
+        heads: usize,
+        width: usize,
+    ) -> PackedHead<'_> {
         debug_assert!(head < heads);
         let Source { start, count } = self.sources[input];
         let size = PackedHead::size(count, width);

@@ -1,19 +1,48 @@
 //! The layers of a packed transformer.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use sporran_kernels::{Activation, Isa, Matrix, Norm, Product, Rows, Scratch, Store, Team};
 
-/// What runs a model: threads, instruction set, and the memory that products share.
+/// What runs a model: threads, instruction set, and the memory of the states inside a layer.
+#[derive(Debug)]
 pub(super) struct Machine {
     pub(super) isa: Isa,
     pub(super) team: &'static Team,
-    pub(super) scratch: Scratch,
+    scratch: Scratch,
+    pub(super) buffers: Buffers,
 }
 
-impl Machine {
-    pub(super) fn new() -> Self {
-        Self { isa: Isa::detected(), team: Team::global(), scratch: Scratch::default() }
+/// States inside a layer, in memory that every layer uses again.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) normed: Rows,
+    pub(super) inputs: Rows,
+    pub(super) mixed: Rows,
+    pub(super) inner: Rows,
+}
+
+/// Machines of a model that are not in use. Fresh memory is costly (the system clears it page by page), so a call
+/// takes what the last one had.
+#[derive(Debug, Default)]
+pub(super) struct Machines(Mutex<Vec<Machine>>);
+
+impl Machines {
+    /// Calls `work` with a machine.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
+        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut machine = idle.unwrap_or_else(|| Machine {
+            isa: Isa::detected(),
+            team: Team::global(),
+            scratch: Scratch::default(),
+            buffers: Buffers::default(),
+        });
+        let result = work(&mut machine);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(machine);
+        result
     }
 }
 
@@ -33,6 +62,13 @@ impl Linear {
     pub(super) fn forward(&self, machine: &mut Machine, input: &Rows, out: &mut Rows) {
         out.reshape(input.count(), self.matrix.outputs());
         self.write(machine, input, 0..input.count(), None, Store::Set, out, 0);
+    }
+
+    /// The layer of all rows of `input`, row after row.
+    pub(super) fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
+        let mut out = Rows::dense(input.count(), self.matrix.outputs());
+        self.write(machine, input, 0..input.count(), None, Store::Set, &mut out, 0);
+        out.into_values()
     }
 
     /// Adds the layer of all rows of `input` to the rows of `out`.

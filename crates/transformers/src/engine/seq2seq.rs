@@ -1,11 +1,11 @@
 //! The packed encoder-decoder.
 
 use candle_core::{Device, Tensor};
-use sporran_kernels::{Product, Rows, Store};
+use sporran_kernels::Rows;
 
 use super::{
     cache::State,
-    layers::{Linear, Machine},
+    layers::{Linear, Machine, Machines},
     stack::{Positions, Stack},
 };
 use crate::{
@@ -32,13 +32,10 @@ pub struct FastSeq2Seq {
     pub(super) tokens: SpecialTokens,
     pub(super) generation: GenerationOptions,
     pub(super) device: Device,
+    pub(super) machines: Machines,
 }
 
 impl FastSeq2Seq {
-    fn machine() -> Machine {
-        Machine::new()
-    }
-
     /// Writes the embedding of `token` at `position`.
     fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
         match &self.embeddings {
@@ -113,7 +110,6 @@ impl FastSeq2Seq {
 
 impl Seq2Seq for FastSeq2Seq {
     fn encode(&self, input: &Batch) -> Result<Memory> {
-        let machine = &mut Self::machine();
         Self::check_length(&self.encoder, "input", input.length())?;
         let (ids, mask) = (input.ids.to_vec2::<u32>()?, input.mask.to_vec2::<f32>()?);
         let mut tokens = Vec::new();
@@ -130,8 +126,10 @@ impl Seq2Seq for FastSeq2Seq {
             tokens.extend((start..start + length).map(|at| (ids[at], at)));
             lengths.push(length);
         }
-        let xs = self.embeddings(machine, &self.encoder, &tokens)?;
-        let xs = self.encoder.encode(machine, xs, &lengths);
+        let xs = self.machines.with(|machine| -> Result<Rows> {
+            let xs = self.embeddings(machine, &self.encoder, &tokens)?;
+            Ok(self.encoder.encode(machine, xs, &lengths))
+        })?;
         let (batch, length) = (input.size(), input.length());
         let mut hidden = vec![0f32; batch * length * self.width];
         let mut row = 0;
@@ -146,43 +144,39 @@ impl Seq2Seq for FastSeq2Seq {
     }
 
     fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
-        let machine = &mut Self::machine();
         if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
             let found = format!("{} tokens", tokens.len());
             return Err(Error::Batch { expected: format!("as many tokens for each of {rows} rows"), found });
         }
         let each = tokens.len() / rows;
         Self::check_length(&self.decoder, "decoder", cache.length() + each)?;
-        let mut state = match cache.take_packed() {
-            Some(state) => state,
-            None => self.start(machine, memory)?,
-        };
-        if !rows.is_multiple_of(state.inputs()) {
-            return Err(Error::Batch {
-                expected: format!("a multiple of {} rows", state.inputs()),
-                found: rows.to_string(),
-            });
-        }
-        let mut xs = Rows::default();
-        for at in 0..each {
-            let column: Vec<(u32, usize)> =
-                (0..rows).map(|row| (tokens[row * each + at], cache.length() + at)).collect();
-            xs = self.decoder.step(machine, self.embeddings(machine, &self.decoder, &column)?, &mut state);
-        }
-        cache.put_packed(state, each);
-        if self.head_scale != 1.0 {
-            for row in 0..xs.count() {
-                xs.row_mut(row).iter_mut().for_each(|value| *value *= self.head_scale);
+        self.machines.with(|machine| {
+            let mut state = match cache.take_packed() {
+                Some(state) => state,
+                None => self.start(machine, memory)?,
+            };
+            if !rows.is_multiple_of(state.inputs()) {
+                return Err(Error::Batch {
+                    expected: format!("a multiple of {} rows", state.inputs()),
+                    found: rows.to_string(),
+                });
             }
-        }
-        let mut logits = Rows::dense(rows, self.vocab_size());
-        let head = Product {
-            bias: self.head.bias.as_deref(),
-            store: Store::Set,
-            ..Product::new(&self.head.matrix)
-        };
-        head.run(machine.isa, machine.team, &xs, 0..rows, &mut logits, 0, &mut machine.scratch);
-        Ok(logits.into_values())
+            let mut xs = Rows::default();
+            for at in 0..each {
+                let position = cache.length() + at;
+                let column: Vec<(u32, usize)> =
+                    (0..rows).map(|row| (tokens[row * each + at], position)).collect();
+                xs =
+                    self.decoder.step(machine, self.embeddings(machine, &self.decoder, &column)?, &mut state);
+            }
+            cache.put_packed(state, each);
+            if self.head_scale != 1.0 {
+                for row in 0..xs.count() {
+                    xs.row_mut(row).iter_mut().for_each(|value| *value *= self.head_scale);
+                }
+            }
+            Ok(self.head.values(machine, &xs))
+        })
     }
 
     fn special_tokens(&self) -> &SpecialTokens {

@@ -4,7 +4,7 @@ use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, attend, attend
 
 use super::{
     cache::State,
-    layers::{CrossAttention, FeedForward, Machine, SelfAttention},
+    layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
 };
 
 /// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
@@ -39,15 +39,6 @@ pub(super) struct Stack {
     pub(super) final_norm: Option<Norm>,
 }
 
-/// Memory for the states inside a layer, used again by every layer.
-#[derive(Default)]
-struct Buffers {
-    normed: Rows,
-    inputs: Rows,
-    mixed: Rows,
-    inner: Rows,
-}
-
 impl Stack {
     fn width(&self) -> usize {
         self.heads * self.head_width
@@ -73,7 +64,7 @@ impl Stack {
             blocks.push(end..end + length);
             end += length;
         }
-        let mut buffers = Buffers::default();
+        let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
             norm.forward(machine.isa, machine.team, &mut xs);
         }
@@ -88,14 +79,19 @@ impl Stack {
                 let mut packed = vec![0.0; PackedHead::size(rows.len(), self.head_width)];
                 let column = |which: usize| (which * self.heads + head) * self.head_width;
                 let of = |row: usize, which: usize| &inputs.row(row)[column(which)..][..self.head_width];
-                PackedHead::pack(rows.clone().map(|row| (of(row, 1), of(row, 2))), self.head_width, &mut packed);
+                PackedHead::pack(
+                    rows.clone().map(|row| (of(row, 1), of(row, 2))),
+                    self.head_width,
+                    &mut packed,
+                );
                 let queries = Queries {
                     values: &inputs.values()[rows.start * inputs.stride() + column(0)..],
                     count: rows.len(),
                     stride: inputs.stride(),
                 };
-                let distances =
-                    distances.as_ref().map(|table| Distances { values: &table[head], start: longest as usize - 1 });
+                let distances = distances
+                    .as_ref()
+                    .map(|table| Distances { values: &table[head], start: longest as usize - 1 });
                 let head = PackedHead::new(&packed, rows.len(), self.head_width);
                 attend(isa, head, queries, self.scale, distances, &mut |query, values| {
                     part.row_mut(query).copy_from_slice(values);
@@ -106,6 +102,7 @@ impl Stack {
             self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
         }
         self.finish(machine, &mut xs);
+        machine.buffers = buffers;
         xs
     }
 
@@ -118,7 +115,7 @@ impl Stack {
             table
         });
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
-        let mut buffers = Buffers::default();
+        let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
             norm.forward(machine.isa, machine.team, &mut xs);
         }
@@ -143,7 +140,8 @@ impl Stack {
                 let source = self.before(machine, &cross.norm, &xs, normed);
                 cross.queries.forward(machine, source, inputs);
                 let each = xs.count() / state.inputs().max(1);
-                let groups: Vec<_> = (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
+                let groups: Vec<_> =
+                    (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
                 let kept: &State = state;
                 mixed.each_part(machine.team, &groups, self.head_width, &|input, head, mut part| {
                     let queries = Queries {
@@ -162,6 +160,7 @@ impl Stack {
             self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
         }
         self.finish(machine, &mut xs);
+        machine.buffers = buffers;
         xs
     }
 
