@@ -304,13 +304,13 @@ mod tests {
                 let biases: Vec<Vec<f32>> = (0..heads).map(|head| random(count, 5 + head as u64)).collect();
                 let mut out = vec![0.0; all];
                 attend_steps(isa, &q, &steps, heads, 0.3, Some(&biases), &mut out);
-                for head in 0..heads {
+                for (head, biases) in biases.iter().enumerate() {
                     let part = |from: usize| -> Vec<f32> {
                         steps.iter().flat_map(|step| &step[from..from + width]).copied().collect()
                     };
                     let (k, v) = (part(head * width), part(all + head * width));
                     let own = head * width..(head + 1) * width;
-                    let bias = |key: usize| biases[head][count - 1 - key];
+                    let bias = |key: usize| biases[count - 1 - key];
                     let expected = expected(&q[own.clone()], &k, &v, 0.3, bias);
                     assert!(
                         out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5),

@@ -18,6 +18,6 @@ mod team;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
 pub use isa::Isa;
 pub use math::{Activation, Norm, exp_sum, max};
-pub use matrix::{Matrix, Precision, Product, Scratch, Store};
+pub use matrix::{Machine, Matrix, Precision, Product, Store};
 pub use rows::{Part, Rows};
 pub use team::Team;

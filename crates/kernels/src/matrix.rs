@@ -166,11 +166,35 @@ pub struct Product<'a> {
     pub store: Store,
 }
 
-/// Memory that products use for inputs in int8, kept from one to the next.
+/// What products run on: an instruction set, threads, and memory for inputs in int8 that is kept from one product to
+/// the next.
+#[derive(Debug)]
+pub struct Machine {
+    /// The instruction set.
+    pub isa: Isa,
+    /// The threads.
+    pub team: &'static Team,
+    scratch: Scratch,
+}
+
 #[derive(Debug, Default)]
-pub struct Scratch {
+struct Scratch {
     values: Vec<u8>,
     scales: Vec<f32>,
+}
+
+impl Machine {
+    /// The threads of the process, with the instruction set `isa`.
+    #[must_use]
+    pub fn new(isa: Isa) -> Self {
+        Self { isa, team: Team::global(), scratch: Scratch::default() }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::new(Isa::detected())
+    }
 }
 
 /// The inputs of a product, as its tiles read them.
@@ -191,16 +215,9 @@ impl<'a> Product<'a> {
     ///
     /// # Panics
     /// Where a width or a number of rows does not fit.
-    pub fn run(
-        &self,
-        isa: Isa,
-        team: &Team,
-        input: &Rows,
-        from: Range<usize>,
-        out: &mut Rows,
-        to: usize,
-        scratch: &mut Scratch,
-    ) {
+    pub fn run(&self, machine: &mut Machine, input: &Rows, from: Range<usize>, out: &mut Rows, to: usize) {
+        let Machine { isa, team, scratch } = machine;
+        let (isa, team) = (*isa, *team);
         let (matrix, count) = (self.matrix, from.len());
         assert!(from.end <= input.count() && input.width() == matrix.inputs);
         assert!(to + count <= out.count() && out.width() == matrix.outputs);
@@ -465,7 +482,7 @@ mod tests {
         [(1, 1, 1), (1, 64, 32), (3, 7, 5), (12, 96, 64), (13, 33, 65), (65, 130, 100), (200, 48, 600)];
 
     fn run(isa: Isa, product: &Product<'_>, input: &Rows, out: &mut Rows) {
-        product.run(isa, Team::global(), input, 0..input.count(), out, 0, &mut Scratch::default());
+        product.run(&mut Machine::new(isa), input, 0..input.count(), out, 0);
     }
 
     #[test]
@@ -547,16 +564,7 @@ mod tests {
             run(Isa::detected(), &Product::new(&matrix), &input, &mut all);
             for row in [0, 37, 99] {
                 let mut one = Rows::new(1, n);
-                let scratch = &mut Scratch::default();
-                Product::new(&matrix).run(
-                    Isa::detected(),
-                    Team::global(),
-                    &input,
-                    row..row + 1,
-                    &mut one,
-                    0,
-                    scratch,
-                );
+                Product::new(&matrix).run(&mut Machine::default(), &input, row..row + 1, &mut one, 0);
                 assert_eq!(one.row(0), all.row(row));
             }
         }

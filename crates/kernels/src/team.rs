@@ -160,10 +160,9 @@ impl Shared {
             if epoch % 2 == 1 {
                 // SAFETY: the job is open and this helper is counted, so the cell is not written and the job lives
                 // until it leaves.
-                if let Some(job) = unsafe { (*self.job.get()).map(|job| &*job) } {
-                    if catch_unwind(AssertUnwindSafe(|| self.work(job))).is_err() {
-                        self.panicked.store(true, Ordering::Relaxed);
-                    }
+                let job = unsafe { (*self.job.get()).map(|job| &*job) };
+                if job.is_some_and(|job| catch_unwind(AssertUnwindSafe(|| self.work(job))).is_err()) {
+                    self.panicked.store(true, Ordering::Relaxed);
                 }
             }
             self.entered.fetch_sub(1, Ordering::SeqCst);

@@ -57,7 +57,7 @@ impl State {
             row += source.count;
         }
         let parts: Vec<std::sync::Mutex<_>> = parts.into_iter().map(std::sync::Mutex::new).collect();
-        machine.team.run(parts.len(), &|at| {
+        machine.core.team.run(parts.len(), &|at| {
             let Ok(mut part) = parts[at].lock() else { return };
             let (row, count, head, out) = &mut *part;
             let of = |row: usize, which: usize| {

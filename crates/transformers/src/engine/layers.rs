@@ -5,14 +5,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use sporran_kernels::{Activation, Isa, Matrix, Norm, Product, Rows, Scratch, Store, Team};
+use sporran_kernels::{Activation, Matrix, Norm, Product, Rows, Store};
 
-/// What runs a model: threads, instruction set, and the memory of the states inside a layer.
-#[derive(Debug)]
+/// What runs a model, and the memory of the states inside a layer.
+#[derive(Debug, Default)]
 pub(super) struct Machine {
-    pub(super) isa: Isa,
-    pub(super) team: &'static Team,
-    scratch: Scratch,
+    pub(super) core: sporran_kernels::Machine,
     pub(super) buffers: Buffers,
 }
 
@@ -34,12 +32,7 @@ impl Machines {
     /// Calls `work` with a machine.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
         let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut machine = idle.unwrap_or_else(|| Machine {
-            isa: Isa::detected(),
-            team: Team::global(),
-            scratch: Scratch::default(),
-            buffers: Buffers::default(),
-        });
+        let mut machine = idle.unwrap_or_default();
         let result = work(&mut machine);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(machine);
         result
@@ -88,7 +81,7 @@ impl Linear {
         to: usize,
     ) {
         let product = self.product(activation, store);
-        product.run(machine.isa, machine.team, input, from, out, to, &mut machine.scratch);
+        product.run(&mut machine.core, input, from, out, to);
     }
 }
 

@@ -66,15 +66,15 @@ impl Stack {
         }
         let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
-            norm.forward(machine.isa, machine.team, &mut xs);
+            norm.forward(machine.core.isa, machine.core.team, &mut xs);
         }
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
             mixed.reshape(xs.count(), self.width());
-            let isa = machine.isa;
-            mixed.each_part(machine.team, &blocks, self.head_width, &|block, head, mut part| {
+            let isa = machine.core.isa;
+            mixed.each_part(machine.core.team, &blocks, self.head_width, &|block, head, mut part| {
                 let rows = blocks[block].clone();
                 let mut packed = vec![0.0; PackedHead::size(rows.len(), self.head_width)];
                 let column = |which: usize| (which * self.heads + head) * self.head_width;
@@ -117,7 +117,7 @@ impl Stack {
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
-            norm.forward(machine.isa, machine.team, &mut xs);
+            norm.forward(machine.core.isa, machine.core.team, &mut xs);
         }
         state.push_step(xs.count());
         for (at, layer) in self.layers.iter().enumerate() {
@@ -126,9 +126,9 @@ impl Stack {
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
             state.extend(at, inputs, self.width());
             mixed.reshape(xs.count(), self.width());
-            let isa = machine.isa;
+            let isa = machine.core.isa;
             let kept: &State = state;
-            mixed.each_part(machine.team, &rows, self.width(), &|row, _, mut part| {
+            mixed.each_part(machine.core.team, &rows, self.width(), &|row, _, mut part| {
                 let steps = kept.steps(at, row);
                 let queries = &inputs.row(row)[..self.width()];
                 let out = part.row_mut(0);
@@ -143,7 +143,7 @@ impl Stack {
                 let groups: Vec<_> =
                     (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
                 let kept: &State = state;
-                mixed.each_part(machine.team, &groups, self.head_width, &|input, head, mut part| {
+                mixed.each_part(machine.core.team, &groups, self.head_width, &|input, head, mut part| {
                     let queries = Queries {
                         values: &inputs.values()[input * each * inputs.stride() + head * self.head_width..],
                         count: each,
@@ -169,14 +169,14 @@ impl Stack {
         if !self.norm_first {
             return xs;
         }
-        norm.forward_to(machine.isa, machine.team, xs, normed);
+        norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
         normed
     }
 
     /// Normalises the states after a part where the norm comes then.
     fn after(&self, machine: &Machine, norm: &Norm, xs: &mut Rows) {
         if !self.norm_first {
-            norm.forward(machine.isa, machine.team, xs);
+            norm.forward(machine.core.isa, machine.core.team, xs);
         }
     }
 
@@ -189,7 +189,7 @@ impl Stack {
         xs: &mut Rows,
     ) {
         if self.norm_first {
-            part.norm.forward_to(machine.isa, machine.team, xs, normed);
+            part.norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
         }
         part.add(machine, self.norm_first.then_some(normed), inner, xs);
         self.after(machine, &part.norm, xs);
@@ -197,7 +197,7 @@ impl Stack {
 
     fn finish(&self, machine: &Machine, xs: &mut Rows) {
         if let Some(norm) = &self.final_norm {
-            norm.forward(machine.isa, machine.team, xs);
+            norm.forward(machine.core.isa, machine.core.team, xs);
         }
     }
 }
