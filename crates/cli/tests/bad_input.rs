@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{call, errors};
+use common::{errors, sporran};
 
 /// Writes a small world and a config that retrieves from it: three pages, two questions.
 fn small_world(folder: &Path) {
@@ -43,7 +43,7 @@ fn refused(code: i32, spoil: impl FnOnce(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
     spoil(folder.path());
-    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    let output = sporran(folder.path(), &["-q", "retrieve", "c.toml"]).output().unwrap();
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(code), "{said}");
     let left = files(folder.path());
@@ -56,7 +56,7 @@ fn refused(code: i32, spoil: impl FnOnce(&Path)) -> String {
 fn a_good_world_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
-    let output = call(folder.path(), &["-q", "retrieve", "c.toml", "--json"]);
+    let output = sporran(folder.path(), &["-q", "retrieve", "c.toml", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // Each question shares `capital` with every page and its country with the right one only.
@@ -135,13 +135,13 @@ fn every_mistake_of_a_config_is_listed() {
     let config = "name = \"r\"\n[source]\npath = \"lost.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
                   [retriever]\nkind = \"bm25\"\n[evidence]\ndepth = 0\n";
     fs::write(folder.path().join("c.toml"), config).unwrap();
-    let output = call(folder.path(), &["config", "check", "c.toml"]);
+    let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("c.toml:3: `source.path`: no file lost.jsonl"), "{said}");
     assert!(said.contains("c.toml:9: `evidence.depth`: expected at least 1, found 0"), "{said}");
     fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
-    let said = errors(&call(folder.path(), &["config", "check", "c.toml"]));
+    let said = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());
     assert!(said.contains("c.toml:6: `retriever.kind`: is missing") || said.contains("c.toml:7"), "{said}");
     assert!(
         said.contains("c.toml:9: `evidence.dept`: unknown field") && said.contains("did you mean `depth`?"),
@@ -153,7 +153,7 @@ fn every_mistake_of_a_config_is_listed() {
 fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
-    assert!(call(folder.path(), &["-q", "index", "c.toml"]).status.success());
+    assert!(sporran(folder.path(), &["-q", "index", "c.toml"]).output().unwrap().status.success());
     let indexes = folder.path().join("indexes");
     let part = |start: &str| {
         let entry = fs::read_dir(&indexes).unwrap().map(|entry| entry.unwrap().path());
@@ -162,7 +162,7 @@ fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
     let manifest = part("store-").join("store.json");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 7")).unwrap();
-    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    let output = sporran(folder.path(), &["-q", "retrieve", "c.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("reads version 1, the store has version 7"), "{}", errors(&output));
     fs::write(&manifest, &text).unwrap();
@@ -170,14 +170,14 @@ fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
     let largest = largest.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
     let bytes = fs::read(&largest).unwrap();
     fs::write(&largest, &bytes[..bytes.len() - 1]).unwrap();
-    let output = call(folder.path(), &["-q", "retrieve", "c.toml"]);
+    let output = sporran(folder.path(), &["-q", "retrieve", "c.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
 }
 
 #[test]
 fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let generate = |arguments: &[&str]| call(folder.path(), arguments);
+    let generate = |arguments: &[&str]| sporran(folder.path(), arguments).output().unwrap();
     let output = generate(&["generate", "--model", "nowhere"]);
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     assert!(errors(&output).contains("config.json"), "{}", errors(&output));
@@ -231,7 +231,7 @@ fn a_full_disk_fails_the_work_and_leaves_nothing() {
     let source = common::root().join("examples/minikilt/knowledge_source.jsonl.gz");
     let path = format!("source.path={}", source.display());
     let indexes = format!("source.indexes={}", small.0.path().join("indexes").display());
-    let output = call(folder.path(), &["-q", "index", "c.toml", &path, &indexes]);
+    let output = sporran(folder.path(), &["-q", "index", "c.toml", &path, &indexes]).output().unwrap();
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("No space left on device"), "{said}");

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{call, errors, root, sporran};
+use common::{errors, root, sporran};
 
 /// The outputs that must not depend on kills.
 fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -40,7 +40,8 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     let strs = |all: &[String]| -> Vec<String> { all.to_vec() };
 
     let whole = arguments(&overrides(&place("whole"), &place("indexes")));
-    let output = call(&root(), &strs(&whole).iter().map(String::as_str).collect::<Vec<_>>());
+    let output =
+        sporran(&root(), &strs(&whole).iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let expected = outputs(&folder.path().join("whole/quickstart"));
     assert_eq!(expected.len(), 23, "eleven predictions, eleven rankings, one report");
@@ -56,12 +57,12 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
         kills += usize::from(!child.wait().unwrap().success());
     }
     assert!(kills >= 3, "the run was too short to be killed: {kills}");
-    let output = call(&root(), &killed);
+    let output = sporran(&root(), &killed).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     assert_eq!(outputs(&folder.path().join("killed/quickstart")), expected);
 
     // Once more: everything is there, and nothing is done again.
-    let output = call(&root(), &killed);
+    let output = sporran(&root(), &killed).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.path().join("killed/quickstart/manifest.json")).unwrap())

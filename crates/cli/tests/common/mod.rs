@@ -17,11 +17,6 @@ pub(crate) fn sporran(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end.
-pub(crate) fn call(folder: &Path, arguments: &[&str]) -> Output {
-    sporran(folder, arguments).output().expect("the program starts")
-}
-
 /// What the program wrote to standard error.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
