@@ -11,6 +11,9 @@ pub struct Batch {
     pub ids: Tensor,
     /// 1 at a token and 0 at padding, shape (b, s), type f32.
     pub mask: Tensor,
+    /// Which part of an input a token belongs to, shape (b, s), type u32, for the encoders that tell first and second
+    /// texts apart.
+    pub types: Option<Tensor>,
 }
 
 impl Batch {
@@ -39,7 +42,33 @@ impl Batch {
             mask.resize(ids.len(), 0f32);
         }
         let shape = (rows.len(), length);
-        Ok(Self { ids: Tensor::from_vec(ids, shape, device)?, mask: Tensor::from_vec(mask, shape, device)? })
+        Ok(Self {
+            ids: Tensor::from_vec(ids, shape, device)?,
+            mask: Tensor::from_vec(mask, shape, device)?,
+            types: None,
+        })
+    }
+
+    /// The same with token types, which are 0 at padding.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where `rows` are more, fewer or longer than those of the batch.
+    pub fn with_types<R: AsRef<[u32]>>(self, rows: &[R]) -> Result<Self> {
+        let (size, length) = self.ids.dims2()?;
+        let longest = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
+        if rows.len() != size || longest > length {
+            return Err(Error::Batch {
+                expected: format!("token types of {size} rows of at most {length} tokens"),
+                found: format!("{} rows of at most {longest}", rows.len()),
+            });
+        }
+        let mut types = Vec::with_capacity(size * length);
+        for row in rows {
+            types.extend_from_slice(row.as_ref());
+            types.resize(types.len() + length - row.as_ref().len(), 0);
+        }
+        let types = Some(Tensor::from_vec(types, (size, length), self.ids.device())?);
+        Ok(Self { types, ..self })
     }
 
     /// A batch from tensors that are already padded: `ids` (b, s) of type u32 and `mask` (b, s) of any type,
@@ -54,7 +83,7 @@ impl Batch {
                 found: format!("{:?}", mask.shape()),
             });
         }
-        Ok(Self { ids, mask: mask.to_dtype(DType::F32)? })
+        Ok(Self { ids, mask: mask.to_dtype(DType::F32)?, types: None })
     }
 
     /// The token ids of every input, without padding.
@@ -82,11 +111,46 @@ impl Batch {
     }
 }
 
+/// Rows of these lengths in batches of at most so many rows and so many tokens, padding included; a longer row is a
+/// batch of its own. The longest come first, so rows of like length are together and little is padding.
+#[must_use]
+pub fn length_batches(lengths: &[usize], rows: usize, tokens: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|&at| (std::cmp::Reverse(lengths[at]), at));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for at in order {
+        match batches.last_mut() {
+            // The first row of a batch is its longest, so it tells what each further row costs.
+            Some(batch) if batch.len() < rows && (batch.len() + 1) * lengths[batch[0]] <= tokens => {
+                batch.push(at);
+            }
+            _ => batches.push(vec![at]),
+        }
+    }
+    batches
+}
+
 #[cfg(test)]
 mod tests {
     use candle_core::{Device, Tensor};
 
-    use super::Batch;
+    use super::{Batch, length_batches};
+
+    #[test]
+    fn token_types_are_padded_with_zeros_and_have_the_batch_s_shape() {
+        let batch = Batch::new(&[vec![5, 6, 1], vec![7]], 9, &Device::Cpu).unwrap();
+        let typed = batch.clone().with_types(&[vec![0, 1, 1], vec![1]]).unwrap();
+        assert_eq!(typed.types.unwrap().to_vec2::<u32>().unwrap(), [[0, 1, 1], [1, 0, 0]]);
+        let error = batch.with_types(&[vec![0, 1, 1, 1], vec![0]]).unwrap_err().to_string();
+        assert!(error.ends_with("of 2 rows of at most 3 tokens, found 2 rows of at most 4"), "{error}");
+    }
+
+    #[test]
+    fn batches_hold_every_row_once_within_both_budgets() {
+        // Longest first: 30 alone (over the budget), 9 alone (two would be 18), 4 4 3 (4 x 3 = 12), 2 1.
+        let batches = length_batches(&[3, 9, 1, 4, 4, 2, 30], 3, 12);
+        assert_eq!(batches, [vec![6], vec![1], vec![3, 4, 0], vec![5, 2]]);
+    }
 
     #[test]
     fn rows_are_padded_on_the_right_and_masked() {

@@ -9,16 +9,23 @@ mod attention;
 mod bart;
 mod bart_config;
 mod batch;
+mod bert;
+mod bert_config;
+mod bert_fields;
+mod bert_heads;
 mod cache;
 mod checkpoint;
 pub mod decode;
 mod engine;
+mod encoder;
+mod encoder_input;
 mod error;
 mod json;
 mod layers;
 mod mode;
 mod model_config;
 mod save;
+mod sentence;
 mod seq2seq;
 mod t5;
 mod t5_config;
@@ -29,7 +36,12 @@ mod weights;
 
 pub use bart::Bart;
 pub use bart_config::BartConfig;
-pub use batch::Batch;
+pub use batch::{Batch, length_batches};
+pub use bert::Bert;
+pub use bert_config::{BertConfig, BertFamily, BertTask};
+pub use bert_heads::{
+    Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+};
 pub use cache::Cache;
 pub use checkpoint::Checkpoint;
 pub use decode::{
@@ -37,12 +49,15 @@ pub use decode::{
     generate_with, search,
 };
 pub use engine::FastSeq2Seq;
+pub use encoder::{BertModel, Encoder, EncoderModel};
+pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
 pub use save::save;
 pub use seq2seq::{Memory, Seq2Seq, Trainable};
 pub use sporran_kernels::Precision;
+pub use sentence::{Pooling, Sentences};
 pub use t5::T5;
 pub use t5_config::T5Config;
 pub use tokenizer::Tokenizer;

@@ -11,6 +11,7 @@ use crate::{
     architecture::Architecture,
     bart::Bart,
     bart_config::BartConfig,
+    bert_config::{BertConfig, BertFamily},
     decode::GenerationOptions,
     error::{Error, Result},
     json::parse,
@@ -29,6 +30,8 @@ pub enum ModelConfig {
     T5(T5Config),
     /// BART.
     Bart(BartConfig),
+    /// BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR.
+    Bert(BertConfig),
 }
 
 /// How a `config.json` names its architecture.
@@ -51,11 +54,16 @@ impl ModelConfig {
         let config = match kind.model_type.as_deref() {
             Some("t5") => Self::T5(parse(path, text)?),
             Some("bart") => Self::Bart(parse(path, text)?),
+            Some("bert") => Self::Bert(BertConfig::from_json(BertFamily::Bert, path, text)?),
+            Some("roberta") => Self::Bert(BertConfig::from_json(BertFamily::Roberta, path, text)?),
+            Some("xlm-roberta") => Self::Bert(BertConfig::from_json(BertFamily::XlmRoberta, path, text)?),
+            Some("distilbert") => Self::Bert(BertConfig::from_json(BertFamily::DistilBert, path, text)?),
+            Some("dpr") => Self::Bert(BertConfig::from_json(BertFamily::Dpr, path, text)?),
             found => {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5` or `bart`".into(),
+                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert` or `dpr`".into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
                 });
             }
@@ -69,6 +77,7 @@ impl ModelConfig {
         match self {
             Self::T5(config) => config,
             Self::Bart(config) => config,
+            Self::Bert(config) => config,
         }
     }
 
@@ -96,7 +105,8 @@ impl ModelConfig {
     /// Builds the model from the tensors of `vb`, with the tokens and generation defaults of its folder.
     ///
     /// # Errors
-    /// [`Error::Config`] or a tensor error where the tensors are not those of [`parameters`](Self::parameters).
+    /// [`Error::Architecture`] for a model that is no encoder-decoder; [`Error::Config`] or a tensor error where the
+    /// tensors are not those of [`parameters`](Self::parameters).
     pub fn build(
         &self,
         vb: &VarBuilder,
@@ -106,6 +116,11 @@ impl ModelConfig {
         match self {
             Self::T5(config) => Ok(Box::new(T5::new(config, vb)?.with_defaults(tokens, generation))),
             Self::Bart(config) => Ok(Box::new(Bart::new(config, vb)?.with_defaults(tokens, generation))),
+            Self::Bert(_) => Err(Error::Architecture {
+                path: "config.json".into(),
+                expected: "an encoder-decoder",
+                found: format!("`{}`", self.architecture().model_type()),
+            }),
         }
     }
 

@@ -7,7 +7,7 @@ mod pytorch;
 mod stored;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
 
@@ -18,6 +18,7 @@ use sporran_kernels::Precision;
 
 use crate::{
     decode::GenerationOptions,
+    encoder::{BertModel, EncoderModel},
     engine::FastSeq2Seq,
     error::{Error, Result},
     json::{self, parse},
@@ -207,6 +208,18 @@ impl Checkpoint {
         match &self.config {
             ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
             ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
+            _ => Err(self.other_kind("an encoder-decoder")),
+        }
+    }
+
+    /// The encoder for inference, with its head and with its weights cast to `dtype` on `device`.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    pub fn encoder(&self, dtype: DType, device: &Device) -> Result<EncoderModel> {
+        match &self.config {
+            ModelConfig::Bert(config) => Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into()),
+            _ => Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)")),
         }
     }
 
@@ -226,4 +239,17 @@ impl Checkpoint {
         let found = format!("`{}`", self.config.architecture().model_type());
         Error::Architecture { path: self.folder.join(CONFIG), expected, found }
     }
+}
+
+/// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
+/// file that lists them.
+pub(crate) fn tensors(folder: &Path, dtype: DType, device: &Device) -> Result<(HashMap<String, Tensor>, PathBuf)> {
+    let (files, index) = stored::open_weights(folder)?;
+    let mut tensors = HashMap::new();
+    for file in &files {
+        for tensor in file.tensors() {
+            tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
+        }
+    }
+    Ok((tensors, index))
 }

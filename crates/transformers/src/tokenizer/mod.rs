@@ -132,7 +132,17 @@ impl Tokenizer {
         }
     }
 
-    fn wrong(&self, source: tokenizers::Error) -> Error {
+    /// What the `tokenizers` crate made of the file.
+    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+
+    /// The file that it came from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn wrong(&self, source: tokenizers::Error) -> Error {
         Error::Tokenizer { path: self.path.clone(), source }
     }
 }

@@ -1,0 +1,440 @@
+//! The `config.json` of a BERT-shaped encoder: BERT, RoBERTa, XLM-RoBERTa, DistilBERT and DPR.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    architecture::{Architecture, Embedding},
+    bert_fields::{BertFields, DistilFields},
+    encoder::BertModel,
+    error::{Error, Result},
+    json::parse,
+    layers::Activation,
+    model_config::ModelConfig,
+    weights::{Parameter, parameters},
+};
+
+/// The families of encoders that share one definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BertFamily {
+    /// BERT (Devlin et al. 2019).
+    Bert,
+    /// RoBERTa (Liu et al. 2019): positions are counted from after the padding token's id, and one token type.
+    Roberta,
+    /// XLM-RoBERTa (Conneau et al. 2020): RoBERTa's body over another vocabulary.
+    XlmRoberta,
+    /// DistilBERT (Sanh et al. 2019): no token types.
+    DistilBert,
+    /// DPR (Karpukhin et al. 2020): BERT with heads of its own.
+    Dpr,
+}
+
+/// What the head of an encoder computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BertTask {
+    /// There is no head: the states are the result.
+    States,
+    /// Logits of labels for the whole input.
+    SequenceClassification,
+    /// Logits of labels for every token.
+    TokenClassification,
+    /// Where an answer starts and ends.
+    Span,
+    /// Logits of the vocabulary for every token.
+    MaskedLm,
+    /// DPR's vector of a question.
+    Question,
+    /// DPR's vector of a passage.
+    Context,
+    /// DPR's reader: where an answer starts and ends, and how relevant the passage is.
+    Reader,
+}
+
+/// The config of an encoder, by BERT's names of the fields and with the defaults of `transformers`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BertConfig {
+    /// The family, from `model_type`.
+    pub family: BertFamily,
+    /// The head, from `architectures`.
+    pub task: BertTask,
+    /// The number of embeddings.
+    pub vocab_size: usize,
+    /// The width of the hidden states.
+    pub hidden_size: usize,
+    /// The number of layers.
+    pub num_hidden_layers: usize,
+    /// The number of attention heads.
+    pub num_attention_heads: usize,
+    /// The inner width of the feed-forward part.
+    pub intermediate_size: usize,
+    /// The activation of the feed-forward part.
+    pub hidden_act: String,
+    /// The dropout rate of embeddings and of what each part adds, in training.
+    pub hidden_dropout_prob: f64,
+    /// The dropout rate of attention weights, in training.
+    pub attention_probs_dropout_prob: f64,
+    /// The dropout rate before the classifying layer, in training.
+    pub head_dropout: f64,
+    /// The rows of the table of positions; RoBERTa leaves the first ones unused.
+    pub max_position_embeddings: usize,
+    /// The rows of the table of token types; 0 for DistilBERT.
+    pub type_vocab_size: usize,
+    /// The standard deviation of fresh weights.
+    pub initializer_range: f64,
+    /// The epsilon of layer normalisation.
+    pub layer_norm_eps: f64,
+    /// The padding token.
+    pub pad_token_id: u32,
+    /// The width of DPR's vectors; 0 where they are hidden states.
+    pub projection_dim: usize,
+    /// The names of the labels, by number.
+    pub labels: Vec<String>,
+    /// Whether the head over the vocabulary is the embedding table.
+    pub tie_word_embeddings: bool,
+}
+
+impl BertConfig {
+    /// Reads the text of a `config.json` whose `model_type` is `family`; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the head is not one of this
+    /// crate or a value cannot be used.
+    pub fn from_json(family: BertFamily, path: &Path, text: &str) -> Result<Self> {
+        let head: HeadFields = parse(path, text)?;
+        let task = task(family, head.architectures.as_deref().unwrap_or_default())
+            .map_err(|error| error.within(path))?;
+        let labels = head.labels();
+        let config = if family == BertFamily::DistilBert {
+            parse::<DistilFields>(path, text)?.config(task, labels)
+        } else {
+            let fields: BertFields = parse(path, text)?;
+            fields.supported().map_err(|error| error.within(path))?;
+            fields.config(family, task, labels)
+        };
+        config.check().map_err(|error| error.within(path))?;
+        Ok(config)
+    }
+
+    /// The most tokens of an input, special ones included.
+    #[must_use]
+    pub fn max_input_length(&self) -> usize {
+        self.max_position_embeddings.saturating_sub(self.first_position())
+    }
+
+    /// The row of the table of positions that belongs to an input's first token.
+    pub(crate) fn first_position(&self) -> usize {
+        match self.family {
+            BertFamily::Roberta | BertFamily::XlmRoberta => self.pad_token_id as usize + 1,
+            BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr => 0,
+        }
+    }
+
+    pub(crate) fn activation(&self) -> Result<Activation> {
+        let (field, name) = match self.family {
+            BertFamily::DistilBert => ("activation", &self.hidden_act),
+            _ => ("hidden_act", &self.hidden_act),
+        };
+        Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
+    }
+
+    /// What comes before the names of the body's tensors.
+    pub(crate) fn prefix(&self) -> &'static str {
+        match (self.task, self.family) {
+            (BertTask::Question, _) => "question_encoder.bert_model",
+            (BertTask::Context, _) => "ctx_encoder.bert_model",
+            (BertTask::Reader, _) => "span_predictor.encoder.bert_model",
+            (BertTask::States, _) => "",
+            (_, BertFamily::Roberta | BertFamily::XlmRoberta) => "roberta",
+            (_, BertFamily::DistilBert) => "distilbert",
+            (_, BertFamily::Bert | BertFamily::Dpr) => "bert",
+        }
+    }
+
+    /// Whether the model has a head that shares the embedding table.
+    pub(crate) fn tied(&self) -> bool {
+        self.task == BertTask::MaskedLm && self.tie_word_embeddings
+    }
+
+    /// Checks what the types do not: sizes that must not be zero, heads that divide the width, and rates.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (field, size) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("intermediate_size", self.intermediate_size),
+            ("id2label", self.labels.len()),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        let heads = self.num_attention_heads;
+        if heads == 0 || !self.hidden_size.is_multiple_of(heads) {
+            let expected = format!("a divisor of hidden_size, {}", self.hidden_size);
+            return Err(wrong("num_attention_heads", &expected, &heads.to_string()));
+        }
+        if self.max_input_length() == 0 {
+            let expected = format!("more than {}", self.first_position());
+            return Err(wrong("max_position_embeddings", &expected, &self.max_position_embeddings.to_string()));
+        }
+        for (field, rate) in [
+            ("hidden_dropout_prob", self.hidden_dropout_prob),
+            ("attention_probs_dropout_prob", self.attention_probs_dropout_prob),
+            ("classifier_dropout", self.head_dropout),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
+            }
+        }
+        if self.task == BertTask::Reader && self.projection_dim != 0 {
+            return Err(wrong("projection_dim", "0 for a reader", &self.projection_dim.to_string()));
+        }
+        if self.task == BertTask::Span && self.labels.len() != 2 {
+            return Err(wrong("id2label", "2 labels, start and end", &self.labels.len().to_string()));
+        }
+        self.activation().map(|_| ())
+    }
+}
+
+impl Architecture for BertConfig {
+    fn model_type(&self) -> &'static str {
+        match self.family {
+            BertFamily::Bert => "bert",
+            BertFamily::Roberta => "roberta",
+            BertFamily::XlmRoberta => "xlm-roberta",
+            BertFamily::DistilBert => "distilbert",
+            BertFamily::Dpr => "dpr",
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        let class = CLASSES.iter().find(|(_, family, task)| (*family, *task) == (self.family, self.task));
+        class.map_or("", |(class, _, _)| class)
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.check()
+    }
+
+    fn fields(&self) -> Value {
+        let mut value = if self.family == BertFamily::DistilBert {
+            json!(DistilFields::of(self))
+        } else {
+            json!(BertFields::of(self))
+        };
+        if let Value::Object(fields) = &mut value {
+            let labels = || self.labels.iter().enumerate();
+            let by_number: Map<String, Value> = labels().map(|(i, label)| (i.to_string(), json!(label))).collect();
+            let by_name: Map<String, Value> = labels().map(|(i, label)| (label.clone(), json!(i))).collect();
+            fields.insert("id2label".into(), Value::Object(by_number));
+            fields.insert("label2id".into(), Value::Object(by_name));
+        }
+        value
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters(|vb| BertModel::new(self, vb))
+    }
+
+    /// Checkpoints write the body with or without the prefix of its family, the first ones of BERT call scale and
+    /// shift of a normalisation gamma and beta, and some have the bias of a vocabulary's head under a second name.
+    fn canonical(&self, stored: &str) -> String {
+        let name = match stored.rsplit_once('.') {
+            Some((module, "gamma")) => format!("{module}.weight"),
+            Some((module, "beta")) => format!("{module}.bias"),
+            _ => stored.to_string(),
+        };
+        match name.as_str() {
+            "cls.predictions.decoder.bias" => return "cls.predictions.bias".into(),
+            "lm_head.decoder.bias" => return "lm_head.bias".into(),
+            _ => {}
+        }
+        let bare = ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let bare = bare.unwrap_or(&name);
+        let body = ["embeddings.", "encoder.layer.", "transformer.layer.", "pooler."];
+        if !body.iter().any(|part| bare.starts_with(part)) {
+            return name;
+        }
+        match self.prefix() {
+            "" => bare.to_string(),
+            prefix => format!("{prefix}.{bare}"),
+        }
+    }
+
+    fn embedding(&self) -> Option<Embedding> {
+        if !self.tied() {
+            return None;
+        }
+        let (name, head) = match self.family {
+            BertFamily::Roberta | BertFamily::XlmRoberta => {
+                ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
+            }
+            BertFamily::DistilBert => ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight"),
+            BertFamily::Bert | BertFamily::Dpr => {
+                ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+        };
+        Some(Embedding { name, others: &[], tied_head: Some(head) })
+    }
+
+    fn untied(&self) -> Option<ModelConfig> {
+        Some(ModelConfig::Bert(Self { tie_word_embeddings: false, ..self.clone() }))
+    }
+
+    /// BERT's pooler where the head reads states, the head of next sentences, and the numbers of the positions.
+    fn is_ignorable(&self, name: &str) -> bool {
+        name.starts_with("cls.seq_relationship.")
+            || name.ends_with("embeddings.position_ids")
+            || name.ends_with("embeddings.token_type_ids")
+            || name.contains("pooler.dense.")
+    }
+}
+
+/// The classes of `transformers`; of two for one family and task, the first is written.
+const CLASSES: [(&str, BertFamily, BertTask); 24] = [
+    ("BertModel", BertFamily::Bert, BertTask::States),
+    ("BertForSequenceClassification", BertFamily::Bert, BertTask::SequenceClassification),
+    ("BertForTokenClassification", BertFamily::Bert, BertTask::TokenClassification),
+    ("BertForQuestionAnswering", BertFamily::Bert, BertTask::Span),
+    ("BertForMaskedLM", BertFamily::Bert, BertTask::MaskedLm),
+    ("BertForPreTraining", BertFamily::Bert, BertTask::MaskedLm),
+    ("RobertaModel", BertFamily::Roberta, BertTask::States),
+    ("RobertaForSequenceClassification", BertFamily::Roberta, BertTask::SequenceClassification),
+    ("RobertaForTokenClassification", BertFamily::Roberta, BertTask::TokenClassification),
+    ("RobertaForQuestionAnswering", BertFamily::Roberta, BertTask::Span),
+    ("RobertaForMaskedLM", BertFamily::Roberta, BertTask::MaskedLm),
+    ("XLMRobertaModel", BertFamily::XlmRoberta, BertTask::States),
+    ("XLMRobertaForSequenceClassification", BertFamily::XlmRoberta, BertTask::SequenceClassification),
+    ("XLMRobertaForTokenClassification", BertFamily::XlmRoberta, BertTask::TokenClassification),
+    ("XLMRobertaForQuestionAnswering", BertFamily::XlmRoberta, BertTask::Span),
+    ("XLMRobertaForMaskedLM", BertFamily::XlmRoberta, BertTask::MaskedLm),
+    ("DistilBertModel", BertFamily::DistilBert, BertTask::States),
+    ("DistilBertForSequenceClassification", BertFamily::DistilBert, BertTask::SequenceClassification),
+    ("DistilBertForTokenClassification", BertFamily::DistilBert, BertTask::TokenClassification),
+    ("DistilBertForQuestionAnswering", BertFamily::DistilBert, BertTask::Span),
+    ("DistilBertForMaskedLM", BertFamily::DistilBert, BertTask::MaskedLm),
+    ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
+    ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
+    ("DPRReader", BertFamily::Dpr, BertTask::Reader),
+];
+
+/// The head that `architectures` names; a config without it describes a bare body, or nothing where it is DPR's.
+fn task(family: BertFamily, architectures: &[String]) -> Result<BertTask> {
+    let classes = || CLASSES.iter().filter(|(_, of, _)| *of == family);
+    let found = architectures.first();
+    if found.is_none() && family != BertFamily::Dpr {
+        return Ok(BertTask::States);
+    }
+    if let Some((_, _, task)) = classes().find(|(class, _, _)| found.is_some_and(|found| found == class)) {
+        return Ok(*task);
+    }
+    let names: Vec<_> = classes().map(|(class, _, _)| format!("`{class}`")).collect();
+    let found = found.map_or_else(|| "none".into(), |found| format!("`{found}`"));
+    Err(wrong("architectures", &format!("one of {}", names.join(", ")), &found))
+}
+
+/// The fields that say what head there is.
+#[derive(Deserialize)]
+struct HeadFields {
+    architectures: Option<Vec<String>>,
+    id2label: Option<Map<String, Value>>,
+    num_labels: Option<usize>,
+}
+
+impl HeadFields {
+    /// The labels in the order of their numbers; `transformers` has two where a config says nothing.
+    fn labels(&self) -> Vec<String> {
+        let count = self.id2label.as_ref().map(Map::len).or(self.num_labels).unwrap_or(2);
+        let name = |i: usize| {
+            let name = self.id2label.as_ref().and_then(|labels| labels.get(&i.to_string()));
+            name.and_then(Value::as_str).map_or_else(|| format!("LABEL_{i}"), str::to_owned)
+        };
+        (0..count).map(name).collect()
+    }
+}
+
+pub(crate) fn wrong(field: &str, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: PathBuf::from("config.json"),
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{BertConfig, BertFamily, BertTask};
+    use crate::{architecture::Architecture, model_config::ModelConfig};
+
+    fn read(family: BertFamily, text: &str) -> crate::Result<BertConfig> {
+        BertConfig::from_json(family, Path::new("config.json"), text)
+    }
+
+    #[test]
+    fn the_architecture_names_the_head() {
+        let task = |family, name: &str| read(family, &format!(r#"{{"architectures": ["{name}"]}}"#));
+        let bert = task(BertFamily::Bert, "BertForPreTraining").unwrap();
+        assert_eq!(bert.task, BertTask::MaskedLm);
+        assert_eq!(read(BertFamily::Bert, "{}").unwrap().task, BertTask::States);
+        let xlm = task(BertFamily::XlmRoberta, "XLMRobertaForSequenceClassification").unwrap();
+        assert_eq!(xlm.task, BertTask::SequenceClassification);
+        let error = task(BertFamily::Dpr, "DPRModel").unwrap_err().to_string();
+        let expected = "config.json: field `architectures`: expected one of `DPRQuestionEncoder`, \
+                        `DPRContextEncoder`, `DPRReader`, found `DPRModel`";
+        assert_eq!(error, expected);
+        assert!(read(BertFamily::Dpr, "{}").is_err());
+    }
+
+    #[test]
+    fn positions_of_roberta_begin_after_the_padding_token() {
+        let config = read(BertFamily::Roberta, r#"{"max_position_embeddings": 514}"#).unwrap();
+        assert_eq!((config.first_position(), config.max_input_length()), (2, 512));
+        let error = read(BertFamily::Roberta, r#"{"max_position_embeddings": 2}"#).unwrap_err().to_string();
+        assert!(error.contains("expected more than 2, found 2"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        for text in [
+            r#"{"position_embedding_type": "relative_key"}"#,
+            r#"{"is_decoder": true}"#,
+            r#"{"hidden_act": "mish"}"#,
+            r#"{"num_attention_heads": 5}"#,
+            r#"{"id2label": {}}"#,
+        ] {
+            assert!(matches!(read(BertFamily::Bert, text), Err(crate::Error::Config { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_written_config_is_read_back() {
+        for (family, text) in [
+            (BertFamily::Bert, r#"{"id2label": {"0": "no", "1": "yes", "2": "maybe"}, "pad_token_id": 3}"#),
+            (BertFamily::DistilBert, r#"{"dim": 24, "n_heads": 2, "qa_dropout": 0.3, "architectures":
+                ["DistilBertForQuestionAnswering"]}"#),
+            (BertFamily::Dpr, r#"{"projection_dim": 5, "architectures": ["DPRContextEncoder"]}"#),
+        ] {
+            let config = read(family, text).unwrap();
+            let written = ModelConfig::Bert(config.clone()).to_json().to_string();
+            assert_eq!(read(family, &written).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn tensors_are_found_under_the_names_that_checkpoints_use() {
+        let bare = read(BertFamily::Bert, "{}").unwrap();
+        assert_eq!(bare.canonical("bert.embeddings.LayerNorm.gamma"), "embeddings.LayerNorm.weight");
+        let text = r#"{"architectures": ["RobertaForMaskedLM"]}"#;
+        let roberta = read(BertFamily::Roberta, text).unwrap();
+        assert_eq!(roberta.canonical("encoder.layer.0.output.dense.bias"), "roberta.encoder.layer.0.output.dense.bias");
+        assert_eq!(roberta.canonical("lm_head.decoder.bias"), "lm_head.bias");
+        assert!(roberta.is_ignorable(&roberta.canonical("embeddings.position_ids")));
+    }
+}

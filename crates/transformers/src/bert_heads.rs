@@ -1,0 +1,305 @@
+//! What stands on the states of an encoder: classification, spans, the vocabulary, and DPR's vectors.
+
+use candle_core::{D, IndexOp, Tensor};
+use candle_nn::{Init, VarBuilder};
+
+use crate::{
+    bert_config::{BertConfig, BertFamily, BertTask},
+    error::Result,
+    layers::{Activation, LayerNorm, Linear},
+    mode::Mode,
+};
+
+/// The head of an encoder, by what it computes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Head {
+    /// There is none.
+    States,
+    /// Labels of whole inputs.
+    Sequence(SequenceHead),
+    /// Labels of tokens.
+    Token(TokenHead),
+    /// Where an answer starts and ends.
+    Span(SpanHead),
+    /// The vocabulary.
+    MaskedLm(MaskedLmHead),
+    /// DPR's vector of a question or a passage.
+    Vector(VectorHead),
+    /// DPR's reader.
+    Reader(ReaderHead),
+}
+
+impl Head {
+    /// Takes the head's weights from `vb`; `table` (vocabulary, d) is the body's embedding table.
+    pub(crate) fn new(config: &BertConfig, table: &Tensor, vb: &VarBuilder) -> Result<Self> {
+        Ok(match config.task {
+            BertTask::States => Self::States,
+            BertTask::SequenceClassification => Self::Sequence(SequenceHead::new(config, vb)?),
+            BertTask::TokenClassification => Self::Token(TokenHead::new(config, vb)?),
+            BertTask::Span => Self::Span(SpanHead {
+                output: linear(config, config.hidden_size, 2, &vb.pp("qa_outputs"))?,
+                dropout: if config.family == BertFamily::DistilBert { config.head_dropout } else { 0.0 },
+            }),
+            BertTask::MaskedLm => Self::MaskedLm(MaskedLmHead::new(config, table, vb)?),
+            BertTask::Question => Self::Vector(VectorHead::new(config, &vb.pp("question_encoder"))?),
+            BertTask::Context => Self::Vector(VectorHead::new(config, &vb.pp("ctx_encoder"))?),
+            BertTask::Reader => Self::Reader(ReaderHead {
+                span: linear(config, config.hidden_size, 2, &vb.pp("span_predictor.qa_outputs"))?,
+                relevance: linear(config, config.hidden_size, 1, &vb.pp("span_predictor.qa_classifier"))?,
+            }),
+        })
+    }
+
+    /// What the head is called in an error.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::States => "no head",
+            Self::Sequence(_) => "a head for sequence classification",
+            Self::Token(_) => "a head for token classification",
+            Self::Span(_) => "a head for spans",
+            Self::MaskedLm(_) => "a head for masked tokens",
+            Self::Vector(_) => "DPR's head of vectors",
+            Self::Reader(_) => "DPR's reader",
+        }
+    }
+}
+
+/// Labels for whole inputs, read off the first token's state through one inner layer: BERT's pooler, RoBERTa's
+/// `dense`, DistilBERT's `pre_classifier`.
+#[derive(Debug, Clone)]
+pub struct SequenceHead {
+    inner: Linear,
+    activation: Activation,
+    output: Linear,
+    dropout_before: f64,
+    dropout: f64,
+    labels: usize,
+}
+
+impl SequenceHead {
+    fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let (inner, activation, output, dropout_before) = match config.family {
+            BertFamily::Bert | BertFamily::Dpr => {
+                (vb.pp("bert.pooler.dense"), Activation::Tanh, vb.pp("classifier"), 0.0)
+            }
+            BertFamily::Roberta | BertFamily::XlmRoberta => {
+                let head = vb.pp("classifier");
+                (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
+            }
+            BertFamily::DistilBert => (vb.pp("pre_classifier"), Activation::Relu, vb.pp("classifier"), 0.0),
+        };
+        let (width, labels) = (config.hidden_size, config.labels.len());
+        Ok(Self {
+            inner: linear(config, width, width, &inner)?,
+            activation,
+            output: linear(config, width, labels, &output)?,
+            dropout_before,
+            dropout: config.head_dropout,
+            labels,
+        })
+    }
+
+    /// States (b, s, d) to logits (b, labels).
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let xs = mode.dropout(first(states)?, self.dropout_before)?;
+        let xs = self.activation.forward(&self.inner.forward(&xs)?)?;
+        self.output.forward(&mode.dropout(xs, self.dropout)?)
+    }
+
+    /// The number of labels.
+    #[must_use]
+    pub fn labels(&self) -> usize {
+        self.labels
+    }
+}
+
+/// Labels for every token.
+#[derive(Debug, Clone)]
+pub struct TokenHead {
+    output: Linear,
+    dropout: f64,
+}
+
+impl TokenHead {
+    fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let output = linear(config, config.hidden_size, config.labels.len(), &vb.pp("classifier"))?;
+        Ok(Self { output, dropout: config.head_dropout })
+    }
+
+    /// States (b, s, d) to logits (b, s, labels).
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        self.output.forward(&mode.dropout(states.clone(), self.dropout)?)
+    }
+}
+
+/// Logits of where an answer starts and ends, each (b, s). Padding and the other text have logits as well; a caller
+/// looks at the tokens that may be an answer.
+#[derive(Debug, Clone)]
+pub struct SpanLogits {
+    /// Of the first token.
+    pub start: Tensor,
+    /// Of the last token.
+    pub end: Tensor,
+}
+
+impl SpanLogits {
+    /// From (b, s, 2).
+    fn of(logits: &Tensor) -> Result<Self> {
+        Ok(Self { start: logits.i((.., .., 0))?.contiguous()?, end: logits.i((.., .., 1))?.contiguous()? })
+    }
+}
+
+/// Where an answer starts and ends.
+#[derive(Debug, Clone)]
+pub struct SpanHead {
+    output: Linear,
+    dropout: f64,
+}
+
+impl SpanHead {
+    /// States (b, s, d) to logits.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<SpanLogits> {
+        SpanLogits::of(&self.output.forward(&mode.dropout(states.clone(), self.dropout)?)?)
+    }
+}
+
+/// What the reader of DPR says of a batch of passages.
+#[derive(Debug, Clone)]
+pub struct ReaderLogits {
+    /// The answer's place in each passage.
+    pub span: SpanLogits,
+    /// How relevant each passage is beside the others of its question, (b).
+    pub relevance: Tensor,
+}
+
+/// The reader of DPR, over inputs of question, title and text.
+#[derive(Debug, Clone)]
+pub struct ReaderHead {
+    span: Linear,
+    relevance: Linear,
+}
+
+impl ReaderHead {
+    /// States (b, s, d) to logits.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor) -> Result<ReaderLogits> {
+        Ok(ReaderLogits {
+            span: SpanLogits::of(&self.span.forward(states)?)?,
+            relevance: self.relevance.forward(&first(states)?)?.squeeze(D::Minus1)?,
+        })
+    }
+}
+
+/// DPR's vectors: the first token's state, projected where the config has a width for it.
+#[derive(Debug, Clone)]
+pub struct VectorHead {
+    projection: Option<Linear>,
+    width: usize,
+}
+
+impl VectorHead {
+    fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let (inputs, width) = (config.hidden_size, config.projection_dim);
+        if width == 0 {
+            return Ok(Self { projection: None, width: inputs });
+        }
+        Ok(Self { projection: Some(linear(config, inputs, width, &vb.pp("encode_proj"))?), width })
+    }
+
+    /// States (b, s, d) to vectors (b, width).
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor) -> Result<Tensor> {
+        let first = first(states)?;
+        match &self.projection {
+            Some(projection) => projection.forward(&first),
+            None => Ok(first),
+        }
+    }
+
+    /// The width of the vectors.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+}
+
+/// Logits of the vocabulary for every token: an inner layer, normalised, and the embedding table with a bias.
+#[derive(Debug, Clone)]
+pub struct MaskedLmHead {
+    inner: Linear,
+    activation: Activation,
+    norm: LayerNorm,
+    output: Linear,
+    /// (vocabulary)
+    bias: Tensor,
+}
+
+impl MaskedLmHead {
+    fn new(config: &BertConfig, table: &Tensor, vb: &VarBuilder) -> Result<Self> {
+        // The inner layer, the normalisation, the output where it is not the table, and what holds the bias.
+        let (inner, norm, output, bias) = match config.family {
+            BertFamily::Bert | BertFamily::Dpr => {
+                let head = vb.pp("cls.predictions");
+                (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
+            }
+            BertFamily::Roberta | BertFamily::XlmRoberta => {
+                let head = vb.pp("lm_head");
+                (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
+            }
+            BertFamily::DistilBert => {
+                let output = vb.pp("vocab_projector");
+                (vb.pp("vocab_transform"), vb.pp("vocab_layer_norm"), output.clone(), output)
+            }
+        };
+        let (width, vocabulary) = (config.hidden_size, config.vocab_size);
+        Ok(Self {
+            inner: linear(config, width, width, &inner)?,
+            // RoBERTa's head has this one whatever the config says.
+            activation: match config.family {
+                BertFamily::Roberta | BertFamily::XlmRoberta => Activation::Gelu,
+                _ => config.activation()?,
+            },
+            norm: LayerNorm::new(width, config.layer_norm_eps, &norm)?,
+            output: if config.tied() {
+                Linear::shared(table.clone())
+            } else {
+                Linear::new(width, vocabulary, config.initializer_range, &output)?
+            },
+            bias: bias.get_with_hints(vocabulary, "bias", Init::Const(0.0))?,
+        })
+    }
+
+    /// States (b, s, d) to logits (b, s, vocabulary).
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, states: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let xs = self.activation.forward(&self.inner.forward(states)?)?;
+        let xs = self.norm.forward(&xs, mode)?;
+        Ok(self.output.forward(&xs)?.broadcast_add(&self.bias)?)
+    }
+}
+
+/// The states of the first tokens: (b, s, d) to (b, d).
+fn first(states: &Tensor) -> Result<Tensor> {
+    Ok(states.i((.., 0, ..))?.contiguous()?)
+}
+
+fn linear(config: &BertConfig, inputs: usize, outputs: usize, vb: &VarBuilder) -> Result<Linear> {
+    Linear::with_bias(inputs, outputs, config.initializer_range, vb)
+}

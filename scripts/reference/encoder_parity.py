@@ -1,0 +1,239 @@
+"""Makes the parity fixtures of the encoders, crates/transformers/tests/data/encoders.
+
+For each family and head: a seeded tiny checkpoint, `expected.safetensors` (a padded batch with token types, the body's states
+and what the head makes of them, computed by `transformers` in f64 and rounded) and, where there is a tokenizer,
+`expected.json` (texts and pairs as token ids and types, cut to several lengths). `sentence` is a folder in the layout of
+sentence-transformers with the vectors that this library gives.
+
+    python scripts/reference/encoder_parity.py
+        # torch 2.15, transformers 5.23, tokenizers 0.23, sentence-transformers 6.2
+"""
+
+import json
+import pathlib
+import random
+import shutil
+import tempfile
+
+import torch
+import transformers as t
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data" / "encoders"
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+
+WORDS = (
+    "the of and in to is was born river city capital country film author wrote book song played award first "
+    "king queen war year north south team league music band album president party where when who which what"
+).split()
+
+
+def sentence(rng, count):
+    return " ".join(rng.choice(WORDS) for _ in range(count))
+
+
+def texts():
+    rng = random.Random(5)
+    return ["Where was the author of the book born?", "war", "", "Köln is a city.", sentence(rng, 60)]
+
+
+def pairs():
+    rng = random.Random(6)
+    return [
+        ["who wrote the song", "The band wrote the song, and the king played it."],
+        ["", "river"],
+        [sentence(rng, 50), "north"],
+        ["capital of the country", sentence(rng, 50)],
+        [sentence(rng, 30), sentence(rng, 31)],
+    ]
+
+
+def word_pieces():
+    """WordPiece over words and characters, put together by hand, in the layout of BERT's own tokenizer.json."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    letters = "abcdefghijklmnopqrstuvwxyz.,?"
+    pieces += [*letters, *("##" + letter for letter in letters[:-3]), "##ed", "##er"]
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(pieces[:5])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return t.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+def byte_pairs():
+    """A byte-level BPE in the layout of RoBERTa's own tokenizer.json, trained on a few sentences."""
+    tokenizer = Tokenizer(models.BPE(unk_token=None))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    rng = random.Random(11)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = sorted(set("".join(WORDS) + "Ġ"))
+    trainer = trainers.BpeTrainer(
+        vocab_size=70, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([sentence(rng, 12) for _ in range(80)], trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return t.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", cls_token="<s>", sep_token="</s>",
+        bos_token="<s>", eos_token="</s>", mask_token="<mask>",
+    )
+
+
+def bert(config=t.BertConfig, **options):
+    return config(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, initializer_range=0.3,
+        **options,
+    )
+
+
+def distil(**options):
+    return t.DistilBertConfig(
+        dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=40, initializer_range=0.3, **options
+    )
+
+
+def randomise(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in sorted(model.named_parameters()):
+            noise = torch.randn(weight.shape, generator=generator)
+            if "layer_norm" in name.lower() or "layernorm" in name.lower():
+                weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
+            elif "embeddings" in name:
+                weight.copy_(0.7 * noise)
+            else:
+                weight.copy_(0.3 * noise)
+
+
+def batch(config, types):
+    generator = torch.Generator().manual_seed(3)
+    lengths = [11, 7, 3, 9]
+    pad = config.pad_token_id
+    ids = torch.randint(5, config.vocab_size, (4, 11), generator=generator)
+    mask = torch.tensor([[1] * length + [0] * (11 - length) for length in lengths])
+    ids[mask == 0] = pad
+    ids[3, 4] = pad  # a padding token that is read
+    second = torch.tensor([[int(6 <= at < length) for at in range(11)] for length in lengths])
+    return {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": second} if types else {})
+
+
+def body(model):
+    for name in ("bert", "roberta", "distilbert"):
+        if hasattr(model, name):
+            return getattr(model, name)
+    for name in ("question_encoder", "ctx_encoder"):
+        if hasattr(model, name):
+            return getattr(model, name).bert_model
+    return model.span_predictor.encoder.bert_model if hasattr(model, "span_predictor") else model
+
+
+def cuts(tokenizer, types):
+    """Every text and pair, whole and cut to several lengths in both ways; null where `transformers` refuses."""
+    found = []
+    for limit in (None, 40, 12, 7):
+        for truncation in (False,) if limit is None else ("longest_first", "only_second"):
+            for one in [[text] for text in texts()] + pairs():
+                try:
+                    row = tokenizer(
+                        *one, truncation=truncation, max_length=limit, return_token_type_ids=True
+                    )
+                    row = {"ids": row["input_ids"], "types": row["token_type_ids"]}
+                except Exception:
+                    row = None
+                found.append({"texts": one, "length": limit, "only_second": truncation == "only_second", "row": row})
+    return found
+
+
+def write(name, model, seed, tokenizer=None):
+    folder = DATA / name
+    shutil.rmtree(folder, ignore_errors=True)
+    randomise(model, seed)
+    model.eval().save_pretrained(folder)
+    types = isinstance(model.config, (t.BertConfig, t.DPRConfig))
+    inputs = batch(model.config, types)
+    exact = model.double()
+    with torch.no_grad():
+        states = body(exact)(**inputs).last_hidden_state
+        if isinstance(model, t.DPRReader):
+            # The reader takes no token types, so they are 0.
+            del inputs["token_type_ids"]
+            states = body(exact)(**inputs).last_hidden_state
+        out = exact(**inputs)
+    names = ["logits", "start_logits", "end_logits", "relevance_logits"]
+    names += ["pooler_output"] if isinstance(model.config, t.DPRConfig) else []
+    tensors = {key: getattr(out, key) for key in names if getattr(out, key, None) is not None}
+    tensors |= {key: value.int() for key, value in inputs.items()} | {"states": states}
+    tensors = {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}
+    save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "expected.safetensors")
+    if tokenizer is not None:
+        tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+        with open(folder / "expected.json", "w") as file:
+            json.dump(cuts(tokenizer, types), file, separators=(",", ":"))
+            file.write("\n")
+
+
+def sentences(tokenizer):
+    """A mean and a maximum, put together, through a layer, normalised."""
+    folder = DATA / "sentence"
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        model = t.BertModel(bert(vocab_size=len(tokenizer), max_position_embeddings=40))
+        randomise(model, 31)
+        model.save_pretrained(plain)
+        tokenizer.save_pretrained(plain)
+        encoder = modules.Transformer(plain, max_seq_length=20)
+        pooling = modules.Pooling(16, pooling_mode=("mean", "max"))
+        torch.manual_seed(32)
+        dense = modules.Dense(32, 12, activation_function=torch.nn.Tanh())
+        whole = SentenceTransformer(modules=[encoder, pooling, dense, modules.Normalize()], device="cpu")
+        whole.save(str(folder), create_model_card=False)
+    inputs = [text for text in texts() if text] + [" and ".join(pair) for pair in pairs()]
+    vectors = whole.double().encode(inputs, batch_size=3)
+    with open(folder / "expected.json", "w") as file:
+        json.dump({"texts": inputs, "vectors": [[round(float(x), 9) for x in row] for row in vectors]}, file)
+        file.write("\n")
+
+
+def main():
+    words, bytes_ = word_pieces(), byte_pairs()
+    small = {"vocab_size": len(words), "max_position_embeddings": 40}
+    large = {"vocab_size": len(bytes_), "max_position_embeddings": 42, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+    roberta = dict(large, config=t.RobertaConfig, type_vocab_size=1)
+    write("bert-states", t.BertModel(bert(**small)), 1)
+    write("bert-sequence", t.BertForSequenceClassification(bert(num_labels=1, **small)), 2, words)
+    write("bert-token", t.BertForTokenClassification(bert(num_labels=3, **small)), 3)
+    write("bert-span", t.BertForQuestionAnswering(bert(hidden_act="gelu_new", **small)), 4)
+    write("bert-mlm", t.BertForMaskedLM(bert(**small)), 5)
+    write("roberta-sequence", t.RobertaForSequenceClassification(bert(num_labels=2, **roberta)), 6, bytes_)
+    write("roberta-token", t.RobertaForTokenClassification(bert(num_labels=3, **roberta)), 7)
+    write("roberta-span", t.RobertaForQuestionAnswering(bert(**roberta)), 8)
+    write("roberta-mlm", t.RobertaForMaskedLM(bert(hidden_act="relu", **roberta)), 9)
+    xlm = dict(roberta, config=t.XLMRobertaConfig)
+    write("xlm-roberta-sequence", t.XLMRobertaForSequenceClassification(bert(num_labels=1, **xlm)), 10)
+    tiny = {"vocab_size": len(words)}
+    write("distilbert-sequence", t.DistilBertForSequenceClassification(distil(num_labels=3, **tiny)), 11)
+    write("distilbert-token", t.DistilBertForTokenClassification(distil(num_labels=2, activation="relu", **tiny)), 12)
+    write("distilbert-span", t.DistilBertForQuestionAnswering(distil(**tiny)), 13)
+    write("distilbert-mlm", t.DistilBertForMaskedLM(distil(**tiny)), 14)
+    write("dpr-question", t.DPRQuestionEncoder(bert(t.DPRConfig, **small)), 15, words)
+    write("dpr-context", t.DPRContextEncoder(bert(t.DPRConfig, projection_dim=7, **small)), 16, words)
+    write("dpr-reader", t.DPRReader(bert(t.DPRConfig, **small)), 17)
+    sentences(words)
+
+
+if __name__ == "__main__":
+    main()
