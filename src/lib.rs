@@ -5,12 +5,13 @@
 //! | module | what |
 //! |---|---|
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
-//! | [`transformers`] | T5 and BART over candle: checkpoints, tokenizer, greedy and beam search, training |
-//! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk |
+//! | [`transformers`] | T5, BART and encoders over candle: checkpoints, tokenizer, greedy and beam search, training |
+//! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |
+//! | [`reranker`] | [`Reranker`](reranker::Reranker), with cross-encoders |
 //! | [`generator`] | [`Generator`](generator::Generator), with a reader that puts passages and input into one text |
 //! | [`pipeline`] | runs from a TOML config: it puts the stages together, resumes, scores and packs submissions |
 //!
-//! The stages (`retriever`, `generator`) do not know each other; `kilt` and `transformers` lie under them, and only
+//! The stages (`retriever`, `reranker`, `generator`) do not know each other; `kilt` and `transformers` lie under them, and only
 //! `pipeline` knows them all. The program `sporran` is `pipeline` with a command line.
 //!
 //! # A whole run
@@ -35,5 +36,6 @@
 pub use sporran_generator as generator;
 pub use sporran_kilt as kilt;
 pub use sporran_pipeline as pipeline;
+pub use sporran_reranker as reranker;
 pub use sporran_retriever as retriever;
 pub use sporran_transformers as transformers;

@@ -186,10 +186,11 @@ def write(name, model, seed, tokenizer=None):
             file.write("\n")
 
 
-def sentences(tokenizer):
+def sentences():
     """A mean and a maximum, put together, through a layer, normalised."""
     folder = DATA / "sentence"
     shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = word_pieces()
     with tempfile.TemporaryDirectory() as plain:
         model = t.BertModel(bert(vocab_size=len(tokenizer), max_position_embeddings=40))
         randomise(model, 31)
@@ -232,7 +233,7 @@ def main():
     write("dpr-question", t.DPRQuestionEncoder(bert(t.DPRConfig, **small)), 15, words)
     write("dpr-context", t.DPRContextEncoder(bert(t.DPRConfig, projection_dim=7, **small)), 16, words)
     write("dpr-reader", t.DPRReader(bert(t.DPRConfig, **small)), 17)
-    sentences(words)
+    sentences()
 
 
 if __name__ == "__main__":

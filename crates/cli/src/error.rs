@@ -20,6 +20,14 @@ pub(crate) enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A line of standard input that cannot be used.
+    #[error("standard input, line {line}: {message}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What was expected, and what came.
+        message: String,
+    },
     /// What was checked is wrong; the report has been printed.
     #[error("{0}")]
     Found(String),
@@ -41,6 +49,18 @@ impl From<sporran_kilt::Error> for Error {
 
 impl From<sporran_transformers::Error> for Error {
     fn from(error: sporran_transformers::Error) -> Self {
+        sporran_pipeline::Error::from(error).into()
+    }
+}
+
+impl From<sporran_retriever::Error> for Error {
+    fn from(error: sporran_retriever::Error) -> Self {
+        sporran_pipeline::Error::from(error).into()
+    }
+}
+
+impl From<sporran_reranker::Error> for Error {
+    fn from(error: sporran_reranker::Error) -> Self {
         sporran_pipeline::Error::from(error).into()
     }
 }

@@ -20,6 +20,9 @@ pub enum Error {
     /// An index or a search.
     #[error(transparent)]
     Retriever(#[from] sporran_retriever::Error),
+    /// A reranker.
+    #[error(transparent)]
+    Reranker(#[from] sporran_reranker::Error),
     /// A generator.
     #[error(transparent)]
     Generator(#[from] sporran_generator::Error),
@@ -70,14 +73,17 @@ impl Error {
             Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
-            Self::Retriever(error) => !matches!(error, Retriever::Passages { .. }),
-            Self::Generator(sporran_generator::Error::Transformers(error)) | Self::Transformers(error) => {
-                !matches!(
-                    error,
-                    Model::Io { .. } | Model::Tensor(_) | Model::Training { .. } | Model::Callback { .. }
-                )
+            Self::Retriever(Retriever::Transformers(error))
+            | Self::Reranker(sporran_reranker::Error::Transformers(error))
+            | Self::Generator(sporran_generator::Error::Transformers(error))
+            | Self::Transformers(error) => !matches!(
+                error,
+                Model::Io { .. } | Model::Tensor(_) | Model::Training { .. } | Model::Callback { .. }
+            ),
+            Self::Retriever(error) => {
+                !matches!(error, Retriever::Passages { .. } | Retriever::Embeddings { .. })
             }
-            Self::Generator(_) => true,
+            Self::Reranker(_) | Self::Generator(_) => true,
             Self::Io { .. } => false,
         }
     }

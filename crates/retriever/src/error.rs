@@ -1,11 +1,11 @@
-//! What can go wrong when an index is built, opened or searched.
+//! What can go wrong when an index is built, opened or searched, and when texts are encoded.
 
 use std::path::{Path, PathBuf};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which building, opening or searching an index can fail.
+/// Every way in which retrieval and what it needs can fail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -122,6 +122,25 @@ pub enum Error {
         /// What the source said.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A model, its folder or its tokenizer.
+    #[error(transparent)]
+    Transformers(#[from] sporran_transformers::Error),
+    /// A model whose folder does not say how the states of a text become its vector.
+    #[error(
+        "{folder}: expected modules.json (sentence-transformers), DPR, or a pooling by option, found none; choose cls, max, mean or mean_sqrt_len"
+    )]
+    Pooling {
+        /// The model's folder.
+        folder: PathBuf,
+    },
+    /// Values that are not a whole number of vectors.
+    #[error("expected vectors of {dim} values, found {values} values")]
+    Embeddings {
+        /// The width of a vector.
+        dim: usize,
+        /// How many values there are.
+        values: usize,
     },
     /// More of something than the format can count.
     #[error("the index would hold more than {most} {what}")]

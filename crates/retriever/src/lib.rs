@@ -1,8 +1,9 @@
 //! Retrievers: from a query to the passages that may answer it.
 //!
 //! Everything here answers [`Retriever::retrieve`]. [`sparse`] matches words: BM25 and DrQA's tf-idf, over inverted
-//! indexes on disk.
+//! indexes on disk. [`dense`] turns texts into vectors.
 
+pub mod dense;
 mod error;
 pub mod sparse;
 

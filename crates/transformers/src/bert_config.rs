@@ -179,7 +179,11 @@ impl BertConfig {
         }
         if self.max_input_length() == 0 {
             let expected = format!("more than {}", self.first_position());
-            return Err(wrong("max_position_embeddings", &expected, &self.max_position_embeddings.to_string()));
+            return Err(wrong(
+                "max_position_embeddings",
+                &expected,
+                &self.max_position_embeddings.to_string(),
+            ));
         }
         for (field, rate) in [
             ("hidden_dropout_prob", self.hidden_dropout_prob),
@@ -228,7 +232,8 @@ impl Architecture for BertConfig {
         };
         if let Value::Object(fields) = &mut value {
             let labels = || self.labels.iter().enumerate();
-            let by_number: Map<String, Value> = labels().map(|(i, label)| (i.to_string(), json!(label))).collect();
+            let by_number: Map<String, Value> =
+                labels().map(|(i, label)| (i.to_string(), json!(label))).collect();
             let by_name: Map<String, Value> = labels().map(|(i, label)| (label.clone(), json!(i))).collect();
             fields.insert("id2label".into(), Value::Object(by_number));
             fields.insert("label2id".into(), Value::Object(by_name));
@@ -273,7 +278,9 @@ impl Architecture for BertConfig {
             BertFamily::Roberta | BertFamily::XlmRoberta => {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
-            BertFamily::DistilBert => ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight"),
+            BertFamily::DistilBert => {
+                ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight")
+            }
             BertFamily::Bert | BertFamily::Dpr => {
                 ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
@@ -417,8 +424,11 @@ mod tests {
     fn a_written_config_is_read_back() {
         for (family, text) in [
             (BertFamily::Bert, r#"{"id2label": {"0": "no", "1": "yes", "2": "maybe"}, "pad_token_id": 3}"#),
-            (BertFamily::DistilBert, r#"{"dim": 24, "n_heads": 2, "qa_dropout": 0.3, "architectures":
-                ["DistilBertForQuestionAnswering"]}"#),
+            (
+                BertFamily::DistilBert,
+                r#"{"dim": 24, "n_heads": 2, "qa_dropout": 0.3, "architectures":
+                ["DistilBertForQuestionAnswering"]}"#,
+            ),
             (BertFamily::Dpr, r#"{"projection_dim": 5, "architectures": ["DPRContextEncoder"]}"#),
         ] {
             let config = read(family, text).unwrap();
@@ -433,7 +443,10 @@ mod tests {
         assert_eq!(bare.canonical("bert.embeddings.LayerNorm.gamma"), "embeddings.LayerNorm.weight");
         let text = r#"{"architectures": ["RobertaForMaskedLM"]}"#;
         let roberta = read(BertFamily::Roberta, text).unwrap();
-        assert_eq!(roberta.canonical("encoder.layer.0.output.dense.bias"), "roberta.encoder.layer.0.output.dense.bias");
+        assert_eq!(
+            roberta.canonical("encoder.layer.0.output.dense.bias"),
+            "roberta.encoder.layer.0.output.dense.bias"
+        );
         assert_eq!(roberta.canonical("lm_head.decoder.bias"), "lm_head.bias");
         assert!(roberta.is_ignorable(&roberta.canonical("embeddings.position_ids")));
     }

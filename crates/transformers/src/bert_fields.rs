@@ -66,7 +66,9 @@ impl BertFields {
         if self.position_embedding_type != "absolute" {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
-        for (field, set) in [("is_decoder", self.is_decoder), ("add_cross_attention", self.add_cross_attention)] {
+        for (field, set) in
+            [("is_decoder", self.is_decoder), ("add_cross_attention", self.add_cross_attention)]
+        {
             if set {
                 return Err(wrong(field, "false", "true"));
             }

@@ -1,13 +1,17 @@
 //! Texts and pairs of texts as the rows that an encoder reads.
 
-use std::path::PathBuf;
-
-use tokenizers::{EncodeInput, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy};
+use rayon::prelude::*;
+use serde::Deserialize;
+use tokenizers::{
+    PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
+};
 
 use crate::{
     batch::Batch,
+    checkpoint::Checkpoint,
     encoder::Encoder,
     error::{Error, Result},
+    json::{self, parse},
     tokenizer::Tokenizer,
 };
 
@@ -43,9 +47,9 @@ pub struct EncoderRow {
 /// A tokenizer that cuts inputs to a length, as `transformers` does.
 #[derive(Debug, Clone)]
 pub struct EncoderInput {
-    tokenizer: tokenizers::Tokenizer,
-    path: PathBuf,
+    tokenizer: Tokenizer,
     max_length: usize,
+    truncation: Truncation,
 }
 
 impl EncoderInput {
@@ -53,24 +57,40 @@ impl EncoderInput {
     ///
     /// # Errors
     /// [`Error::Options`] where `max_length` leaves no room beside the special tokens of a pair.
-    pub fn new(tokenizer: &Tokenizer, max_length: usize, truncation: Truncation) -> Result<Self> {
-        let mut cutting = tokenizer.inner().clone();
-        let special = cutting.get_post_processor().map_or(0, |processor| processor.added_tokens(true));
+    pub fn new(tokenizer: Tokenizer, max_length: usize, truncation: Truncation) -> Result<Self> {
+        let special = special_tokens(&tokenizer, true);
         if max_length <= special {
             let expected = format!("more than the {special} special tokens of a pair");
             return Err(Error::Options { option: "max-length", expected, found: max_length.to_string() });
         }
-        let parameters = TruncationParams {
-            direction: TruncationDirection::Right,
-            max_length,
-            strategy: match truncation {
-                Truncation::LongestFirst => TruncationStrategy::LongestFirst,
-                Truncation::OnlySecond => TruncationStrategy::OnlySecond,
-            },
-            stride: 0,
+        Ok(Self { tokenizer, max_length, truncation })
+    }
+
+    /// Inputs for the encoder of `checkpoint`, as long as the model has positions for, but no longer than the
+    /// `model_max_length` of its `tokenizer_config.json`, and than `most`.
+    ///
+    /// # Errors
+    /// Those of reading a tokenizer, and of [`new`](Self::new).
+    pub fn open(
+        checkpoint: &Checkpoint,
+        body: &dyn Encoder,
+        most: Option<usize>,
+        truncation: Truncation,
+    ) -> Result<Self> {
+        #[derive(Default, Deserialize)]
+        struct Fields {
+            /// A float, since `transformers` writes 1e30 for "no limit".
+            model_max_length: Option<f64>,
+        }
+        let path = checkpoint.folder().join("tokenizer_config.json");
+        let fields: Fields = match json::text(&path)? {
+            Some(text) => parse(&path, &text)?,
+            None => Fields::default(),
         };
-        cutting.with_truncation(Some(parameters)).map_err(|source| tokenizer.wrong(source))?;
-        Ok(Self { tokenizer: cutting, path: tokenizer.path().into(), max_length })
+        // A cast of what is too large gives the greatest number, and of what is negative 0.
+        let limit = fields.model_max_length.map_or(usize::MAX, |length| length as usize);
+        let length = body.max_input_length().min(limit).min(most.unwrap_or(usize::MAX));
+        Self::new(checkpoint.tokenizer()?, length, truncation)
     }
 
     /// The most tokens of an input.
@@ -84,23 +104,46 @@ impl EncoderInput {
     /// # Errors
     /// [`Error::Tokenizer`] where a text cannot be tokenized, or cannot be cut as was asked.
     pub fn rows(&self, texts: &[Text<'_>]) -> Result<Vec<EncoderRow>> {
-        let inputs: Vec<EncodeInput<'_>> = texts
-            .iter()
-            .map(|text| match *text {
-                Text::One(text) => EncodeInput::Single(text.into()),
-                Text::Pair(first, second) => EncodeInput::Dual(first.into(), second.into()),
-            })
-            .collect();
-        let encodings = self
-            .tokenizer
-            .encode_batch_fast(inputs, true)
-            .map_err(|source| Error::Tokenizer { path: self.path.clone(), source })?;
-        let row = |encoding: &tokenizers::Encoding| EncoderRow {
-            ids: encoding.get_ids().to_vec(),
-            types: encoding.get_type_ids().to_vec(),
-        };
-        Ok(encodings.iter().map(row).collect())
+        texts.par_iter().map(|text| self.row(*text).map_err(|source| self.tokenizer.wrong(source))).collect()
     }
+
+    fn row(&self, text: Text<'_>) -> tokenizers::Result<EncoderRow> {
+        let tokenizer = self.tokenizer.inner();
+        let (first, second) = match text {
+            Text::One(text) => (text, None),
+            Text::Pair(first, second) => (first, Some(second)),
+        };
+        let first = tokenizer.encode_fast(first, false)?;
+        let second = match second {
+            Some(second) => {
+                let mut second = tokenizer.encode_fast(second, false)?;
+                // What a tokenizer without a template for pairs leaves as it is.
+                second.set_type_ids(vec![1; second.len()]);
+                Some(second)
+            }
+            None => None,
+        };
+        // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words as it goes, and the
+        // longer text of a pair is no longer told from the shorter one.
+        let parameters = TruncationParams {
+            direction: TruncationDirection::Right,
+            // `new` has checked that a pair leaves more, and a single text has no more special tokens than a pair.
+            max_length: self.max_length - special_tokens(&self.tokenizer, second.is_some()),
+            strategy: match self.truncation {
+                Truncation::LongestFirst => TruncationStrategy::LongestFirst,
+                Truncation::OnlySecond => TruncationStrategy::OnlySecond,
+            },
+            stride: 0,
+        };
+        let (first, second) = truncate_encodings(first, second, &parameters)?;
+        let whole = tokenizer.post_process(first, second, true)?;
+        Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() })
+    }
+}
+
+/// How many tokens a tokenizer puts around a text or a pair.
+fn special_tokens(tokenizer: &Tokenizer, is_pair: bool) -> usize {
+    tokenizer.inner().get_post_processor().map_or(0, |processor| processor.added_tokens(is_pair))
 }
 
 impl Batch {
@@ -141,13 +184,13 @@ mod tests {
     }
 
     fn ids(max_length: usize, truncation: Truncation, text: Text<'_>) -> crate::Result<Vec<u32>> {
-        let input = EncoderInput::new(&tokenizer(), max_length, truncation)?;
+        let input = EncoderInput::new(tokenizer(), max_length, truncation)?;
         Ok(input.rows(&[text])?.remove(0).ids)
     }
 
     #[test]
     fn a_pair_has_the_types_of_its_parts() {
-        let input = EncoderInput::new(&tokenizer(), 9, Truncation::LongestFirst).unwrap();
+        let input = EncoderInput::new(tokenizer(), 9, Truncation::LongestFirst).unwrap();
         let row = input.rows(&[Text::Pair("a b", "c")]).unwrap().remove(0);
         assert_eq!((row.ids, row.types), (vec![2, 3, 1, 4, 1], vec![0, 0, 0, 1, 1]));
     }

@@ -20,6 +20,7 @@ use crate::{
 
 const MODULES: &str = "modules.json";
 const SETTINGS: &str = "sentence_bert_config.json";
+const PROMPTS: &str = "config_sentence_transformers.json";
 const CONFIG: &str = "config.json";
 
 /// How the states of an input's tokens become one vector.
@@ -70,7 +71,9 @@ impl FromStr for Pooling {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let known = POOLINGS.iter().find(|(known, _, _)| *known == name || (name == "mean_sqrt_len" && *known == "mean_sqrt_len_tokens"));
+        let known = POOLINGS.iter().find(|(known, _, _)| {
+            *known == name || (name == "mean_sqrt_len" && *known == "mean_sqrt_len_tokens")
+        });
         known.map(|(_, _, pooling)| *pooling).ok_or_else(|| Error::Options {
             option: "pooling",
             expected: "`cls`, `max`, `mean` or `mean_sqrt_len`".into(),
@@ -99,6 +102,8 @@ pub struct Sentences {
     pub max_length: Option<usize>,
     /// Whether texts are lowercased before they are tokenized.
     pub lowercase: bool,
+    /// What is put before every text, where the folder says it.
+    pub prompt: String,
     /// What the states become; the vectors of several are put together.
     pub pooling: Vec<Pooling>,
     steps: Vec<Step>,
@@ -124,6 +129,13 @@ struct Module {
 struct Settings {
     max_seq_length: Option<usize>,
     do_lower_case: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Prompts {
+    prompts: HashMap<String, String>,
+    default_prompt_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -189,7 +201,8 @@ impl Sentences {
             return Err(unexpected(1, "`Pooling`", "none"));
         }
         let (max_length, lowercase) = (settings.max_seq_length, settings.do_lower_case);
-        Ok(Some(Self { encoder, max_length, lowercase, pooling, steps }))
+        let prompt = default_prompt(folder)?;
+        Ok(Some(Self { encoder, max_length, lowercase, prompt, pooling, steps }))
     }
 
     /// One kind of pooling for a folder that does not say what becomes of its states.
@@ -199,9 +212,23 @@ impl Sentences {
             encoder: folder.into(),
             max_length: None,
             lowercase: false,
+            prompt: String::new(),
             pooling: vec![pooling],
             steps: Vec::new(),
         }
+    }
+
+    /// The same with another pooling, which must give vectors of the same width where a layer follows it.
+    ///
+    /// # Errors
+    /// [`Error::Options`] where it cannot: the folder puts several poolings together for a layer.
+    pub fn with_pooling(self, pooling: Pooling) -> Result<Self> {
+        let is_mapped = self.steps.iter().any(|step| matches!(step, Step::Dense { .. }));
+        if is_mapped && self.pooling.len() != 1 {
+            let expected = format!("{} poolings put together, for the layer after them", self.pooling.len());
+            return Err(Error::Options { option: "pooling", expected, found: format!("`{pooling}`") });
+        }
+        Ok(Self { pooling: vec![pooling], ..self })
     }
 
     /// The width of the vectors, for states of this width.
@@ -220,7 +247,8 @@ impl Sentences {
     /// # Errors
     /// A tensor error.
     pub fn vectors(&self, states: &Tensor, mask: &Tensor) -> Result<Tensor> {
-        let pooled = self.pooling.iter().map(|pooling| pooling.pool(states, mask)).collect::<Result<Vec<_>>>()?;
+        let pooled =
+            self.pooling.iter().map(|pooling| pooling.pool(states, mask)).collect::<Result<Vec<_>>>()?;
         let mut xs = Tensor::cat(&pooled, D::Minus1)?;
         for step in &self.steps {
             xs = match step {
@@ -257,6 +285,19 @@ fn read(folder: &Path) -> Result<(PathBuf, String)> {
     }
 }
 
+fn default_prompt(folder: &Path) -> Result<String> {
+    let path = folder.join(PROMPTS);
+    let Some(text) = json::text(&path)? else { return Ok(String::new()) };
+    let Prompts { mut prompts, default_prompt_name } = parse(&path, &text)?;
+    let Some(name) = default_prompt_name else { return Ok(String::new()) };
+    prompts.remove(&name).ok_or_else(|| Error::Config {
+        path,
+        field: "default_prompt_name".into(),
+        expected: "the name of one of the `prompts`".into(),
+        found: format!("`{name}`"),
+    })
+}
+
 fn read_pooling(folder: &Path) -> Result<Vec<Pooling>> {
     let (path, text) = read(folder)?;
     let fields: HashMap<String, Value> = parse(&path, &text)?;
@@ -290,7 +331,9 @@ fn read_pooling(folder: &Path) -> Result<Vec<Pooling>> {
         return Ok(vec![Pooling::Mean]);
     }
     let pooling = names.iter().map(|name| {
-        name.parse().map_err(|_| wrong("pooling_mode", "`cls`, `max`, `mean` or `mean_sqrt_len_tokens`", format!("`{name}`")))
+        name.parse().map_err(|_| {
+            wrong("pooling_mode", "`cls`, `max`, `mean` or `mean_sqrt_len_tokens`", format!("`{name}`"))
+        })
     });
     pooling.collect()
 }
@@ -379,7 +422,10 @@ mod tests {
     #[test]
     fn old_and_new_fields_name_the_pooling() {
         for (text, expected) in [
-            (r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#, vec![Pooling::Cls, Pooling::Mean]),
+            (
+                r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#,
+                vec![Pooling::Cls, Pooling::Mean],
+            ),
             (r#"{"pooling_mode": "mean_sqrt_len_tokens"}"#, vec![Pooling::MeanSqrtLen]),
             (r#"{"pooling_mode": ["mean", "max"]}"#, vec![Pooling::Mean, Pooling::Max]),
             ("{}", vec![Pooling::Mean]),

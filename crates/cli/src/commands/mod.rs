@@ -3,9 +3,12 @@
 mod config;
 mod convert;
 mod doctor;
+mod embed;
 mod evaluate;
 mod generate;
 mod index;
+mod input;
+mod rerank;
 mod run;
 mod submit;
 mod train;
@@ -38,6 +41,10 @@ pub(crate) enum Command {
     Train(train::Train),
     /// Generate text for lines of standard input
     Generate(generate::Generate),
+    /// Give the vectors of lines of standard input
+    Embed(embed::Embed),
+    /// Score passages for queries of standard input
+    Rerank(rerank::Rerank),
     /// Turn one file format into another
     Convert(convert::Convert),
     /// Check or show a config
@@ -57,6 +64,8 @@ impl Command {
             Self::Submit(command) => command.run(),
             Self::Train(command) => command.run(quiet),
             Self::Generate(command) => command.run(),
+            Self::Embed(command) => command.run(),
+            Self::Rerank(command) => command.run(),
             Self::Convert(command) => {
                 let summary = command.run()?;
                 if !quiet {

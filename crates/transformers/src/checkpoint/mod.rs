@@ -218,7 +218,9 @@ impl Checkpoint {
     /// As for [`model`](Self::model).
     pub fn encoder(&self, dtype: DType, device: &Device) -> Result<EncoderModel> {
         match &self.config {
-            ModelConfig::Bert(config) => Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into()),
+            ModelConfig::Bert(config) => {
+                Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into())
+            }
             _ => Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)")),
         }
     }
@@ -243,7 +245,11 @@ impl Checkpoint {
 
 /// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
 /// file that lists them.
-pub(crate) fn tensors(folder: &Path, dtype: DType, device: &Device) -> Result<(HashMap<String, Tensor>, PathBuf)> {
+pub(crate) fn tensors(
+    folder: &Path,
+    dtype: DType,
+    device: &Device,
+) -> Result<(HashMap<String, Tensor>, PathBuf)> {
     let (files, index) = stored::open_weights(folder)?;
     let mut tensors = HashMap::new();
     for file in &files {

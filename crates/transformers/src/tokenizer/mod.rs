@@ -137,11 +137,6 @@ impl Tokenizer {
         &self.inner
     }
 
-    /// The file that it came from.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn wrong(&self, source: tokenizers::Error) -> Error {
         Error::Tokenizer { path: self.path.clone(), source }
     }

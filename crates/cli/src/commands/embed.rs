@@ -1,0 +1,66 @@
+//! `sporran embed`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder};
+use sporran_transformers::Pooling;
+
+use super::{input::Lines, print, print_json};
+use crate::error::Result;
+
+/// `sporran embed`
+#[derive(Args)]
+pub(crate) struct Embed {
+    /// The model's folder: of sentence-transformers, of DPR, or another encoder's with --pooling
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean or mean_sqrt_len
+    #[arg(long, value_name = "POOLING")]
+    pooling: Option<Pooling>,
+    /// What is put before every text; by default the folder's own prompt
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Tokens of a text, at most; the rest is cut. By default as many as the folder says
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<usize>,
+    /// Tokens that are worked on together, padding included, at most
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    batch_tokens: usize,
+    /// Print one JSON object a line: {"vector": [..]}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines that are read before the first of them is answered.
+const LINES: usize = 1024;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    vector: &'a [f32],
+}
+
+impl Embed {
+    pub(crate) fn run(self) -> Result<()> {
+        let encoder = BiEncoder::load(&BiEncoderOptions {
+            folder: self.model,
+            pooling: self.pooling,
+            prefix: self.prefix,
+            max_tokens: self.max_tokens,
+            batch_tokens: self.batch_tokens,
+        })?;
+        Lines::stdin(LINES).each_portion(Ok, |texts| {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            for vector in encoder.encode(&texts)?.rows() {
+                if self.json {
+                    print_json(&Answer { vector })?;
+                } else {
+                    let values: Vec<String> = vector.iter().map(f32::to_string).collect();
+                    print(&format!("{}\n", values.join(" ")))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! `sporran rerank`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sporran_reranker::{CrossEncoder, CrossEncoderOptions};
+
+use super::{input::Lines, print, print_json};
+use crate::error::Result;
+
+/// `sporran rerank`
+#[derive(Args)]
+pub(crate) struct Rerank {
+    /// The folder of a cross-encoder, in the Hugging Face layout
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the model reads
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<usize>,
+    /// Tokens that are worked on together, padding included, at most
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    batch_tokens: usize,
+    /// Print one JSON object a line: {"scores": [..]}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines that are read before the first of them is answered.
+const LINES: usize = 64;
+
+#[derive(Deserialize)]
+struct Request {
+    query: String,
+    passages: Vec<String>,
+}
+
+/// The logit of the one label, or of the second of two, of each passage.
+#[derive(Serialize)]
+struct Answer {
+    scores: Vec<f32>,
+}
+
+impl Rerank {
+    pub(crate) fn run(self) -> Result<()> {
+        let model = CrossEncoder::load(&CrossEncoderOptions {
+            max_tokens: self.max_tokens,
+            batch_tokens: self.batch_tokens,
+            ..CrossEncoderOptions::new(self.model)
+        })?;
+        let parse = |line: String| {
+            serde_json::from_str::<Request>(&line)
+                .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
+        };
+        Lines::stdin(LINES).each_portion(parse, |requests| {
+            let pairs: Vec<(&str, &str)> = requests
+                .iter()
+                .flat_map(|request| {
+                    request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
+                })
+                .collect();
+            let mut logits = model.logits(&pairs)?.into_iter();
+            for request in requests {
+                let rows = logits.by_ref().take(request.passages.len());
+                let scores: Vec<f32> = rows.filter_map(|row| row.last().copied()).collect();
+                if self.json {
+                    print_json(&Answer { scores })?;
+                } else {
+                    let scores: Vec<String> = scores.iter().map(f32::to_string).collect();
+                    print(&format!("{}\n", scores.join(" ")))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! `embed` and `rerank` as a shell uses them, over the seeded tiny checkpoints of the transformers crate.
+
+mod common;
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{Output, Stdio},
+};
+
+use common::{call, errors, root, sporran};
+use serde_json::Value;
+
+fn folder(name: &str) -> String {
+    let path: PathBuf = root().join("crates/transformers/tests/data/encoders").join(name);
+    path.display().to_string()
+}
+
+/// Runs a verb over what stands on standard input.
+fn over(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = sporran(&root(), arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // A program that refuses its arguments closes the pipe before it has read anything.
+    let _ = child.stdin.take().expect("a pipe was asked for").write_all(input);
+    child.wait_with_output().expect("the program ends")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn embed_prints_the_vector_of_every_line_in_order() {
+    let text = std::fs::read_to_string(PathBuf::from(folder("sentence")).join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let texts: Vec<&str> =
+        expected["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    let output = over(&["embed", "--model", &folder("sentence"), "--json"], texts.join("\n").as_bytes());
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = lines(&output);
+    assert_eq!(found.len(), texts.len());
+    for (found, expected) in found.iter().zip(expected["vectors"].as_array().unwrap()) {
+        let pairs = numbers(&found["vector"]).into_iter().zip(numbers(expected));
+        let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 2e-5, "{worst}");
+    }
+}
+
+#[test]
+fn embed_says_what_a_bare_encoder_lacks_and_takes_it_by_option() {
+    let model = folder("bert-sequence");
+    let output = over(&["embed", "--model", &model, "--json"], b"war\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("expected modules.json"), "{}", errors(&output));
+    let output = over(&["embed", "--model", &model, "--pooling", "mean", "--json"], b"war\n\n");
+    assert!(output.status.success(), "{}", errors(&output));
+    // An empty line is an empty text, whose special tokens have states too.
+    assert_eq!(lines(&output).len(), 2);
+    let output = over(&["embed", "--model", &model, "--pooling", "median"], b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`mean_sqrt_len`"), "{}", errors(&output));
+}
+
+#[test]
+fn rerank_prints_a_score_for_each_passage() {
+    let input = concat!(
+        r#"{"query": "who wrote the song", "passages": ["the band wrote the song", "river"]}"#,
+        "\n",
+        r#"{"query": "capital", "passages": []}"#,
+        "\n",
+        r#"{"query": "who wrote the song", "passages": ["river"]}"#,
+        "\n"
+    );
+    for name in ["bert-sequence", "roberta-sequence"] {
+        let output = over(&["rerank", "--model", &folder(name), "--json"], input.as_bytes());
+        assert!(output.status.success(), "{}", errors(&output));
+        let found: Vec<Vec<f64>> = lines(&output).iter().map(|line| numbers(&line["scores"])).collect();
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
+        assert!((found[0][1] - found[2][0]).abs() < 1e-5);
+        assert!((found[0][0] - found[0][1]).abs() > 1e-3);
+    }
+}
+
+#[test]
+fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
+    let good = r#"{"query": "q", "passages": ["river"]}"#;
+    for (bad, reason) in [
+        (r#"{"query": "q"}"#, "missing field `passages`"),
+        (r#"{"query": "q", "passages": [1]}"#, "invalid type"),
+    ] {
+        let input = format!("{good}\n{bad}\n{good}\n");
+        let output = over(&["rerank", "--model", &folder("bert-sequence"), "--json"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(lines(&output).len(), 1);
+        let said = errors(&output);
+        assert!(said.contains("standard input, line 2: ") && said.contains(reason), "{said}");
+    }
+    let output = over(&["embed", "--model", &folder("sentence"), "--json"], b"war\n\xff\n");
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 1));
+    assert!(errors(&output).contains("line 2: expected UTF-8"), "{}", errors(&output));
+}
+
+#[test]
+fn a_folder_of_another_kind_is_refused() {
+    let output = call(&root(), &["rerank", "--model", &folder("bert-mlm"), "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("found a head for masked tokens"), "{}", errors(&output));
+    let seq2seq = root().join("crates/transformers/tests/data/bart").display().to_string();
+    for verb in ["embed", "rerank"] {
+        let output = call(&root(), &[verb, "--model", &seq2seq]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(errors(&output).contains("expected an encoder"), "{}", errors(&output));
+    }
+}

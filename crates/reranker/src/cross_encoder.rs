@@ -1,0 +1,122 @@
+//! A transformer that reads query and passage together (Nogueira and Cho 2019): BERT, RoBERTa or DistilBERT with a head
+//! for sequence classification.
+
+use std::path::PathBuf;
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use sporran_kilt::{Passage, Query};
+use sporran_transformers::{
+    Batch, Checkpoint, Encoder, EncoderInput, EncoderRow, Head, Mode, SequenceHead, Text, Truncation,
+    length_batches,
+};
+
+use crate::{Error, Reranker, Result};
+
+/// A model, and how it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrossEncoderOptions {
+    /// The model's folder, in the Hugging Face layout.
+    pub folder: PathBuf,
+    /// Whether a passage's title is read before its text, as BEIR does.
+    pub titles: bool,
+    /// Tokens of a pair, at most; the longer of query and passage is cut first. By default as many as the model can
+    /// read.
+    pub max_tokens: Option<usize>,
+    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    pub batch_tokens: usize,
+}
+
+impl CrossEncoderOptions {
+    /// A folder's model with titles and 4,096 tokens a batch.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, titles: true, max_tokens: None, batch_tokens: 4096 }
+    }
+}
+
+/// A cross-encoder with its tokenizer.
+///
+/// With one label its logit is the score. With two labels the second is the positive one, and the score is its logit
+/// less that of the first: the logarithm of the odds, which orders passages as the probability does.
+pub struct CrossEncoder {
+    body: Box<dyn Encoder>,
+    head: SequenceHead,
+    input: EncoderInput,
+    options: CrossEncoderOptions,
+}
+
+impl CrossEncoder {
+    /// Loads a folder in f32 onto the CPU.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`] for a folder that is not an encoder's, [`Error::Head`] where it does not classify, or
+    /// into more than two labels, and [`Error::Option`] for empty batches.
+    pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
+        if options.batch_tokens == 0 {
+            return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
+        }
+        let checkpoint = Checkpoint::open(&options.folder)?;
+        let model = checkpoint.encoder(DType::F32, &Device::Cpu)?;
+        let wrong = |found: String| Error::Head { folder: options.folder.clone(), found };
+        let head = match model.head {
+            Head::Sequence(head) if head.labels() <= 2 => head,
+            Head::Sequence(head) => return Err(wrong(format!("{} labels", head.labels()))),
+            other => return Err(wrong(other.name().into())),
+        };
+        let input =
+            EncoderInput::open(&checkpoint, &*model.body, options.max_tokens, Truncation::LongestFirst)?;
+        Ok(Self { body: model.body, head, input, options: options.clone() })
+    }
+
+    /// The number of the model's labels, one or two.
+    pub fn labels(&self) -> usize {
+        self.head.labels()
+    }
+
+    /// The logits of each pair of query and passage, one for each label.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+        let texts: Vec<Text<'_>> = pairs.iter().map(|(query, passage)| Text::Pair(query, passage)).collect();
+        let rows = self.input.rows(&texts)?;
+        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        let batches = length_batches(&lengths, usize::MAX, self.options.batch_tokens);
+        let parts: Result<Vec<Vec<Vec<f32>>>> =
+            batches.par_iter().map(|batch| self.batch(batch, &rows)).collect();
+        let mut logits = vec![Vec::new(); pairs.len()];
+        for (batch, part) in batches.iter().zip(parts?) {
+            for (&at, row) in batch.iter().zip(part) {
+                logits[at] = row;
+            }
+        }
+        Ok(logits)
+    }
+
+    fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
+        let input = Batch::for_encoder(&rows, &*self.body)?;
+        let logits = self.head.forward(&self.body.states(&input)?, &mut Mode::Inference)?;
+        let values = || logits.to_dtype(DType::F32)?.to_vec2();
+        Ok(values().map_err(sporran_transformers::Error::from)?)
+    }
+}
+
+impl Reranker for CrossEncoder {
+    fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let texts: Vec<String> = passages
+            .iter()
+            .map(|passage| {
+                if self.options.titles && !passage.title.is_empty() {
+                    format!("{} {}", passage.title, passage.text)
+                } else {
+                    passage.text.clone()
+                }
+            })
+            .collect();
+        let pairs: Vec<(&str, &str)> =
+            texts.iter().map(|text| (query.text.as_str(), text.as_str())).collect();
+        let logits = self.logits(&pairs)?;
+        Ok(logits.iter().map(|row| row[row.len() - 1] - if row.len() == 2 { row[0] } else { 0.0 }).collect())
+    }
+}

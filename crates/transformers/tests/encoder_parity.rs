@@ -1,0 +1,336 @@
+//! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
+//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` makes.
+
+use std::{collections::HashMap, fs, path::PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{VarBuilder, VarMap};
+use serde::Deserialize;
+use sporran_transformers::{
+    Batch, BertModel, Checkpoint, EncoderInput, EncoderModel, Error, Head, Mode, ModelConfig, Pooling,
+    Sentences, Text, Truncation, save,
+};
+
+const FOLDERS: [&str; 17] = [
+    "bert-states",
+    "bert-sequence",
+    "bert-token",
+    "bert-span",
+    "bert-mlm",
+    "roberta-sequence",
+    "roberta-token",
+    "roberta-span",
+    "roberta-mlm",
+    "xlm-roberta-sequence",
+    "distilbert-sequence",
+    "distilbert-token",
+    "distilbert-span",
+    "distilbert-mlm",
+    "dpr-question",
+    "dpr-context",
+    "dpr-reader",
+];
+
+fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoders").join(name)
+}
+
+struct Fixture {
+    checkpoint: Checkpoint,
+    tensors: HashMap<String, Tensor>,
+}
+
+impl Fixture {
+    fn open(name: &str) -> Self {
+        let path = folder(name).join("expected.safetensors");
+        Self {
+            checkpoint: Checkpoint::open(&folder(name)).unwrap(),
+            tensors: candle_core::safetensors::load(path, &Device::Cpu).unwrap(),
+        }
+    }
+
+    fn model(&self) -> EncoderModel {
+        self.checkpoint.encoder(DType::F32, &Device::Cpu).unwrap()
+    }
+
+    /// The rows `rows` of the fixture's batch, without the padding that all of them have.
+    fn batch(&self, rows: std::ops::Range<usize>) -> Batch {
+        let lengths: Vec<f32> =
+            self.tensors["attention_mask"].to_dtype(DType::F32).unwrap().sum(1).unwrap().to_vec1().unwrap();
+        let length = lengths[rows.clone()].iter().fold(0.0, |a: f32, b| a.max(*b)) as usize;
+        let part = |name: &str| {
+            let tensor = self.tensors.get(name)?.to_dtype(DType::U32).unwrap();
+            Some(tensor.narrow(0, rows.start, rows.len()).unwrap().narrow(1, 0, length).unwrap())
+        };
+        let batch =
+            Batch::from_tensors(part("input_ids").unwrap(), &part("attention_mask").unwrap()).unwrap();
+        Batch { types: part("token_type_ids"), ..batch }
+    }
+}
+
+/// What a head gives, by the names of `transformers`.
+fn outputs(head: &Head, states: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
+    match head {
+        Head::States => vec![],
+        Head::Sequence(head) => vec![("logits", head.forward(states, mode).unwrap())],
+        Head::Token(head) => vec![("logits", head.forward(states, mode).unwrap())],
+        Head::MaskedLm(head) => vec![("logits", head.forward(states, mode).unwrap())],
+        Head::Span(head) => {
+            let span = head.forward(states, mode).unwrap();
+            vec![("start_logits", span.start), ("end_logits", span.end)]
+        }
+        Head::Vector(head) => vec![("pooler_output", head.forward(states).unwrap())],
+        Head::Reader(head) => {
+            let found = head.forward(states).unwrap();
+            let span = found.span;
+            vec![
+                ("start_logits", span.start),
+                ("end_logits", span.end),
+                ("relevance_logits", found.relevance),
+            ]
+        }
+        other => panic!("{}", other.name()),
+    }
+}
+
+/// The greatest difference over rows `rows` of `expected`, at tokens where there is one value a token (`mask` is
+/// (b, s)).
+fn difference(found: &Tensor, expected: &Tensor, rows: std::ops::Range<usize>, mask: &Tensor) -> f32 {
+    let mut expected = expected.narrow(0, rows.start, rows.len()).unwrap();
+    let (batch, length) = mask.dims2().unwrap();
+    let by_token = found.rank() >= 2 && expected.dims()[1] >= length && found.dims()[..2] == [batch, length];
+    if by_token {
+        expected = expected.narrow(1, 0, length).unwrap();
+    }
+    assert_eq!(found.dims(), expected.dims());
+    let mut gap = (found - expected).unwrap().abs().unwrap();
+    if by_token {
+        let mask = if gap.rank() == 3 { mask.unsqueeze(2).unwrap() } else { mask.clone() };
+        gap = gap.broadcast_mul(&mask).unwrap();
+    }
+    gap.max_all().unwrap().to_scalar().unwrap()
+}
+
+#[test]
+fn states_and_heads_agree_in_a_padded_batch_and_alone() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let model = fixture.model();
+        for rows in [0..4, 0..1, 1..2, 2..3, 3..4, 1..3] {
+            let batch = fixture.batch(rows.clone());
+            let states = model.body.states(&batch).unwrap();
+            let worst = difference(&states, &fixture.tensors["states"], rows.clone(), &batch.mask);
+            assert!(worst < 2e-5, "{name}, rows {rows:?}: {worst}");
+            let found = outputs(&model.head, &states, &mut Mode::Inference);
+            // All but the bare body have a head with something to compare.
+            assert_eq!(found.is_empty(), name == "bert-states");
+            for (output, tensor) in found {
+                let worst = difference(&tensor, &fixture.tensors[output], rows.clone(), &batch.mask);
+                assert!(worst < 2e-5, "{name}, {output}, rows {rows:?}: {worst}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tensor_of_a_checkpoint_is_used_but_those_that_are_known() {
+    for name in FOLDERS {
+        assert!(Fixture::open(name).checkpoint.surplus().is_empty(), "{name}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Cut {
+    texts: Vec<String>,
+    length: Option<usize>,
+    only_second: bool,
+    row: Option<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    ids: Vec<u32>,
+    types: Vec<u32>,
+}
+
+#[test]
+fn texts_and_pairs_are_tokenized_and_cut_alike() {
+    for name in ["bert-sequence", "roberta-sequence"] {
+        let checkpoint = Checkpoint::open(&folder(name)).unwrap();
+        let tokenizer = checkpoint.tokenizer().unwrap();
+        let cuts: Vec<Cut> =
+            serde_json::from_str(&fs::read_to_string(folder(name).join("expected.json")).unwrap()).unwrap();
+        assert!(cuts.iter().any(|cut| cut.row.is_none()));
+        for cut in cuts {
+            let truncation = if cut.only_second { Truncation::OnlySecond } else { Truncation::LongestFirst };
+            let input =
+                EncoderInput::new(tokenizer.clone(), cut.length.unwrap_or(10_000), truncation).unwrap();
+            let text = match cut.texts.as_slice() {
+                [text] => Text::One(text),
+                [first, second] => Text::Pair(first, second),
+                other => panic!("{other:?}"),
+            };
+            let what = format!("{name}, {:?} to {:?}", cut.texts, cut.length);
+            match (input.rows(&[text]), cut.row) {
+                (Ok(found), Some(row)) => {
+                    assert_eq!(found[0].ids, row.ids, "{what}");
+                    assert_eq!(found[0].types, row.types, "{what}");
+                }
+                (Err(Error::Tokenizer { .. }), None) => {}
+                (found, row) => panic!("{what}: {found:?}, but refused there: {}", row.is_none()),
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ExpectedVectors {
+    texts: Vec<String>,
+    vectors: Vec<Vec<f32>>,
+}
+
+#[test]
+fn sentence_vectors_agree_with_sentence_transformers() {
+    let folder = folder("sentence");
+    let expected: ExpectedVectors =
+        serde_json::from_str(&fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
+    let sentences = Sentences::open(&folder, DType::F32, &Device::Cpu).unwrap().unwrap();
+    assert_eq!(sentences.pooling, [Pooling::Mean, Pooling::Max]);
+    let checkpoint = Checkpoint::open(&sentences.encoder).unwrap();
+    let model = checkpoint.encoder(DType::F32, &Device::Cpu).unwrap();
+    let input = EncoderInput::open(&checkpoint, &*model.body, sentences.max_length, Truncation::LongestFirst)
+        .unwrap();
+    assert_eq!(input.max_length(), 20);
+    let texts: Vec<Text<'_>> = expected.texts.iter().map(|text| Text::One(text)).collect();
+    let rows = input.rows(&texts).unwrap();
+    let batch = Batch::for_encoder(&rows.iter().collect::<Vec<_>>(), &*model.body).unwrap();
+    let vectors = sentences.vectors(&model.body.states(&batch).unwrap(), &batch.mask).unwrap();
+    assert_eq!(vectors.dims2().unwrap(), (texts.len(), sentences.width(16)));
+    for (found, expected) in vectors.to_vec2::<f32>().unwrap().iter().zip(&expected.vectors) {
+        let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 2e-5, "{worst}");
+    }
+}
+
+#[test]
+fn an_input_of_too_many_tokens_is_refused() {
+    for (name, most) in [("bert-states", 40), ("roberta-sequence", 40), ("distilbert-token", 40)] {
+        let model = Fixture::open(name).model();
+        assert_eq!(model.body.max_input_length(), most, "{name}");
+        let batch = Batch::new(&[vec![5u32; most + 1]], 0, &Device::Cpu).unwrap();
+        let error = model.body.states(&batch).unwrap_err().to_string();
+        assert_eq!(error, format!("batch: expected at most {most} input tokens, found {}", most + 1));
+    }
+}
+
+#[test]
+fn an_encoder_is_no_encoder_decoder_and_the_other_way_round() {
+    let checkpoint = Fixture::open("bert-mlm").checkpoint;
+    assert!(matches!(checkpoint.model(DType::F32, &Device::Cpu), Err(Error::Architecture { .. })));
+    let seq2seq = Checkpoint::open(&folder("../bart")).unwrap();
+    let error = seq2seq.encoder(DType::F32, &Device::Cpu).err().unwrap().to_string();
+    assert!(
+        error.ends_with("expected an encoder (BERT, RoBERTa, DistilBERT or DPR), found `bart`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_written_encoder_is_read_back() {
+    for name in ["distilbert-sequence", "roberta-sequence", "dpr-context"] {
+        let fixture = Fixture::open(name);
+        let weights = fixture.checkpoint.var_map(DType::F32, &Device::Cpu).unwrap();
+        let written = tempfile::TempDir::new().unwrap();
+        let tokenizer = Checkpoint::open(&folder("bert-sequence")).unwrap().tokenizer().unwrap();
+        save(written.path(), fixture.checkpoint.config(), &weights, &tokenizer, DType::F32).unwrap();
+        let again = Checkpoint::open(written.path()).unwrap();
+        assert_eq!(again.config(), fixture.checkpoint.config(), "{name}");
+        let states = |checkpoint: &Checkpoint| {
+            let model = checkpoint.encoder(DType::F32, &Device::Cpu).unwrap();
+            model.body.states(&fixture.batch(0..4)).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        assert_eq!(states(&again), states(&fixture.checkpoint), "{name}");
+    }
+}
+
+/// A fixture's model over trainable variables, with this dropout rate.
+fn trainable(fixture: &Fixture, rate: f64, dtype: DType) -> (VarMap, BertModel) {
+    let weights = fixture.checkpoint.var_map(dtype, &Device::Cpu).unwrap();
+    let ModelConfig::Bert(mut config) = fixture.checkpoint.config().clone() else { panic!() };
+    config.hidden_dropout_prob = rate;
+    config.attention_probs_dropout_prob = rate;
+    config.head_dropout = rate;
+    let model = BertModel::new(&config, &VarBuilder::from_varmap(&weights, dtype, &Device::Cpu)).unwrap();
+    (weights, model)
+}
+
+/// A smooth function of all that the model gives at tokens.
+fn loss(fixture: &Fixture, model: &BertModel, mode: &mut Mode) -> Tensor {
+    let batch = fixture.batch(0..4);
+    let states = model.body.forward(&batch, mode).unwrap();
+    let mut outputs: Vec<Tensor> =
+        outputs(&model.head, &states, mode).into_iter().map(|(_, tensor)| tensor).collect();
+    if outputs.is_empty() {
+        outputs.push(states);
+    }
+    let (size, length) = batch.mask.dims2().unwrap();
+    let mask = batch.mask.to_dtype(outputs[0].dtype()).unwrap();
+    let parts = outputs.iter().map(|output| {
+        let values = output.tanh().unwrap();
+        let values = match output.dims() {
+            [b, s, _] if (*b, *s) == (size, length) => values.broadcast_mul(&mask.unsqueeze(2).unwrap()),
+            [b, s] if (*b, *s) == (size, length) => values * &mask,
+            _ => Ok(values),
+        };
+        values.unwrap().sqr().unwrap().sum_all().unwrap()
+    });
+    parts.reduce(|a, b| (a + b).unwrap()).unwrap().to_dtype(DType::F64).unwrap()
+}
+
+#[test]
+fn every_weight_has_the_gradient_that_differences_show() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        // In f64, so that differences of the loss show its gradient to many digits.
+        let (weights, model) = trainable(&fixture, 0.0, DType::F64);
+        let grads = loss(&fixture, &model, &mut Mode::training(0)).backward().unwrap();
+        let weights = weights.data().lock().unwrap().clone();
+        let mut names: Vec<_> = weights.keys().cloned().collect();
+        names.sort();
+        for weight in names {
+            let var = &weights[&weight];
+            let grad = grads.get(var).unwrap_or_else(|| panic!("{name}: {weight} has no gradient"));
+            // The derivative along the gradient's own direction is its norm. A bias of keys adds the same to all
+            // scores of a query, so softmax takes it out again and its gradient is zero.
+            let norm = grad.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
+            let is_key_bias = weight.ends_with("key.bias") || weight.ends_with("k_lin.bias");
+            assert!(if is_key_bias { norm < 1e-10 } else { norm > 0.0 }, "{name}: {weight}: {norm}");
+            if is_key_bias {
+                continue;
+            }
+            let (before, step) = (var.as_tensor().copy().unwrap(), 1e-5);
+            let at = |sign: f64| {
+                var.set(&(&before + (grad * (sign * step / norm)).unwrap()).unwrap()).unwrap();
+                loss(&fixture, &model, &mut Mode::training(0)).to_scalar::<f64>().unwrap()
+            };
+            let slope = (at(1.0) - at(-1.0)) / (2.0 * step);
+            var.set(&before).unwrap();
+            assert!((slope - norm).abs() < 1e-5 * norm + 1e-8, "{name}: {weight}: {slope} for {norm}");
+        }
+    }
+}
+
+#[test]
+fn dropout_follows_its_seed_and_training_without_it_gives_the_numbers_of_inference() {
+    for name in ["bert-sequence", "roberta-sequence", "distilbert-span"] {
+        let fixture = Fixture::open(name);
+        let (_weights, model) = trainable(&fixture, 0.2, DType::F32);
+        let at = |seed| loss(&fixture, &model, &mut Mode::training(seed)).to_scalar::<f64>().unwrap();
+        assert_eq!(at(1), at(1), "{name}");
+        assert_ne!(at(1), at(2), "{name}");
+        let (_weights, model) = trainable(&fixture, 0.0, DType::F32);
+        let of = |mode: &mut Mode| loss(&fixture, &model, mode).to_scalar::<f64>().unwrap();
+        let (train, infer) = (of(&mut Mode::training(1)), of(&mut Mode::Inference));
+        assert!((train - infer).abs() < 1e-4, "{name}: {train} and {infer}");
+    }
+}
