@@ -21,7 +21,7 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     /// A line of standard input that cannot be used.
-    #[error("standard input, line {line}: {message}")]
+    #[error("standard input:{line}: {message}")]
     Line {
         /// Its number, from 1.
         line: u64,

@@ -8,7 +8,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{call, errors, root, sporran};
+use common::{errors, root, sporran};
 use serde_json::Value;
 
 fn folder(name: &str) -> String {
@@ -102,21 +102,21 @@ fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(lines(&output).len(), 1);
         let said = errors(&output);
-        assert!(said.contains("standard input, line 2: ") && said.contains(reason), "{said}");
+        assert!(said.contains("standard input:2: ") && said.contains(reason), "{said}");
     }
     let output = over(&["embed", "--model", &folder("sentence"), "--json"], b"war\n\xff\n");
     assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 1));
-    assert!(errors(&output).contains("line 2: expected UTF-8"), "{}", errors(&output));
+    assert!(errors(&output).contains("standard input:2: invalid UTF-8 at byte 1"), "{}", errors(&output));
 }
 
 #[test]
 fn a_folder_of_another_kind_is_refused() {
-    let output = call(&root(), &["rerank", "--model", &folder("bert-mlm"), "--json"]);
+    let output = over(&["rerank", "--model", &folder("bert-mlm"), "--json"], b"");
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("found a head for masked tokens"), "{}", errors(&output));
     let seq2seq = root().join("crates/transformers/tests/data/bart").display().to_string();
     for verb in ["embed", "rerank"] {
-        let output = call(&root(), &[verb, "--model", &seq2seq]);
+        let output = over(&[verb, "--model", &seq2seq], b"");
         assert_eq!(output.status.code(), Some(2));
         assert!(errors(&output).contains("expected an encoder"), "{}", errors(&output));
     }

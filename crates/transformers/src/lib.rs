@@ -16,9 +16,9 @@ mod bert_heads;
 mod cache;
 mod checkpoint;
 pub mod decode;
-mod engine;
 mod encoder;
 mod encoder_input;
+mod engine;
 mod error;
 mod json;
 mod layers;
@@ -48,16 +48,16 @@ pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
 };
-pub use engine::FastSeq2Seq;
 pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
+pub use engine::FastSeq2Seq;
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
 pub use save::save;
+pub use sentence::{Pooling, Sentences};
 pub use seq2seq::{Memory, Seq2Seq, Trainable};
 pub use sporran_kernels::Precision;
-pub use sentence::{Pooling, Sentences};
 pub use t5::T5;
 pub use t5_config::T5Config;
 pub use tokenizer::Tokenizer;

@@ -99,6 +99,7 @@ impl ModelConfig {
         match self {
             Self::T5(config) => config.vocab_size,
             Self::Bart(config) => config.vocab_size,
+            Self::Bert(config) => config.vocab_size,
         }
     }
 

@@ -61,7 +61,7 @@ impl<R: BufRead> Lines<R> {
             }
         }
         let text = String::from_utf8(bytes).map_err(|error| {
-            wrong(format!("expected UTF-8, found another byte at {}", error.utf8_error().valid_up_to() + 1))
+            wrong(format!("invalid UTF-8 at byte {}", error.utf8_error().valid_up_to() + 1))
         })?;
         parse(text).map(Some).map_err(wrong)
     }
@@ -94,9 +94,9 @@ mod tests {
     fn a_wrong_line_is_named_after_those_before_it_are_answered() {
         let (seen, end) = portions(b"a\nb\nc\nbad\nd\n", 2);
         assert_eq!(seen, [vec!["a", "b"], vec!["c"]]);
-        assert_eq!(end.unwrap(), "standard input, line 4: is bad");
+        assert_eq!(end.unwrap(), "standard input:4: is bad");
         let (seen, end) = portions(b"a\nx\xff\n", 9);
         assert_eq!(seen, [["a"]]);
-        assert_eq!(end.unwrap(), "standard input, line 2: expected UTF-8, found another byte at 2");
+        assert_eq!(end.unwrap(), "standard input:2: invalid UTF-8 at byte 2");
     }
 }
