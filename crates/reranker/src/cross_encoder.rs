@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use rayon::prelude::*;
 use sporran_kilt::{Passage, Query};
 use sporran_transformers::{
-    Batch, Checkpoint, Encoder, EncoderInput, EncoderRow, Head, Mode, SequenceHead, Text, Truncation,
-    length_batches,
+    Batch, Checkpoint, Encoder, EncoderInput, EncoderRow, Head, Mode, Precision, SequenceHead, Text,
+    Truncation, length_batches,
 };
 
 use crate::{Error, Reranker, Result};
@@ -23,6 +23,8 @@ pub struct CrossEncoderOptions {
     /// Tokens of a pair, at most; the longer of query and passage is cut first. By default as many as the model can
     /// read.
     pub max_tokens: Option<usize>,
+    /// How the weights are kept.
+    pub precision: Precision,
     /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
     pub batch_tokens: usize,
 }
@@ -30,7 +32,7 @@ pub struct CrossEncoderOptions {
 impl CrossEncoderOptions {
     /// A folder's model with titles and 4,096 tokens a batch.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, titles: true, max_tokens: None, batch_tokens: 4096 }
+        Self { folder, titles: true, max_tokens: None, precision: Precision::F32, batch_tokens: 4096 }
     }
 }
 
@@ -46,7 +48,7 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a folder in f32 onto the CPU.
+    /// Loads a folder for a CPU.
     ///
     /// # Errors
     /// [`Error::Transformers`] for a folder that is not an encoder's, [`Error::Head`] where it does not classify, or
@@ -56,7 +58,7 @@ impl CrossEncoder {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
         let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = checkpoint.encoder(DType::F32, &Device::Cpu)?;
+        let model = checkpoint.fast_encoder(options.precision)?;
         let wrong = |found: String| Error::Head { folder: options.folder.clone(), found };
         let head = match model.head {
             Head::Sequence(head) if head.labels() <= 2 => head,

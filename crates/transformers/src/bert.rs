@@ -142,7 +142,7 @@ impl Encoder for Bert {
     }
 
     fn takes_types(&self) -> bool {
-        matches!(self.config.family, BertFamily::Bert | BertFamily::Dpr)
+        self.config.takes_types()
     }
 
     fn pad_token(&self) -> u32 {
@@ -169,18 +169,18 @@ struct Layer {
 }
 
 /// Where the tensors of a layer are.
-struct Names {
-    query: &'static str,
-    key: &'static str,
-    value: &'static str,
-    output: &'static str,
-    attention_norm: &'static str,
-    inner: &'static str,
-    outer: &'static str,
-    feed_forward_norm: &'static str,
+pub(crate) struct Names {
+    pub(crate) query: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) value: &'static str,
+    pub(crate) output: &'static str,
+    pub(crate) attention_norm: &'static str,
+    pub(crate) inner: &'static str,
+    pub(crate) outer: &'static str,
+    pub(crate) feed_forward_norm: &'static str,
 }
 
-const BERT_NAMES: Names = Names {
+pub(crate) const BERT_NAMES: Names = Names {
     query: "attention.self.query",
     key: "attention.self.key",
     value: "attention.self.value",
@@ -191,7 +191,7 @@ const BERT_NAMES: Names = Names {
     feed_forward_norm: "output.LayerNorm",
 };
 
-const DISTIL_NAMES: Names = Names {
+pub(crate) const DISTIL_NAMES: Names = Names {
     query: "attention.q_lin",
     key: "attention.k_lin",
     value: "attention.v_lin",

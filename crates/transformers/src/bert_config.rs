@@ -133,6 +133,11 @@ impl BertConfig {
         }
     }
 
+    /// Whether the model was trained with the token types that its tokenizer gives.
+    pub(crate) fn takes_types(&self) -> bool {
+        matches!(self.family, BertFamily::Bert | BertFamily::Dpr)
+    }
+
     pub(crate) fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.family {
             BertFamily::DistilBert => ("activation", &self.hidden_act),
@@ -151,6 +156,14 @@ impl BertConfig {
             (_, BertFamily::Roberta | BertFamily::XlmRoberta) => "roberta",
             (_, BertFamily::DistilBert) => "distilbert",
             (_, BertFamily::Bert | BertFamily::Dpr) => "bert",
+        }
+    }
+
+    /// The name of the embedding table.
+    pub(crate) fn table(&self) -> String {
+        match self.prefix() {
+            "" => "embeddings.word_embeddings.weight".into(),
+            prefix => format!("{prefix}.embeddings.word_embeddings.weight"),
         }
     }
 

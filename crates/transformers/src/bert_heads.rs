@@ -31,8 +31,12 @@ pub enum Head {
 }
 
 impl Head {
-    /// Takes the head's weights from `vb`; `table` (vocabulary, d) is the body's embedding table.
-    pub(crate) fn new(config: &BertConfig, table: &Tensor, vb: &VarBuilder) -> Result<Self> {
+    /// Takes the head's weights from `vb`; `table` gives the body's embedding table (vocabulary, d).
+    pub(crate) fn new(
+        config: &BertConfig,
+        table: impl FnOnce() -> Result<Tensor>,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
         Ok(match config.task {
             BertTask::States => Self::States,
             BertTask::SequenceClassification => Self::Sequence(SequenceHead::new(config, vb)?),
@@ -41,7 +45,7 @@ impl Head {
                 output: linear(config, config.hidden_size, 2, &vb.pp("qa_outputs"))?,
                 dropout: if config.family == BertFamily::DistilBert { config.head_dropout } else { 0.0 },
             }),
-            BertTask::MaskedLm => Self::MaskedLm(MaskedLmHead::new(config, table, vb)?),
+            BertTask::MaskedLm => Self::MaskedLm(MaskedLmHead::new(config, table()?, vb)?),
             BertTask::Question => Self::Vector(VectorHead::new(config, &vb.pp("question_encoder"))?),
             BertTask::Context => Self::Vector(VectorHead::new(config, &vb.pp("ctx_encoder"))?),
             BertTask::Reader => Self::Reader(ReaderHead {
@@ -250,7 +254,7 @@ pub struct MaskedLmHead {
 }
 
 impl MaskedLmHead {
-    fn new(config: &BertConfig, table: &Tensor, vb: &VarBuilder) -> Result<Self> {
+    fn new(config: &BertConfig, table: Tensor, vb: &VarBuilder) -> Result<Self> {
         // The inner layer, the normalisation, the output where it is not the table, and what holds the bias.
         let (inner, norm, output, bias) = match config.family {
             BertFamily::Bert | BertFamily::Dpr => {
@@ -276,7 +280,7 @@ impl MaskedLmHead {
             },
             norm: LayerNorm::new(width, config.layer_norm_eps, &norm)?,
             output: if config.tied() {
-                Linear::shared(table.clone())
+                Linear::shared(table)
             } else {
                 Linear::new(width, vocabulary, config.initializer_range, &output)?
             },

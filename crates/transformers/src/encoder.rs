@@ -55,7 +55,7 @@ impl BertModel {
     /// As for [`Bert::new`].
     pub fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let body = Bert::new(config, vb)?;
-        let head = Head::new(config, body.table(), vb)?;
+        let head = Head::new(config, || Ok(body.table().clone()), vb)?;
         Ok(Self { body, head })
     }
 }

@@ -50,7 +50,7 @@ pub use decode::{
 };
 pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
-pub use engine::FastSeq2Seq;
+pub use engine::{FastEncoder, FastSeq2Seq};
 pub use error::{Error, Result};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;

@@ -8,7 +8,7 @@ use candle_nn::{VarBuilder, VarMap};
 use serde::Deserialize;
 use sporran_transformers::{
     Batch, BertModel, Checkpoint, EncoderInput, EncoderModel, Error, Head, Mode, ModelConfig, Pooling,
-    Sentences, Text, Truncation, save,
+    Precision, Sentences, Text, Truncation, save,
 };
 
 const FOLDERS: [&str; 17] = [
@@ -51,6 +51,11 @@ impl Fixture {
 
     fn model(&self) -> EncoderModel {
         self.checkpoint.encoder(DType::F32, &Device::Cpu).unwrap()
+    }
+
+    /// The model over candle and the packed one.
+    fn models(&self) -> [EncoderModel; 2] {
+        [self.model(), self.checkpoint.fast_encoder(Precision::F32).unwrap()]
     }
 
     /// The rows `rows` of the fixture's batch, without the padding that all of them have.
@@ -115,8 +120,9 @@ fn difference(found: &Tensor, expected: &Tensor, rows: std::ops::Range<usize>, m
 fn states_and_heads_agree_in_a_padded_batch_and_alone() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
-        let model = fixture.model();
-        for rows in [0..4, 0..1, 1..2, 2..3, 3..4, 1..3] {
+        let models = fixture.models();
+        let runs = [0..4, 0..1, 1..2, 2..3, 3..4, 1..3];
+        for (model, rows) in models.iter().flat_map(|model| runs.clone().map(|rows| (model, rows))) {
             let batch = fixture.batch(rows.clone());
             let states = model.body.states(&batch).unwrap();
             let worst = difference(&states, &fixture.tensors["states"], rows.clone(), &batch.mask);

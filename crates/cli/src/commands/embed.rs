@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder};
-use sporran_transformers::Pooling;
+use sporran_transformers::{Pooling, Precision};
 
 use super::{input::Lines, print, print_json};
 use crate::error::Result;
@@ -16,6 +16,9 @@ pub(crate) struct Embed {
     /// The model's folder: of sentence-transformers, of DPR, or another encoder's with --pooling
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// How the weights are kept: f32, or int8, which is faster and less exact
+    #[arg(long, default_value = "f32", value_name = "PRECISION")]
+    precision: Precision,
     /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean or mean_sqrt_len
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
@@ -47,6 +50,7 @@ impl Embed {
             folder: self.model,
             pooling: self.pooling,
             prefix: self.prefix,
+            precision: self.precision,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
         })?;

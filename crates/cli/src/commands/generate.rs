@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
-use sporran_transformers::{EarlyStopping, GenerationOptions};
+use sporran_transformers::{EarlyStopping, GenerationOptions, Precision};
 
 use super::{print, print_json};
 use crate::error::{Error, Result};
@@ -19,6 +19,9 @@ pub(crate) struct Generate {
     /// The model's folder, in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// How the weights are kept: f32, or int8, which is faster and less exact
+    #[arg(long, default_value = "f32", value_name = "PRECISION")]
+    precision: Precision,
     /// Sequences that are followed for each input; 1 is greedy search
     #[arg(long, value_name = "N")]
     num_beams: Option<usize>,
@@ -88,6 +91,7 @@ impl Generate {
             }
         }
         let options = ModelOptions {
+            precision: self.precision,
             batch_size: self.batch_size,
             max_tokens: self.max_input_tokens,
             ..ModelOptions::new(self.model.clone(), self.generation())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sporran_reranker::{CrossEncoder, CrossEncoderOptions};
+use sporran_transformers::Precision;
 
 use super::{input::Lines, print, print_json};
 use crate::error::Result;
@@ -15,6 +16,9 @@ pub(crate) struct Rerank {
     /// The folder of a cross-encoder, in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// How the weights are kept: f32, or int8, which is faster and less exact
+    #[arg(long, default_value = "f32", value_name = "PRECISION")]
+    precision: Precision,
     /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the model reads
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
@@ -44,6 +48,7 @@ struct Answer {
 impl Rerank {
     pub(crate) fn run(self) -> Result<()> {
         let model = CrossEncoder::load(&CrossEncoderOptions {
+            precision: self.precision,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
             ..CrossEncoderOptions::new(self.model)

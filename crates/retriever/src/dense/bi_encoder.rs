@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use sporran_transformers::{
-    Batch, Checkpoint, Encoder as Body, EncoderInput, EncoderRow, Head, Pooling, Sentences, Text, Truncation,
-    VectorHead, length_batches,
+    Batch, Checkpoint, Encoder as Body, EncoderInput, EncoderRow, Head, Pooling, Precision, Sentences, Text,
+    Truncation, VectorHead, length_batches,
 };
 
 use super::{Embeddings, Encoder};
@@ -24,6 +24,8 @@ pub struct BiEncoderOptions {
     pub prefix: Option<String>,
     /// Tokens of an input, at most; the rest is cut. By default as many as the folder says.
     pub max_tokens: Option<usize>,
+    /// How the weights are kept.
+    pub precision: Precision,
     /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
     pub batch_tokens: usize,
 }
@@ -31,7 +33,14 @@ pub struct BiEncoderOptions {
 impl BiEncoderOptions {
     /// A folder's model as the folder says, 4,096 tokens a batch.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, pooling: None, prefix: None, max_tokens: None, batch_tokens: 4096 }
+        Self {
+            folder,
+            pooling: None,
+            prefix: None,
+            max_tokens: None,
+            precision: Precision::F32,
+            batch_tokens: 4096,
+        }
     }
 }
 
@@ -56,7 +65,7 @@ pub struct BiEncoder {
 }
 
 impl BiEncoder {
-    /// Loads a folder in f32 onto the CPU.
+    /// Loads a folder for a CPU.
     ///
     /// # Errors
     /// [`Error::Transformers`] for a folder that is not an encoder's, and [`Error::Pooling`] where neither it nor the
@@ -65,11 +74,10 @@ impl BiEncoder {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        let (dtype, device) = (DType::F32, Device::Cpu);
-        let sentences = Sentences::open(&options.folder, dtype, &device)?;
+        let sentences = Sentences::open(&options.folder, DType::F32, &Device::Cpu)?;
         let folder = sentences.as_ref().map_or(&options.folder, |sentences| &sentences.encoder);
         let checkpoint = Checkpoint::open(folder)?;
-        let model = checkpoint.encoder(dtype, &device)?;
+        let model = checkpoint.fast_encoder(options.precision)?;
         let (most, prompt, lowercase) = match &sentences {
             Some(found) => (found.max_length, found.prompt.clone(), found.lowercase),
             None => (None, String::new(), false),

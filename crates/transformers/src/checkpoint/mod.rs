@@ -11,15 +11,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device, Tensor};
-use candle_nn::{VarBuilder, VarMap};
+use candle_core::{DType, Device, Shape, Tensor};
+use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
 
 use sporran_kernels::Precision;
 
 use crate::{
+    bert_heads::Head,
     decode::GenerationOptions,
     encoder::{BertModel, EncoderModel},
-    engine::FastSeq2Seq,
+    engine::{FastEncoder, FastSeq2Seq},
     error::{Error, Result},
     json::{self, parse},
     model_config::{Kind, ModelConfig},
@@ -202,14 +203,31 @@ impl Checkpoint {
     /// As for [`model`](Self::model).
     pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
-        let read = &mut |name: &str| -> Result<Vec<f32>> {
-            Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
-        };
+        let read = &mut |name: &str| self.values(name);
         match &self.config {
             ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
             ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
             _ => Err(self.other_kind("an encoder-decoder")),
         }
+    }
+
+    /// One tensor's values in f32, row after row.
+    fn values(&self, name: &str) -> Result<Vec<f32>> {
+        Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
+    }
+
+    /// The encoder for inference on a CPU, with its head and with its body's weights packed in `precision`.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    pub fn fast_encoder(&self, precision: Precision) -> Result<EncoderModel> {
+        let ModelConfig::Bert(config) = &self.config else {
+            return Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)"));
+        };
+        let vb = VarBuilder::from_backend(Box::new(OneByOne(self)), DType::F32, Device::Cpu);
+        let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
+        let body = FastEncoder::bert(config, precision, &mut |name: &str| self.values(name))?;
+        Ok(EncoderModel { body: Box::new(body), head })
     }
 
     /// The encoder for inference, with its head and with its weights cast to `dtype` on `device`.
@@ -258,4 +276,32 @@ pub(crate) fn tensors(
         }
     }
     Ok((tensors, index))
+}
+
+/// Reads each tensor when it is asked for, so that a head can be built without its body.
+struct OneByOne<'a>(&'a Checkpoint);
+
+impl SimpleBackend for OneByOne<'_> {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        _: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let tensor = self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)?;
+        if tensor.shape() != &shape {
+            candle_core::bail!("{name}: expected shape {shape:?}, found {:?}", tensor.shape());
+        }
+        Ok(tensor)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
+        self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.0.by_name.contains_key(name)
+    }
 }

@@ -4,6 +4,7 @@ use candle_core::Device;
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
+    encoder::FastEncoder,
     layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
     seq2seq::FastSeq2Seq,
     stack::{Layer, Positions, Stack},
@@ -11,6 +12,8 @@ use super::{
 use crate::{
     bart::{EPSILON, POSITION_OFFSET},
     bart_config::BartConfig,
+    bert::{BERT_NAMES, DISTIL_NAMES},
+    bert_config::{BertConfig, BertFamily},
     decode::GenerationOptions,
     error::Result,
     layers,
@@ -135,6 +138,72 @@ impl FastSeq2Seq {
             width,
             tokens,
             generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl FastEncoder {
+    /// Packs the body of an encoder.
+    ///
+    /// # Errors
+    /// As for [`FastSeq2Seq::t5`].
+    pub(crate) fn bert(config: &BertConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        let at = |name: &str| match config.prefix() {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}.{name}"),
+        };
+        let (names, layer_prefix) = match config.family {
+            BertFamily::DistilBert => (DISTIL_NAMES, "transformer.layer"),
+            _ => (BERT_NAMES, "encoder.layer"),
+        };
+        let (width, heads, eps) = (config.hidden_size, config.num_attention_heads, config.layer_norm_eps);
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for i in 0..config.num_hidden_layers {
+            let prefix = at(&format!("{layer_prefix}.{i}"));
+            let norm =
+                |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
+            let own = SelfAttention {
+                inputs: packer.linear(
+                    &named(&prefix, &[names.query, names.key, names.value]),
+                    width,
+                    true,
+                )?,
+                output: packer.linear(&named(&prefix, &[names.output]), width, true)?,
+                norm: norm(packer, names.attention_norm)?,
+            };
+            let feed_forward = FeedForward {
+                inner: packer.linear(&named(&prefix, &[names.inner]), width, true)?,
+                gated: None,
+                outer: packer.linear(&named(&prefix, &[names.outer]), config.intermediate_size, true)?,
+                activation: activation(config.activation()?),
+                norm: norm(packer, names.feed_forward_norm)?,
+            };
+            layers.push(Layer { own, cross: None, feed_forward });
+        }
+        let table =
+            |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
+        let types = match config.family {
+            BertFamily::DistilBert => None,
+            _ => Some(table(packer, "token_type_embeddings")?),
+        };
+        Ok(Self {
+            words: table(packer, "word_embeddings")?,
+            positions: table(packer, "position_embeddings")?,
+            types,
+            stack: Stack {
+                layers,
+                norm_first: false,
+                heads,
+                head_width: width / heads,
+                scale: ((width / heads) as f32).powf(-0.5),
+                positions: Positions::Embedded,
+                embedding_norm: Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?),
+                final_norm: None,
+            },
+            config: config.clone(),
             device: Device::Cpu,
             machines: Machines::default(),
         })

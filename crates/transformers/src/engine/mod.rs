@@ -1,8 +1,8 @@
-//! Encoder-decoders on a CPU, fast: weights packed once, activations in buffers that are used again, no padding, and
+//! Encoders and encoder-decoders on a CPU, fast: weights packed once, activations in buffers that are used again, no padding, and
 //! everything around a product done while its result is in the cache.
 //!
-//! The models are those of [`T5`](crate::T5) and [`Bart`](crate::Bart), which remain the oracle of this one, its
-//! training path and its path on a GPU.
+//! The models are those of [`T5`](crate::T5), [`Bart`](crate::Bart) and [`Bert`](crate::Bert), which remain the oracle
+//! of these, the training path and the path on a GPU.
 //!
 //! - The tokens of a batch lie one after the other: a short input costs what it costs alone, and attention runs over
 //!   real lengths only.
@@ -13,10 +13,13 @@
 
 mod build;
 mod cache;
+mod encoder;
 mod layers;
+mod ragged;
 mod seq2seq;
 mod stack;
 
+pub use encoder::FastEncoder;
 pub use seq2seq::FastSeq2Seq;
 
 pub(crate) use cache::State;

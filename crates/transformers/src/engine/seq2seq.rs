@@ -1,11 +1,12 @@
 //! The packed encoder-decoder.
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 use sporran_kernels::Rows;
 
 use super::{
     cache::State,
     layers::{Linear, Machine, Machines},
+    ragged::Ragged,
     stack::{Positions, Stack},
 };
 use crate::{
@@ -111,36 +112,14 @@ impl FastSeq2Seq {
 impl Seq2Seq for FastSeq2Seq {
     fn encode(&self, input: &Batch) -> Result<Memory> {
         Self::check_length(&self.encoder, "input", input.length())?;
-        let (ids, mask) = (input.ids.to_vec2::<u32>()?, input.mask.to_vec2::<f32>()?);
-        let mut tokens = Vec::new();
-        let mut lengths = Vec::with_capacity(ids.len());
-        for (ids, mask) in ids.iter().zip(&mask) {
-            let start = mask.iter().position(|seen| *seen != 0.0).unwrap_or(mask.len());
-            let length = mask[start..].iter().take_while(|seen| **seen != 0.0).count();
-            if length == 0 || mask[start + length..].iter().any(|seen| *seen != 0.0) {
-                return Err(Error::Batch {
-                    expected: "a mask with one run of tokens in each row".into(),
-                    found: "gaps or no token".into(),
-                });
-            }
-            tokens.extend((start..start + length).map(|at| (ids[at], at)));
-            lengths.push(length);
-        }
+        let ragged = Ragged::new(input)?;
+        let tokens: Vec<(u32, usize)> =
+            ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
-            Ok(self.encoder.encode(machine, xs, &lengths))
+            Ok(self.encoder.encode(machine, xs, &ragged.lengths))
         })?;
-        let (batch, length) = (input.size(), input.length());
-        let mut hidden = vec![0f32; batch * length * self.width];
-        let mut row = 0;
-        for (at, count) in lengths.iter().enumerate() {
-            for _ in 0..*count {
-                let place = at * length + tokens[row].1;
-                hidden[place * self.width..][..self.width].copy_from_slice(xs.row(row));
-                row += 1;
-            }
-        }
-        Memory::new(Tensor::from_vec(hidden, (batch, length, self.width), &self.device)?, input.mask.clone())
+        Memory::new(ragged.padded(&xs, &self.device)?, input.mask.clone())
     }
 
     fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
@@ -194,7 +173,7 @@ impl Seq2Seq for FastSeq2Seq {
     fn max_input_length(&self) -> Option<usize> {
         match &self.encoder.positions {
             Positions::Learned { count, .. } => Some(*count),
-            Positions::Relative { .. } => None,
+            Positions::Relative { .. } | Positions::Embedded => None,
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Layer {
 pub(super) enum Positions {
     /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.
     Learned { table: Vec<f32>, offset: usize, count: usize },
+    /// They are in the embeddings already.
+    Embedded,
     /// A value for each distance is added to the scores: `buckets[bucket(distance)]` has one for each head.
     Relative { weights: Vec<f32>, buckets: usize, max_distance: usize },
 }
