@@ -1,0 +1,122 @@
+//! Encoding at real sizes: tokens per second beside transformers and onnxruntime, on the same inputs in one run.
+//!
+//! Inputs: rows of 256 random tokens from seed 1, in batches of 8. A run before those that count warms caches up. The
+//! peers run where `PYTHON` names an interpreter with `torch`, `transformers`, `onnx`, `onnxscript` and `onnxruntime`;
+//! int8 is onnxruntime's dynamic quantisation.
+//!
+//! ```text
+//! python scripts/reference/encoding.py make DIR
+//! MODELS=DIR/bert-base:FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench encoding
+//! ```
+#![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Deserialize;
+use serde_json::json;
+use sporran_transformers::{Batch, Checkpoint, Encoder, Precision};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const SEED: u64 = 1;
+const LENGTH: usize = 256;
+const ROWS: usize = 32;
+const BATCH: usize = 8;
+/// What is timed: the best of so many runs.
+const RUNS: usize = 3;
+
+/// What a peer prints.
+#[derive(Deserialize)]
+struct Peer {
+    name: String,
+    seconds: f64,
+    /// The state of the first token of the first row.
+    state: Vec<f32>,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome<()> {
+    let Ok(models) = env::var("MODELS") else {
+        println!("MODELS names no folder of a model; see the head of benches/encoding.rs");
+        return Ok(());
+    };
+    println!("{} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}", rayon::current_num_threads());
+    for folder in env::split_paths(&models) {
+        let checkpoint = Checkpoint::open(&folder)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+        let last = checkpoint.config().vocab_size() as u32;
+        let inputs: Vec<Vec<u32>> =
+            (0..ROWS).map(|_| (0..LENGTH).map(|_| rng.random_range(1000..last)).collect()).collect();
+        let peers = peers(&folder, &inputs)?;
+        println!("{}", folder.file_name().map_or_else(Default::default, |name| name.to_string_lossy()));
+        for peer in &peers {
+            println!("  {:<20} {:9.0} tokens/s", peer.name, (ROWS * LENGTH) as f64 / peer.seconds);
+        }
+        for (precision, label) in [(Precision::F32, "f32"), (Precision::Int8, "int8")] {
+            let model = checkpoint.fast_encoder(precision)?;
+            let (seconds, state) = timed(&*model.body, &inputs)?;
+            let ratios: Vec<String> =
+                peers.iter().map(|peer| format!("{:.2} x {}", peer.seconds / seconds, peer.name)).collect();
+            let (name, speed) = (format!("sporran {label}"), (ROWS * LENGTH) as f64 / seconds);
+            println!("  {name:<20} {speed:9.0} tokens/s  {}", ratios.join(", "));
+            if let Some(peer) = peers.first() {
+                println!("  {:<20} cosine {:.6} with {}", "", cosine(&state, &peer.state), peer.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The seconds of the best run, and the state of the first token of the first row.
+fn timed(model: &dyn Encoder, inputs: &[Vec<u32>]) -> Outcome<(f64, Vec<f32>)> {
+    let batches: Result<Vec<Batch>, _> =
+        inputs.chunks(BATCH).map(|rows| Batch::new(rows, model.pad_token(), model.device())).collect();
+    let batches = batches?;
+    let (mut best, mut state) = (f64::INFINITY, Vec::new());
+    for _ in 0..=RUNS {
+        let start = Instant::now();
+        let states = batches.iter().map(|batch| model.states(batch)).collect::<Result<Vec<_>, _>>()?;
+        best = best.min(start.elapsed().as_secs_f64());
+        state = states[0].get(0)?.get(0)?.to_vec1()?;
+    }
+    Ok((best, state))
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// Runs the peers on the same inputs.
+fn peers(folder: &Path, inputs: &[Vec<u32>]) -> Outcome<Vec<Peer>> {
+    let Some(python) = env::var_os("PYTHON").map(PathBuf::from) else { return Ok(Vec::new()) };
+    let work = tempfile::NamedTempFile::new()?;
+    fs::write(work.path(), json!({"inputs": inputs, "batch": BATCH, "runs": RUNS}).to_string())?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/encoding.py");
+    let threads = rayon::current_num_threads().to_string();
+    let output =
+        Command::new(python).arg(script).arg("run").arg(folder).arg(work.path()).arg(threads).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}

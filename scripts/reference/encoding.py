@@ -1,0 +1,95 @@
+"""The peers of benches/encoding.rs: how fast transformers and onnxruntime encode with the same model.
+
+    encoding.py make DIR                     writes bert-base with random weights from seed 0
+    encoding.py run FOLDER WORK THREADS      prints a JSON object a peer: its name, seconds, and some states
+
+WORK is a JSON file {"inputs": rows of token ids of one length, "batch", "runs"}. Needs torch, transformers, onnx,
+onnxscript, onnxruntime.
+"""
+
+import json
+import pathlib
+import sys
+import time
+
+
+def make(folder):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    transformers.BertModel(transformers.BertConfig()).save_pretrained(pathlib.Path(folder) / "bert-base")
+
+
+def report(name, runs, batches, once):
+    best, first = float("inf"), None
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        states = [once(batch) for batch in batches]
+        best = min(best, time.perf_counter() - start)
+        first = states[0]
+    # The first token's state of the first row shows that all engines compute the same.
+    print(json.dumps({"name": name, "seconds": best, "state": first[0, 0].tolist()}), flush=True)
+
+
+def run(folder, work, threads):
+    import numpy
+    import torch
+    import transformers
+
+    work = json.loads(pathlib.Path(work).read_text())
+    torch.set_num_threads(int(threads))
+    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+    inputs = numpy.array(work["inputs"])
+    batches = [inputs[at : at + work["batch"]] for at in range(0, len(inputs), work["batch"])]
+
+    def plain(batch):
+        ids = torch.tensor(batch)
+        with torch.inference_mode():
+            out = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+        return out.last_hidden_state.numpy()
+
+    report("transformers f32", work["runs"], batches, plain)
+    with_onnxruntime(folder, work, int(threads), batches)
+
+
+def with_onnxruntime(folder, work, threads, batches):
+    import numpy
+    import onnxruntime
+    import torch
+    import transformers
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    path = pathlib.Path(folder.rstrip("/") + ".onnx")
+    path.mkdir(exist_ok=True)
+    exported, rounded = path / "model.onnx", path / "int8.onnx"
+    if not exported.exists():
+        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+        ids = torch.ones((2, 8), dtype=torch.long)
+        sizes = {0: "batch", 1: "length"}
+        torch.onnx.export(
+            model,
+            (ids, ids),
+            str(exported),
+            input_names=["input_ids", "attention_mask"],
+            output_names=["states"],
+            dynamic_axes={"input_ids": sizes, "attention_mask": sizes, "states": sizes},
+            dynamo=False,
+        )
+    if not rounded.exists():
+        quantize_dynamic(str(exported), str(rounded), weight_type=QuantType.QInt8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    for name, file in (("onnxruntime f32", exported), ("onnxruntime int8", rounded)):
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+        def once(batch, session=session):
+            feed = {"input_ids": batch.astype(numpy.int64), "attention_mask": numpy.ones_like(batch, numpy.int64)}
+            return session.run(["states"], feed)[0]
+
+        report(name, work["runs"], batches, once)
+
+
+if __name__ == "__main__":
+    verb, *arguments = sys.argv[1:]
+    {"make": make, "run": run}[verb](*arguments)
