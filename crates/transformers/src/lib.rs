@@ -1,6 +1,7 @@
 //! Transformer architectures over candle, exact against the `transformers` library.
 //!
-//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`] and a model behind the [`Seq2Seq`] seam.
+//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`] and a model behind the [`Seq2Seq`] seam, or an
+//! [`Encoder`] with its [`Head`].
 //! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
 //! a `candle_nn::VarMap` for training.
 
