@@ -64,11 +64,19 @@ def with_onnxruntime(folder, work, threads, batches):
     path.mkdir(exist_ok=True)
     exported, rounded = path / "model.onnx", path / "int8.onnx"
     if not exported.exists():
-        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+        class Body(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager")
+
+            def forward(self, ids, mask):
+                return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+
         ids = torch.ones((2, 8), dtype=torch.long)
         sizes = {0: "batch", 1: "length"}
         torch.onnx.export(
-            model,
+            Body().eval(),
             (ids, ids),
             str(exported),
             input_names=["input_ids", "attention_mask"],
