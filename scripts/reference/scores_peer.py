@@ -4,7 +4,8 @@
 
     python scores_peer.py GOLD GUESS [KS [RANK_KEYS]]
 
-prints one JSON object with the report of the answers and, with KS, that of the evidence, and the seconds they took.
+prints one JSON object with the report of the answers and, with KS, that of the evidence, and the seconds of CPU time that
+they took, which other work on the machine does not lengthen.
 """
 
 import json
@@ -218,16 +219,16 @@ def evaluate_retrieval(gold_path, guess_path, ks, keys):
 
 
 def main():
-    start = time.perf_counter()
+    start = time.process_time()
     gold, guess, *rest = sys.argv[1:]
     out = {"answers": evaluate(gold, guess)[0]}
-    out["answers_seconds"] = time.perf_counter() - start
+    out["answers_seconds"] = time.process_time() - start
     if rest:
-        start = time.perf_counter()
+        start = time.process_time()
         ks = [int(k) for k in rest[0].split(",")]
         keys = (rest[1] if len(rest) > 1 else "wikipedia_id").split(",")
         out["evidence"] = evaluate_retrieval(gold, guess, ks, keys)[0]
-        out["evidence_seconds"] = time.perf_counter() - start
+        out["evidence_seconds"] = time.process_time() - start
     print(json.dumps(out))
 
 

@@ -1,14 +1,14 @@
 //! Bytes of a plain, gzip or zstd file, for formats that are not one JSON record a line.
 
 use std::{
-    fs::File,
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Result};
-
-const BUFFER: usize = 1 << 18;
+use crate::{
+    Error, Result,
+    jsonl::{BUFFER, Input},
+};
 
 /// A file's bytes with the place that they are read from.
 pub(crate) struct Stream<'a> {
@@ -27,28 +27,8 @@ impl Stream<'static> {
     /// # Errors
     /// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let raw: Box<dyn Read> = if path.as_os_str() == "-" {
-            Box::new(io::stdin())
-        } else {
-            let file = File::open(path).map_err(|source| Error::io(path, "open", source))?;
-            if file.metadata().map_err(|source| Error::io(path, "open", source))?.is_dir() {
-                let source = io::Error::new(io::ErrorKind::NotFound, "expected a file, found a folder");
-                return Err(Error::io(path, "open", source));
-            }
-            Box::new(file)
-        };
-        let mut raw = BufReader::with_capacity(BUFFER, raw);
-        let magic = raw.fill_buf().map_err(|source| Error::io(path, "read", source))?;
-        let (compressed, input): (bool, Box<dyn BufRead>) = if magic.starts_with(&[0x1f, 0x8b]) {
-            (true, Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(raw))))
-        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            let decoder =
-                zstd::Decoder::with_buffer(raw).map_err(|source| Error::io(path, "read", source))?;
-            (true, Box::new(BufReader::with_capacity(BUFFER, decoder)))
-        } else {
-            (false, Box::new(raw))
-        };
-        Ok(Self { path: path.to_owned(), input, compressed, line: 1, column: 0 })
+        let Input { bytes, compressed, .. } = Input::open(path)?;
+        Ok(Self { path: path.to_owned(), input: bytes, compressed, line: 1, column: 0 })
     }
 }
 

@@ -1,12 +1,12 @@
 //! Gold and predictions of one file each, brought together by id.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{
-    line::{self, Fields, Line},
+    line::{Fields, Line},
     mean,
 };
 use crate::{Error, Result, jsonl};
@@ -17,7 +17,7 @@ pub(super) type Fault = (String, String);
 /// The scores of every gold record, in the gold file's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PerRecord {
-    ids: Vec<String>,
+    ids: Arc<[String]>,
     names: Vec<String>,
     /// One row of `names.len()` figures an id.
     values: Vec<f64>,
@@ -57,7 +57,7 @@ impl PerRecord {
     pub(super) fn select(&self, columns: std::ops::Range<usize>, names: Vec<String>) -> Self {
         let rows = self.values.chunks_exact(self.names.len().max(1));
         let values = rows.flat_map(|row| row[columns.clone()].iter().copied()).collect();
-        Self { ids: self.ids.clone(), names, values }
+        Self { ids: Arc::clone(&self.ids), names, values }
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) trait Scoring: Sync {
     fn names(&self) -> Vec<String>;
     fn gold_fields(&self) -> &Fields;
     fn guess_fields(&self) -> &Fields;
-    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault>;
+    fn gold(&self, line: &Line<'_>, buffers: &mut Self::Buffers) -> Result<Self::Gold, Fault>;
     /// Fills in a figure a name, of which there is at least one.
     fn score(
         &self,
@@ -114,15 +114,15 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
     jsonl::open(guess)?.chunks(|path, chunk| {
         let lines_of_chunk = chunk.par_lines();
         let mut rows = vec![0.0; width * lines_of_chunk.len()];
-        let found: Result<Vec<(u64, Place)>> = lines_of_chunk
+        let found: Vec<Result<(u64, Place)>> = lines_of_chunk
             .zip(rows.par_chunks_mut(width))
-            .map_init(S::Buffers::default, |buffers, ((number, bytes), row)| {
-                let line = line::parse(path, number, bytes, scoring.guess_fields())?;
+            .map_init(memory::<S>, |(line, buffers), ((number, bytes), row)| {
+                line.read(path, number, bytes, scoring.guess_fields())?;
                 let Some(&at) = index.get(line.key()) else {
                     return Ok((number, Place::Unknown(line.key().to_owned())));
                 };
                 scoring
-                    .score(&gold.records[at], &line, buffers, row)
+                    .score(&gold.records[at], line, buffers, row)
                     .map_err(|(field, message)| Error::record(path, number, field, message))?;
                 Ok((number, Place::Known(at)))
             })
@@ -133,7 +133,8 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
             first,
             id: id.to_owned(),
         };
-        for ((number, place), row) in found?.into_iter().zip(rows.chunks_exact(width)) {
+        for (found, row) in found.into_iter().zip(rows.chunks_exact(width)) {
+            let (number, place) = found?;
             match place {
                 Place::Known(at) => {
                     if lines[at] > 0 {
@@ -160,7 +161,12 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
     if !unknown.is_empty() {
         tracing::warn!(count = unknown.len(), first = %unknown[0], "predictions without a gold record are left out");
     }
-    Ok(Aligned { records: PerRecord { ids: gold.ids, names, values }, unknown })
+    Ok(Aligned { records: PerRecord { ids: gold.ids.into(), names, values }, unknown })
+}
+
+/// What a thread needs not allocate again for each line.
+fn memory<'a, S: Scoring>() -> (Line<'a>, S::Buffers) {
+    Default::default()
 }
 
 /// Where a prediction belongs.
@@ -175,17 +181,20 @@ fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> 
     let mut gold = GoldFile { ids: Vec::new(), records: Vec::new() };
     let mut lines = Vec::new();
     jsonl::open(path)?.chunks(|path, chunk| {
-        let parsed: Result<Vec<(u64, String, S::Gold)>> = chunk
+        let parsed: Vec<Result<(u64, String, S::Gold)>> = chunk
             .par_lines()
-            .map(|(number, bytes)| {
-                let line = line::parse(path, number, bytes, scoring.gold_fields())?;
+            .map_init(memory::<S>, |(line, buffers), (number, bytes)| {
+                line.read(path, number, bytes, scoring.gold_fields())?;
                 let record = scoring
-                    .gold(&line)
+                    .gold(line, buffers)
                     .map_err(|(field, message)| Error::record(path, number, field, message))?;
                 Ok((number, line.key().to_owned(), record))
             })
             .collect();
-        for (number, id, record) in parsed? {
+        gold.ids.reserve(parsed.len());
+        gold.records.reserve(parsed.len());
+        for parsed in parsed {
+            let (number, id, record) = parsed?;
             lines.push(number);
             gold.ids.push(id);
             gold.records.push(record);

@@ -12,7 +12,7 @@ use super::{
     PerRecord,
     aligned::{self, Fault, Scoring},
     answer::{Answers, Buffers},
-    line::{Field, Fields, Line, Output, Rows},
+    line::{Field, Fields, Line, Output},
     provenance::Evidence,
 };
 use crate::Result;
@@ -117,17 +117,12 @@ struct AnswerScoring {
     page: usize,
 }
 
-pub(super) fn gold_outputs<'l, 'a>(line: &'l Line<'a>) -> Result<&'l [Output<'a>], Fault> {
+/// The outputs of a gold record.
+pub(super) fn gold_outputs<'l, 'a>(
+    line: &'l Line<'a>,
+) -> Result<impl ExactSizeIterator<Item = Output<'l, 'a>> + Clone, Fault> {
     let missing = || ("output".to_owned(), "expected the gold outputs, found none".to_owned());
-    line.outputs.as_deref().ok_or_else(missing)
-}
-
-pub(super) fn answers(outputs: &[Output<'_>]) -> Answers {
-    Answers::new(outputs.iter().filter_map(|output| output.answer.text()))
-}
-
-pub(super) fn provenance<'l>(outputs: &'l [Output<'l>]) -> impl Iterator<Item = Option<&'l Rows<'l>>> {
-    outputs.iter().map(|output| output.provenance.as_ref())
+    line.outputs().ok_or_else(missing)
 }
 
 impl Scoring for AnswerScoring {
@@ -146,9 +141,11 @@ impl Scoring for AnswerScoring {
         &self.fields
     }
 
-    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault> {
+    fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {
         let outputs = gold_outputs(line)?;
-        Ok((answers(outputs), Evidence::from_rows(provenance(outputs), &[self.page])))
+        let answers = Answers::new_in(outputs.clone().filter_map(|output| output.answer.text()), buffers);
+        let rows = outputs.filter_map(|output| output.provenance);
+        Ok((answers, Evidence::from_rows(rows, &[self.page])))
     }
 
     fn score(
@@ -158,15 +155,16 @@ impl Scoring for AnswerScoring {
         buffers: &mut Buffers,
         row: &mut [f64],
     ) -> Result<(), Fault> {
-        let [output] = guess.outputs.as_deref().unwrap_or_default() else {
-            let found = guess.outputs.as_deref().map_or(0, <[_]>::len);
+        let mut outputs = guess.outputs().into_iter().flatten();
+        let (Some(output), None) = (outputs.next(), outputs.next()) else {
+            let found = guess.outputs().map_or(0, |outputs| outputs.len());
             return Err(("output".into(), format!("expected exactly one output, found {found}")));
         };
-        if output.answer == Field::Missing {
+        if *output.answer == Field::Missing {
             return Err(("output[0].answer".into(), "expected an answer, found none".into()));
         }
         let scores = answers.score_in(output.answer.text().unwrap_or_default(), buffers);
-        let rank = evidence.rank_rows(output.provenance.as_ref(), &[self.page]);
+        let rank = evidence.rank_rows(output.provenance, &[self.page]);
         let scores = [scores.accuracy, scores.em, scores.f1, scores.rougel];
         let combined = scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 });
         let figures = scores.into_iter().chain(combined).chain([rank.r_precision, rank.recall(5)]);

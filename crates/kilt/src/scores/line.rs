@@ -1,6 +1,6 @@
 //! The few fields of a KILT record that scoring needs, borrowed from its line.
 
-use std::{borrow::Cow, fmt, path::Path};
+use std::{borrow::Cow, fmt, ops::Range, path::Path};
 
 use serde::{
     Deserialize,
@@ -58,55 +58,86 @@ impl Field<'_> {
 }
 
 /// The provenance items of one output, a row of fields each.
-#[derive(Debug, Default)]
-pub(super) struct Rows<'a> {
-    values: Vec<Field<'a>>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'l, 'a> {
+    values: &'l [Field<'a>],
     width: usize,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[Field<'a>]> {
+impl<'l, 'a> Rows<'l, 'a> {
+    pub(super) fn iter(self) -> impl ExactSizeIterator<Item = &'l [Field<'a>]> {
         self.values.chunks_exact(self.width.max(1))
     }
 }
 
 /// One output; a field that is null counts as left out, except that a null answer is an empty one.
 #[derive(Debug, Default)]
-pub(super) struct Output<'a> {
-    pub(super) answer: Field<'a>,
-    pub(super) provenance: Option<Rows<'a>>,
+struct Item<'a> {
+    answer: Field<'a>,
+    /// The place of its rows in the line's values.
+    provenance: Option<Range<usize>>,
 }
 
-/// A gold or predicted record.
-#[derive(Debug)]
+/// One output of a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Output<'l, 'a> {
+    pub(super) answer: &'l Field<'a>,
+    pub(super) provenance: Option<Rows<'l, 'a>>,
+}
+
+/// A gold or predicted record. Its memory serves for many lines.
+#[derive(Debug, Default)]
 pub(super) struct Line<'a> {
-    pub(super) id: Cow<'a, str>,
+    id: Cow<'a, str>,
     pub(super) input: Option<Cow<'a, str>>,
-    pub(super) outputs: Option<Vec<Output<'a>>>,
+    has_outputs: bool,
+    outputs: Vec<Item<'a>>,
+    /// The rows of all outputs.
+    values: Vec<Field<'a>>,
+    width: usize,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
     /// The id that records are aligned by.
     pub(super) fn key(&self) -> &str {
         super::trim(&self.id)
     }
-}
 
-/// Reads a line.
-pub(super) fn parse<'a>(path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<Line<'a>> {
-    let text = jsonl::utf8(path, number, bytes)?;
-    let mut json = serde_json::Deserializer::from_str(text);
-    let fast = LineSeed(fields).deserialize(&mut json).and_then(|line| json.end().map(|()| line));
-    // Only a failure pays for following the path of the field.
-    fast.or_else(|_| {
+    /// The outputs, `None` where the field is not there.
+    pub(super) fn outputs<'l>(&'l self) -> Option<impl ExactSizeIterator<Item = Output<'l, 'a>> + Clone> {
+        self.has_outputs.then(|| {
+            self.outputs.iter().map(|item| Output {
+                answer: &item.answer,
+                provenance: item
+                    .provenance
+                    .clone()
+                    .map(|range| Rows { values: &self.values[range], width: self.width }),
+            })
+        })
+    }
+
+    fn clear(&mut self, width: usize) {
+        (self.id, self.input, self.has_outputs) = (Cow::Borrowed(""), None, false);
+        self.outputs.clear();
+        self.values.clear();
+        self.width = width;
+    }
+
+    /// Reads a line in place of the one that was there.
+    pub(super) fn read(&mut self, path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<()> {
+        let text = jsonl::utf8(path, number, bytes)?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        if RecordSeed(fields, &mut *self).deserialize(&mut json).and_then(|()| json.end()).is_ok() {
+            return Ok(());
+        }
+        // Only a failure pays for following the path of the field.
         let mut json = serde_json::Deserializer::from_str(text);
         let mut track = serde_path_to_error::Track::new();
-        let line = LineSeed(fields)
+        RecordSeed(fields, self)
             .deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track))
             .map_err(|error| Error::record(path, number, track.path().to_string(), error.to_string()))?;
-        json.end().map_err(|error| Error::record(path, number, ".", error.to_string()))?;
-        Ok(line)
-    })
+        json.end().map_err(|error| Error::record(path, number, ".", error.to_string()))
+    }
 }
 
 /// A string, borrowed where it has no escapes.
@@ -159,129 +190,115 @@ impl<'de> Deserialize<'de> for Field<'de> {
     }
 }
 
-/// Declares a seed that visits a JSON object or, with `null`, an optional one.
+/// Declares a seed that reads an object into a line.
 macro_rules! object_seed {
-    ($seed:ident, $value:ty, $what:literal, |$self:ident, $map:ident| $body:block) => {
-        impl<'de> DeserializeSeed<'de> for $seed<'_> {
-            type Value = $value;
-            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    ($seed:ident, $what:literal, |$fields:ident, $line:ident, $map:ident| $body:block) => {
+        struct $seed<'f, 'l, 'a>(&'f Fields, &'l mut Line<'a>);
+
+        impl<'de> DeserializeSeed<'de> for $seed<'_, '_, 'de> {
+            type Value = ();
+            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
                 deserializer.deserialize_map(self)
             }
         }
-        impl<'de> Visitor<'de> for $seed<'_> {
-            type Value = $value;
+        impl<'de> Visitor<'de> for $seed<'_, '_, 'de> {
+            type Value = ();
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str($what)
             }
-            fn visit_map<A: MapAccess<'de>>($self, mut $map: A) -> Result<Self::Value, A::Error> $body
+            fn visit_map<A: MapAccess<'de>>(self, mut $map: A) -> Result<(), A::Error> {
+                let Self($fields, $line) = self;
+                $body
+            }
         }
     };
 }
 
-/// Declares a seed that visits an array or null.
+/// Declares a seed that reads an array of objects into a line and says whether it was one, and not null.
 macro_rules! array_seed {
-    ($seed:ident, $value:ty, $what:literal, |$self:ident, $array:ident| $body:block) => {
-        impl<'de> DeserializeSeed<'de> for $seed<'_> {
-            type Value = Option<$value>;
-            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    ($seed:ident, $element:ident, $what:literal) => {
+        struct $seed<'f, 'l, 'a>(&'f Fields, &'l mut Line<'a>);
+
+        impl<'de> DeserializeSeed<'de> for $seed<'_, '_, 'de> {
+            type Value = bool;
+            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
                 deserializer.deserialize_any(self)
             }
         }
-        impl<'de> Visitor<'de> for $seed<'_> {
-            type Value = Option<$value>;
+        impl<'de> Visitor<'de> for $seed<'_, '_, 'de> {
+            type Value = bool;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str($what)
             }
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(None)
+            fn visit_unit<E>(self) -> Result<bool, E> {
+                Ok(false)
             }
-            fn visit_seq<A: SeqAccess<'de>>($self, mut $array: A) -> Result<Self::Value, A::Error> $body
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<bool, A::Error> {
+                while array.next_element_seed($element(self.0, self.1))?.is_some() {}
+                Ok(true)
+            }
         }
     };
 }
 
-struct LineSeed<'f>(&'f Fields);
-
-object_seed!(LineSeed, Line<'de>, "a record", |self, map| {
-    let (mut id, mut input, mut outputs) = (None, None, None);
+object_seed!(RecordSeed, "a record", |fields, line, map| {
+    line.clear(fields.names.len());
+    let mut id = None;
     while let Some(Text(key)) = map.next_key()? {
         match &*key {
             "id" => id = Some(map.next_value::<Field<'de>>()?),
-            "input" if self.0.input => input = map.next_value::<Option<Text<'de>>>()?,
-            "output" => outputs = map.next_value_seed(OutputsSeed(self.0))?,
+            "input" if fields.input => {
+                line.input = map.next_value::<Option<Text<'de>>>()?.map(|Text(text)| text);
+            }
+            "output" => {
+                // Of a field that is there twice, the last one counts.
+                line.outputs.clear();
+                line.values.clear();
+                line.has_outputs = map.next_value_seed(OutputsSeed(fields, line))?;
+            }
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
     }
-    let id = match id {
+    line.id = match id {
         Some(Field::Text(id)) => id,
         Some(_) => return Err(A::Error::custom("field `id`: expected a string or an integer, found null")),
         None => return Err(A::Error::missing_field("id")),
     };
-    Ok(Line { id, input: input.map(|Text(text)| text), outputs })
+    Ok(())
 });
 
-struct OutputsSeed<'f>(&'f Fields);
+array_seed!(OutputsSeed, OutputSeed, "an array of outputs");
 
-array_seed!(OutputsSeed, Vec<Output<'de>>, "an array of outputs", |self, array| {
-    let mut outputs = Vec::with_capacity(1);
-    while let Some(output) = array.next_element_seed(OutputSeed(self.0))? {
-        outputs.push(output);
-    }
-    Ok(Some(outputs))
-});
-
-struct OutputSeed<'f>(&'f Fields);
-
-object_seed!(OutputSeed, Output<'de>, "an output", |self, map| {
-    let mut output = Output::default();
+object_seed!(OutputSeed, "an output", |fields, line, map| {
+    let mut item = Item::default();
     while let Some(Text(key)) = map.next_key()? {
         match &*key {
-            "answer" => output.answer = map.next_value()?,
-            "provenance" => output.provenance = map.next_value_seed(RowsSeed(self.0))?,
+            "answer" => item.answer = map.next_value()?,
+            "provenance" => {
+                let start = line.values.len();
+                let there = map.next_value_seed(RowsSeed(fields, line))?;
+                item.provenance = there.then_some(start..line.values.len());
+            }
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
     }
-    Ok(output)
+    line.outputs.push(item);
+    Ok(())
 });
 
-struct RowsSeed<'f>(&'f Fields);
+array_seed!(RowsSeed, RowSeed, "an array of provenance items");
 
-array_seed!(RowsSeed, Rows<'de>, "an array of provenance items", |self, array| {
-    let width = self.0.names.len();
-    let mut rows = Rows { values: Vec::with_capacity(10 * width), width };
-    while array.next_element_seed(RowSeed { fields: self.0, rows: &mut rows })?.is_some() {}
-    Ok(Some(rows))
-});
-
-struct RowSeed<'f, 'r, 'de> {
-    fields: &'f Fields,
-    rows: &'r mut Rows<'de>,
-}
-
-impl<'de> DeserializeSeed<'de> for RowSeed<'_, '_, 'de> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for RowSeed<'_, '_, 'de> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a provenance item")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let start = self.rows.values.len();
-        self.rows.values.resize_with(start + self.fields.names.len(), Field::default);
-        while let Some(Text(key)) = map.next_key()? {
-            match self.fields.names.iter().position(|name| **name == *key) {
-                Some(column) => self.rows.values[start + column] = map.next_value()?,
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
+object_seed!(RowSeed, "a provenance item", |fields, line, map| {
+    let start = line.values.len();
+    line.values.resize_with(start + fields.names.len(), Field::default);
+    while let Some(Text(key)) = map.next_key()? {
+        match fields.names.iter().position(|name| **name == *key) {
+            Some(column) => line.values[start + column] = map.next_value()?,
+            None => drop(map.next_value::<IgnoredAny>()?),
         }
-        Ok(())
     }
-}
+    Ok(())
+});
 
 #[cfg(test)]
 mod tests {
@@ -297,19 +314,22 @@ mod tests {
     #[test]
     fn only_the_named_fields_are_read() {
         let json = br#"{"id": 7, "x": [1], "input": "q\n", "output": [{"answer": null, "provenance": [{"title": {}, "wikipedia_id": 12}, {"section": null}]}, {"answer": "b"}]}"#;
-        let line = parse(Path::new("f"), 1, json, &fields()).unwrap();
+        let mut line = Line::default();
+        // What another line left behind is gone.
+        let other =
+            br#"{"id": 1, "input": "r", "output": [{"answer": "x", "provenance": [{"section": "s"}]}]}"#;
+        line.read(Path::new("f"), 1, other, &fields()).unwrap();
+        line.read(Path::new("f"), 2, json, &fields()).unwrap();
         assert_eq!((line.key(), line.input.as_deref()), ("7", Some("q\n")));
-        let outputs = line.outputs.unwrap();
-        assert_eq!(outputs[0].answer, Field::Null);
-        let rows: Vec<Vec<Option<&str>>> = outputs[0]
-            .provenance
-            .as_ref()
-            .unwrap()
-            .iter()
-            .map(|row| row.iter().map(Field::key).collect())
-            .collect();
+        let outputs: Vec<Output<'_, '_>> = line.outputs().unwrap().collect();
+        assert_eq!(outputs.len(), 2);
+        assert_eq!(outputs[0].answer, &Field::Null);
+        let rows = outputs[0].provenance.unwrap().iter();
+        let rows: Vec<Vec<Option<&str>>> = rows.map(|row| row.iter().map(Field::key).collect()).collect();
         assert_eq!(rows, [[Some("12"), None], [None, Some("None")]]);
         assert!(outputs[1].provenance.is_none());
+        line.read(Path::new("f"), 3, br#"{"id": "", "output": null}"#, &fields()).unwrap();
+        assert!(line.outputs().is_none() && line.input.is_none());
     }
 
     #[test]
@@ -324,7 +344,8 @@ mod tests {
             (br#"{"id":1} 2"#, "trailing"),
         ];
         for (json, expected) in cases {
-            let message = parse(Path::new("f.jsonl"), 3, json, &fields()).unwrap_err().to_string();
+            let error = Line::default().read(Path::new("f.jsonl"), 3, json, &fields()).unwrap_err();
+            let message = error.to_string();
             assert!(message.contains("f.jsonl:3") && message.contains(expected), "{message}");
         }
     }

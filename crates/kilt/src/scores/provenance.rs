@@ -2,7 +2,7 @@
 //!
 //! An item of evidence is known by its rank key: its page (`wikipedia_id`), or several of its fields joined.
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
 use rustc_hash::FxHashSet;
 
@@ -52,13 +52,52 @@ impl fmt::Display for RankKeys {
 /// The gold evidence of a record: which sets of keys its output items ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// All keys, sorted; the sets below hold places in this list.
-    keys: Box<[Box<str>]>,
+    /// All keys, sorted and one after the other, and where each ends; the sets below hold places in this list.
+    keys: Box<str>,
+    ends: Box<[usize]>,
     /// Distinct key sets of the output items, whose items all carry every field; R-precision reads them.
-    relevant: Box<[Box<[u32]>]>,
+    relevant: Sets,
     /// Distinct key sets of the output items that have the field `provenance`; the rank reads them.
-    sets: Box<[Box<[u32]>]>,
+    sets: Sets,
 }
+
+/// Distinct sets of numbers, each sorted.
+#[derive(Clone, Debug, Default)]
+struct Sets {
+    numbers: Vec<u32>,
+    /// Where each set ends.
+    ends: Vec<usize>,
+}
+
+impl Sets {
+    /// Adds a set unless it is there.
+    fn insert(&mut self, numbers: impl Iterator<Item = u32>) {
+        let start = self.numbers.len();
+        self.numbers.extend(numbers);
+        self.numbers[start..].sort_unstable();
+        let mut kept = start;
+        for at in start..self.numbers.len() {
+            if at == start || self.numbers[at] != self.numbers[kept - 1] {
+                self.numbers[kept] = self.numbers[at];
+                kept += 1;
+            }
+        }
+        self.numbers.truncate(kept);
+        if self.iter().any(|known| known == &self.numbers[start..]) {
+            self.numbers.truncate(start);
+        } else {
+            self.ends.push(kept);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.numbers[start..end])
+    }
+}
+
+/// A key, and whether all of its fields are there.
+type Key<'a> = (Cow<'a, str>, bool);
 
 impl Evidence {
     /// The evidence of output items that are lists of complete keys; `None` is an output item without evidence.
@@ -67,47 +106,63 @@ impl Evidence {
         I: IntoIterator<Item = Option<J>>,
         J: IntoIterator<Item = &'a str>,
     {
-        let outputs = outputs.into_iter();
-        Self::build(
-            outputs.map(|keys| keys.map(|keys| keys.into_iter().map(|key| (key.into(), true)).collect())),
-        )
+        let (mut keys, mut ends) = (Vec::new(), Vec::new());
+        for output in outputs.into_iter().flatten() {
+            keys.extend(output.into_iter().map(|key| (Cow::Borrowed(key), true)));
+            ends.push(keys.len());
+        }
+        Self::build(&keys, &ends)
     }
 
     /// The evidence in the given columns of each output's items.
-    pub(super) fn from_rows<'r>(
-        outputs: impl Iterator<Item = Option<&'r Rows<'r>>>,
-        columns: &[usize],
-    ) -> Self {
-        Self::build(
-            outputs.map(|rows| rows.map(|rows| rows.iter().map(|row| key_of(row, columns)).collect())),
-        )
+    pub(super) fn from_rows<'l>(outputs: impl Iterator<Item = Rows<'l, 'l>>, columns: &[usize]) -> Self {
+        let (mut keys, mut ends) = (Vec::new(), Vec::new());
+        for rows in outputs {
+            keys.extend(rows.iter().map(|row| key_of(row, columns)));
+            ends.push(keys.len());
+        }
+        Self::build(&keys, &ends)
     }
 
-    /// From lists of keys, each with whether all of its fields are there.
-    fn build<'a>(outputs: impl Iterator<Item = Option<Vec<(Cow<'a, str>, bool)>>>) -> Self {
-        let outputs: Vec<Vec<(Cow<'_, str>, bool)>> = outputs.flatten().collect();
-        let mut keys: Vec<&str> = outputs.iter().flatten().map(|(key, _)| &**key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let mut relevant: Vec<Box<[u32]>> = Vec::new();
-        let mut sets: Vec<Box<[u32]>> = Vec::new();
-        for output in &outputs {
-            // Every key is in `keys`, so the search cannot fail.
-            let place = |key: &str| keys.partition_point(|known| *known < key) as u32;
-            let set = sorted(output.iter().map(|(key, _)| place(key)));
-            if !sets.contains(&set) {
-                sets.push(set);
-            }
-            let complete = sorted(output.iter().filter(|(_, complete)| *complete).map(|(key, _)| place(key)));
-            if !complete.is_empty() && !relevant.contains(&complete) {
-                relevant.push(complete);
+    /// From the keys of all outputs, and where each output's keys end.
+    fn build(all: &[Key<'_>], outputs: &[usize]) -> Self {
+        let mut sorted: Vec<&str> = all.iter().map(|(key, _)| &**key).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        // Every key is in `sorted`, so the search cannot fail.
+        let place = |key: &str| sorted.partition_point(|known| *known < key) as u32;
+        let (mut relevant, mut sets) = (Sets::default(), Sets::default());
+        let mut start = 0;
+        for &end in outputs {
+            let output = &all[start..end];
+            start = end;
+            sets.insert(output.iter().map(|(key, _)| place(key)));
+            if output.iter().any(|(_, complete)| *complete) {
+                let complete = output.iter().filter(|(_, complete)| *complete);
+                relevant.insert(complete.map(|(key, _)| place(key)));
             }
         }
-        Self {
-            keys: keys.into_iter().map(Into::into).collect(),
-            relevant: relevant.into(),
-            sets: sets.into(),
+        let keys: String = sorted.concat();
+        let ends = sorted.iter().scan(0, |end, key| {
+            *end += key.len();
+            Some(*end)
+        });
+        Self { ends: ends.collect(), keys: keys.into(), relevant, sets }
+    }
+
+    /// The place of a key, `None` if no set has it.
+    fn place(&self, key: &str) -> Option<u32> {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            let start = middle.checked_sub(1).map_or(0, |before| self.ends[before]);
+            match self.keys[start..self.ends[middle]].cmp(key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Some(middle as u32),
+                Ordering::Greater => high = middle,
+            }
         }
+        None
     }
 
     /// Walks predicted keys, best first.
@@ -116,15 +171,15 @@ impl Evidence {
     }
 
     fn rank_unique(&self, predicted: &[&str]) -> Rank {
-        let places: Vec<Option<u32>> = predicted
-            .iter()
-            .map(|key| self.keys.binary_search_by(|known| (**known).cmp(key)).ok().map(|place| place as u32))
-            .collect();
+        let places: Vec<Option<u32>> = predicted.iter().map(|key| self.place(key)).collect();
         let mut rank = Rank { r_precision: self.r_precision(&places), completed: Vec::new(), sets: 0 };
         if places.is_empty() {
             return rank;
         }
-        rank.sets = self.sets.len();
+        rank.sets = self.sets.ends.len();
+        if places.iter().all(Option::is_none) {
+            return rank;
+        }
         // A point of the rank is the set that it stands for; a set's new point takes the place of its old one.
         let mut points: Vec<Option<usize>> = Vec::with_capacity(places.len());
         let mut state: Vec<(usize, Option<usize>)> = self.sets.iter().map(|set| (set.len(), None)).collect();
@@ -165,11 +220,11 @@ impl Evidence {
             let found = first.iter().flatten().filter(|place| set.binary_search(place).is_ok()).count();
             found as f64 / set.len() as f64
         };
-        self.relevant.iter().map(|set| share(set)).fold(0.0, f64::max)
+        self.relevant.iter().map(share).fold(0.0, f64::max)
     }
 
     /// Walks the items of a prediction, best first; items that lack a column are left out.
-    pub(super) fn rank_rows(&self, rows: Option<&Rows<'_>>, columns: &[usize]) -> Rank {
+    pub(super) fn rank_rows(&self, rows: Option<Rows<'_, '_>>, columns: &[usize]) -> Rank {
         let rows = rows.into_iter().flat_map(Rows::iter);
         if let &[column] = columns {
             return self.rank(rows.filter_map(|row| row[column].key()));
@@ -182,15 +237,8 @@ impl Evidence {
     }
 }
 
-fn sorted(places: impl Iterator<Item = u32>) -> Box<[u32]> {
-    let mut places: Vec<u32> = places.collect();
-    places.sort_unstable();
-    places.dedup();
-    places.into()
-}
-
 /// A row's key and whether all of its fields are there; those that are not are left out of the key.
-fn key_of<'r>(row: &'r [Field<'_>], columns: &[usize]) -> (Cow<'r, str>, bool) {
+fn key_of<'r>(row: &'r [Field<'_>], columns: &[usize]) -> Key<'r> {
     if let &[column] = columns {
         let key = row[column].key();
         return (Cow::Borrowed(key.unwrap_or_default()), key.is_some());

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use memchr::memmem::Finder;
+use memchr::memmem;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{
     PerRecord,
     aligned::{self, Fault, Scoring},
-    answer::{Answers, normalise},
-    kilt::{answers, gold_outputs, provenance},
-    line::{Fields, Line, Output},
+    answer::{self, Answers, push_normalised},
+    kilt::gold_outputs,
+    line::{Fields, Line, Output, Rows},
     provenance::{Evidence, RankKeys},
     trim,
 };
@@ -123,7 +123,7 @@ struct GoldEvidence {
     levels: Box<[Evidence]>,
     answers: Answers,
     /// Normalised titles of the gold pages.
-    titles: Box<[Box<str>]>,
+    titles: Box<[Box<[u8]>]>,
     entity_in_input: bool,
 }
 
@@ -152,19 +152,15 @@ impl EvidenceScoring {
         names
     }
 
-    fn depths(&self, gold: &GoldEvidence, output: &Output<'_>) -> Depths {
+    fn depths(&self, gold: &GoldEvidence, output: Output<'_, '_>, buffers: &mut Buffers) -> Depths {
         let mut depths = Depths::default();
         let deepest = self.ks.last().copied().unwrap_or_default();
-        let rows = output.provenance.iter().flat_map(|rows| rows.iter());
-        let answers: Vec<Finder<'_>> = gold.answers.normalised().map(Finder::new).collect();
-        let titles: Vec<Finder<'_>> = gold.titles.iter().map(|title| Finder::new(&**title)).collect();
-        let any = |finders: &[Finder<'_>], text: &str| {
-            finders.iter().any(|finder| finder.find(text.as_bytes()).is_some())
-        };
+        let rows = output.provenance.into_iter().flat_map(Rows::iter);
         for (depth, row) in (1..=deepest).zip(rows) {
             let Some(text) = row[self.text].text() else { continue };
-            let text = normalise(text);
-            let (answer, entity) = (any(&answers, &text), any(&titles, &text));
+            let text = buffers.haystack.read(text);
+            let answer = gold.answers.normalised().any(|answer| text.contains(answer));
+            let entity = gold.titles.iter().any(|title| text.contains(title));
             if answer {
                 depths.answer.get_or_insert(depth);
             }
@@ -180,9 +176,52 @@ impl EvidenceScoring {
     }
 }
 
+/// What scoring many records needs not allocate again.
+#[derive(Default)]
+struct Buffers {
+    haystack: Haystack,
+    answers: answer::Buffers,
+}
+
+/// A normalised text in which several short ones are looked for.
+struct Haystack {
+    text: Vec<u8>,
+    /// Whether the text has a pair of neighbouring bytes, at [`place`](Self::place). Most of what is looked for has a
+    /// pair that is not there, which is told sooner than a search is prepared.
+    pairs: [bool; 1024],
+}
+
+impl Default for Haystack {
+    fn default() -> Self {
+        Self { text: Vec::new(), pairs: [false; 1024] }
+    }
+}
+
+impl Haystack {
+    fn read(&mut self, text: &str) -> &Self {
+        self.text.clear();
+        push_normalised(text, &mut self.text);
+        self.pairs.fill(false);
+        for pair in self.text.windows(2) {
+            self.pairs[Self::place(pair)] = true;
+        }
+        self
+    }
+
+    /// The same for equal pairs, and of letters different for different ones.
+    fn place(pair: &[u8]) -> usize {
+        usize::from(pair[0] & 31) << 5 | usize::from(pair[1] & 31)
+    }
+
+    fn contains(&self, needle: &[u8]) -> bool {
+        let may = needle.windows(2).all(|pair| self.pairs[Self::place(pair)]);
+        may && memmem::find(&self.text, needle).is_some()
+    }
+}
+
 impl Scoring for EvidenceScoring {
     type Gold = GoldEvidence;
-    type Buffers = ();
+    type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
         self.columns.iter().flat_map(|_| self.level_names()).collect()
@@ -196,26 +235,33 @@ impl Scoring for EvidenceScoring {
         &self.fields
     }
 
-    fn gold(&self, line: &Line<'_>) -> Result<Self::Gold, Fault> {
+    fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {
         let outputs = gold_outputs(line)?;
-        let mut titles: Vec<Box<str>> = provenance(outputs)
-            .flatten()
-            .flat_map(|rows| rows.iter())
-            .filter_map(|row| row[self.title].text())
-            .filter(|title| !trim(title).is_empty())
-            .map(|title| normalise(title).into())
-            .collect();
-        titles.sort_unstable();
-        titles.dedup();
-        let input = line.input.as_deref().filter(|_| !titles.is_empty()).map(normalise);
+        let rows = outputs.clone().filter_map(|output| output.provenance);
+        let mut titles: Vec<Box<[u8]>> = Vec::new();
+        for title in rows.clone().flat_map(Rows::iter).filter_map(|row| row[self.title].text()) {
+            if !trim(title).is_empty() {
+                let text = &mut buffers.haystack.text;
+                text.clear();
+                push_normalised(title, text);
+                if titles.iter().all(|known| **known != **text) {
+                    titles.push(text.as_slice().into());
+                }
+            }
+        }
+        let input = line.input.as_deref().filter(|_| !titles.is_empty());
+        let entity_in_input = input.is_some_and(|input| {
+            let text = &mut buffers.haystack.text;
+            text.clear();
+            push_normalised(input, text);
+            titles.iter().any(|title| memmem::find(text, title).is_some())
+        });
+        let answers =
+            Answers::new_in(outputs.filter_map(|output| output.answer.text()), &mut buffers.answers);
         Ok(GoldEvidence {
-            levels: self
-                .columns
-                .iter()
-                .map(|columns| Evidence::from_rows(provenance(outputs), columns))
-                .collect(),
-            answers: answers(outputs),
-            entity_in_input: input.is_some_and(|input| titles.iter().any(|title| input.contains(&**title))),
+            levels: self.columns.iter().map(|columns| Evidence::from_rows(rows.clone(), columns)).collect(),
+            answers,
+            entity_in_input,
             titles: titles.into(),
         })
     }
@@ -224,18 +270,19 @@ impl Scoring for EvidenceScoring {
         &self,
         gold: &Self::Gold,
         guess: &Line<'_>,
-        _buffers: &mut (),
+        buffers: &mut Buffers,
         row: &mut [f64],
     ) -> Result<(), Fault> {
-        let mut outputs = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some());
-        let (Some(output), None) = (outputs.next(), outputs.next()) else {
-            let found = guess.outputs.iter().flatten().filter(|output| output.provenance.is_some()).count();
+        let outputs = guess.outputs().into_iter().flatten().filter(|output| output.provenance.is_some());
+        let mut first = outputs.clone();
+        let (Some(output), None) = (first.next(), first.next()) else {
+            let found = outputs.count();
             return Err((
                 "output".into(),
                 format!("expected exactly one output with provenance, found {found}"),
             ));
         };
-        let depths = self.depths(gold, output);
+        let depths = self.depths(gold, output, buffers);
         let flag =
             |depth: Option<usize>, k: usize| if depth.is_some_and(|depth| depth <= k) { 1.0 } else { 0.0 };
         let mut places = row.iter_mut();
@@ -243,7 +290,7 @@ impl Scoring for EvidenceScoring {
             figures.iter().zip(&mut places).for_each(|(&figure, place)| *place = figure);
         };
         for (evidence, columns) in gold.levels.iter().zip(&self.columns) {
-            let rank = evidence.rank_rows(output.provenance.as_ref(), columns);
+            let rank = evidence.rank_rows(output.provenance, columns);
             put(&[rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
             for &k in &self.ks {
                 put(&[

@@ -1,0 +1,141 @@
+//! JSON lines and text lines, streamed from plain, gzip and zstd files; atomic writers.
+//!
+//! Compression is told by a file's first bytes when reading and by its name's ending when writing. `-` is standard
+//! input or output.
+
+mod chunk;
+mod input;
+mod parse;
+mod reader;
+mod writer;
+
+use std::{io::Read, path::Path};
+
+use serde::de::DeserializeOwned;
+
+pub use chunk::Chunk;
+pub(crate) use input::Input;
+pub use input::Position;
+pub use parse::{parse, utf8};
+pub use reader::{Reader, open};
+pub use writer::{Writer, write};
+
+use crate::{Error, Result};
+
+pub(crate) const BUFFER: usize = 1 << 18;
+
+/// Reads a whole (possibly compressed) file.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Compressed`] or [`Error::Utf8`].
+pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
+    let mut reader = open(path)?;
+    let mut bytes = Vec::new();
+    reader.input.bytes.read_to_end(&mut bytes).map_err(|source| reader.failure(source))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = &error.as_bytes()[..at];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+        let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        Error::Utf8 { path: reader.path.clone(), line, byte: at - start }
+    })
+}
+
+/// Reads a whole (possibly compressed) file as one JSON value.
+///
+/// # Errors
+/// As [`read_to_string`], and [`Error::Record`] with line and field.
+pub fn read_json<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
+    let path = path.as_ref();
+    let text = read_to_string(path)?;
+    let mut json = serde_json::Deserializer::from_str(&text);
+    let fail = |field, error: &serde_json::Error| {
+        Error::record(path, error.line() as u64, field, parse::plain(error))
+    };
+    let value = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| fail(parse::field(error.path()), error.inner()))?;
+    json.end().map_err(|error| fail(".".into(), &error))?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+
+    fn lines(count: usize) -> Vec<String> {
+        (0..count).map(|at| format!(r#"{{"id":{at},"input":"{}"}}"#, "x".repeat(at % 97))).collect()
+    }
+
+    fn read(path: &Path) -> Result<Vec<Record>> {
+        open(path)?.records().collect()
+    }
+
+    #[test]
+    fn plain_gzip_and_zstd_files_hold_the_same_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let expected = lines(1000);
+        for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
+            let path = folder.path().join("new").join(name);
+            let mut writer = Writer::create(&path).unwrap();
+            expected.iter().for_each(|line| writer.line(line.as_bytes()).unwrap());
+            assert!(!path.exists(), "appears before it is finished");
+            writer.finish().unwrap();
+            let records = read(&path).unwrap();
+            assert_eq!(records.len(), 1000);
+            let again: Vec<String> =
+                records.iter().map(|record| serde_json::to_string(record).unwrap()).collect();
+            assert_eq!(again, expected);
+            let mut batched = Vec::new();
+            open(&path)
+                .unwrap()
+                .batches::<Record>(|batch| {
+                    batched.extend(batch);
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(
+                batched.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+                (1..=1000).collect::<Vec<u64>>()
+            );
+        }
+    }
+
+    #[test]
+    fn a_truncated_gzip_file_is_named_with_its_last_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl.gz");
+        let mut writer = Writer::create(&path).unwrap();
+        for at in 0..20_000u32 {
+            writer.line(format!(r#"{{"id":"{:x}"}}"#, at.wrapping_mul(2_654_435_761)).as_bytes()).unwrap();
+        }
+        writer.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        match read(&path).unwrap_err() {
+            Error::Compressed { line, .. } => assert!(line > 100 && line < 20_000, "{line}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(open(&path).unwrap().batches::<Record>(|_| Ok(())), Err(Error::Compressed { .. })));
+    }
+
+    #[test]
+    fn errors_name_file_line_and_field() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let cases: [(&[u8], &str); 4] = [
+            (
+                b"{\"id\":1}\n\n{\"id\":2,\"output\":[{\"provenance\":[{\"wikipedia_id\":1.5}]}]}\n",
+                "field `output[0].provenance[0].wikipedia_id`",
+            ),
+            (b"{\"id\":1}\n\n{\"id\":2\n", "field `.`"),
+            (b"{\"id\":1}\n\n{\"input\":\"q\"}\n", "missing field `id`"),
+            (b"{\"id\":1}\n\n{\"id\":\"\xff\"}\n", "invalid UTF-8 at byte 7"),
+        ];
+        for (bytes, expected) in cases {
+            std::fs::write(&path, bytes).unwrap();
+            let message = read(&path).unwrap_err().to_string();
+            assert!(message.contains("a.jsonl:3: ") && message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Lines and records, one after the other.
+
+use std::{
+    io::{self, BufRead},
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+
+use super::{Input, Position, parse, utf8};
+use crate::{Error, Result};
+
+/// Lines of a file, counted from 1.
+pub struct Reader {
+    pub(super) path: PathBuf,
+    pub(super) input: Input,
+    /// The last line that was read whole.
+    pub(super) line: u64,
+    buffer: Vec<u8>,
+    /// The beginning of a line whose end was not read yet; only chunks leave one.
+    pub(super) rest: Vec<u8>,
+}
+
+/// Opens a file, plain, gzip or zstd; `-` is standard input.
+///
+/// # Errors
+/// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
+pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
+    let path = path.as_ref();
+    let input = Input::open(path)?;
+    Ok(Reader { path: path.to_owned(), input, line: 0, buffer: Vec::new(), rest: Vec::new() })
+}
+
+impl Reader {
+    /// The file's path, for errors.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How far the file has been read.
+    pub fn position(&self) -> Position {
+        self.input.position.clone()
+    }
+
+    /// The next line that is not blank with its number, without its line end; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Io`], or [`Error::Compressed`] for a damaged or truncated stream.
+    pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>> {
+        loop {
+            self.buffer.clear();
+            let read = self.input.bytes.read_until(b'\n', &mut self.buffer);
+            if read.map_err(|source| self.failure(source))? == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            if !self.buffer.trim_ascii().is_empty() {
+                // Only the line end goes: blanks before it can belong to the last field of a TSV.
+                let end = self
+                    .buffer
+                    .iter()
+                    .rposition(|byte| !matches!(byte, b'\n' | b'\r'))
+                    .map_or(0, |at| at + 1);
+                self.buffer.truncate(end);
+                return Ok(Some((self.line, &self.buffer)));
+            }
+        }
+    }
+
+    pub(super) fn failure(&self, source: io::Error) -> Error {
+        if self.input.compressed {
+            Error::Compressed { path: self.path.clone(), line: self.line, source }
+        } else {
+            Error::io(&self.path, "read", source)
+        }
+    }
+
+    /// Every line as text, with its number.
+    pub fn lines(mut self) -> impl Iterator<Item = Result<(u64, String)>> {
+        let path = self.path.clone();
+        std::iter::from_fn(move || match self.next_line() {
+            Ok(None) => None,
+            Ok(Some((line, bytes))) => Some(utf8(&path, line, bytes).map(|text| (line, text.to_owned()))),
+            Err(error) => Some(Err(error)),
+        })
+        .scan(false, stop_after_error)
+    }
+
+    /// Every line as a record.
+    pub fn records<T: DeserializeOwned>(self) -> impl Iterator<Item = Result<T>> {
+        self.numbered().map(|record| record.map(|(_, record)| record))
+    }
+
+    /// Every line as a record, with its number.
+    pub fn numbered<T: DeserializeOwned>(mut self) -> impl Iterator<Item = Result<(u64, T)>> {
+        let path = self.path.clone();
+        std::iter::from_fn(move || match self.next_line() {
+            Ok(None) => None,
+            Ok(Some((line, bytes))) => Some(parse(&path, line, bytes).map(|record| (line, record))),
+            Err(error) => Some(Err(error)),
+        })
+        .scan(false, stop_after_error)
+    }
+}
+
+/// Ends an iterator after its first error.
+fn stop_after_error<T>(failed: &mut bool, item: Result<T>) -> Option<Result<T>> {
+    if *failed {
+        return None;
+    }
+    *failed = item.is_err();
+    Some(item)
+}

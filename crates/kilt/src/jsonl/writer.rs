@@ -1,0 +1,160 @@
+//! Files that appear whole or not at all.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use super::BUFFER;
+use crate::{Error, Result};
+
+/// A file that appears under its name only when it is complete.
+///
+/// Dropped without [`finish`](Self::finish), nothing is left behind.
+pub struct Writer {
+    path: PathBuf,
+    output: Output,
+}
+
+enum Output {
+    Plain(BufWriter<Target>),
+    Gzip(flate2::write::GzEncoder<BufWriter<Target>>),
+    Zstd(zstd::Encoder<'static, BufWriter<Target>>),
+}
+
+enum Target {
+    File(NamedTempFile),
+    Stdout(io::Stdout),
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+impl Writer {
+    /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are made.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the folder cannot be made or written to.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let fail = |source| Error::io(path, "write", source);
+        let target = if path.as_os_str() == "-" {
+            Target::Stdout(io::stdout())
+        } else {
+            let folder =
+                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            std::fs::create_dir_all(folder).map_err(fail)?;
+            Target::File(temporary_in(folder).map_err(fail)?)
+        };
+        let target = BufWriter::with_capacity(BUFFER, target);
+        let output = match path.extension().and_then(|ending| ending.to_str()) {
+            // Without a name or a time in the header, the same lines give the same bytes.
+            Some("gz") => Output::Gzip(flate2::GzBuilder::new().write(target, flate2::Compression::new(6))),
+            Some("zst") => Output::Zstd(zstd::Encoder::new(target, 3).map_err(fail)?),
+            _ => Output::Plain(target),
+        };
+        Ok(Self { path: path.to_owned(), output })
+    }
+
+    /// Writes one record as a line of JSON.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses.
+    pub fn record<T: Serialize + ?Sized>(&mut self, record: &T) -> Result<()> {
+        let line =
+            serde_json::to_vec(record).map_err(|error| Error::io(&self.path, "write", error.into()))?;
+        self.line(&line)
+    }
+
+    /// Writes bytes and a line end.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses.
+    pub fn line(&mut self, line: &[u8]) -> Result<()> {
+        self.bytes(line)?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes bytes as they are.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let result = match &mut self.output {
+            Output::Plain(output) => output.write_all(bytes),
+            Output::Gzip(output) => output.write_all(bytes),
+            Output::Zstd(output) => output.write_all(bytes),
+        };
+        result.map_err(|source| Error::io(&self.path, "write", source))
+    }
+
+    /// Makes the file appear.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses; then nothing appears.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, output } = self;
+        let fail = |source| Error::io(&path, "write", source);
+        let buffered = match output {
+            Output::Plain(output) => output,
+            Output::Gzip(output) => output.finish().map_err(fail)?,
+            Output::Zstd(output) => output.finish().map_err(fail)?,
+        };
+        match buffered.into_inner().map_err(|error| fail(error.into_error()))? {
+            Target::Stdout(mut stdout) => stdout.flush().map_err(fail),
+            Target::File(file) => {
+                file.as_file().sync_data().map_err(fail)?;
+                file.persist(&path).map_err(|error| Error::io(&path, "rename", error.error))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A temporary file beside the place that it will be renamed to, readable by others as a plain new file would be.
+fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".sporran-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    builder.tempfile_in(folder)
+}
+
+/// Writes a whole file at once, atomically.
+///
+/// # Errors
+/// [`Error::Io`] where the disk refuses; then nothing appears.
+pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let mut writer = Writer::create(path)?;
+    writer.bytes(bytes)?;
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfinished_writer_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path().join("a.jsonl")).unwrap();
+        writer.line(b"{}").unwrap();
+        drop(writer);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
