@@ -1,8 +1,13 @@
 //! `sporran index`.
 
+use std::path::Path;
+
 use clap::Args;
 use serde_json::json;
-use sporran_kilt::PassageStore;
+use sporran_kilt::{
+    PassageStore,
+    store::{Plan, PlanOptions},
+};
 
 use super::{ConfigArgs, print, print_json};
 use crate::{
@@ -15,12 +20,15 @@ use crate::{
 pub(crate) struct Index {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only estimate disk, memory and time, from the first pages
+    /// Only estimate disk, memory and time, from pages all over a plain source or from the beginning of a compressed one
     #[arg(long)]
     plan: bool,
-    /// Pages that the estimate reads
-    #[arg(long, default_value_t = 20_000, requires = "plan", value_name = "PAGES")]
+    /// Lines of the source that the estimate parses
+    #[arg(long, default_value_t = 64, requires = "plan", value_name = "MIB")]
     sample: u64,
+    /// Lines of a compressed source that the estimate decompresses, at least, to count its pages
+    #[arg(long, default_value_t = 1024, requires = "plan", value_name = "MIB")]
+    decompress: u64,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -33,22 +41,10 @@ impl Index {
             return Err(Error::Usage("the config has no `[source]` to index".into()));
         };
         if self.plan {
-            let plan = PassageStore::plan(&source.path, source.split, self.sample.max(1))?;
-            if self.json {
-                return print_json(&plan);
-            }
-            let exact = if plan.complete { "counted" } else { "estimated" };
-            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-            return print(&format!(
-                "{exact} from {} pages of {}\npages     {}\npassages  {}\ndisk      {:.1} MiB\nmemory    {:.1} MiB\ntime      {:.1} s\n",
-                plan.sampled_pages,
-                source.path.display(),
-                plan.pages,
-                plan.passages,
-                mib(plan.disk_bytes),
-                mib(plan.memory_bytes),
-                plan.seconds,
-            ));
+            let mib = |count: u64| count.saturating_mul(1 << 20);
+            let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
+            let plan = PassageStore::plan(&source.path, source.split, sample)?;
+            return if self.json { print_json(&plan) } else { print(&table(&plan, &source.path)) };
         }
         let mut progress = Progress::new(quiet);
         let assembly = sporran_pipeline::assemble_retrieval(&options, &mut |event| progress.event(event))?;
@@ -69,4 +65,34 @@ impl Index {
         }
         print(&text)
     }
+}
+
+/// The estimate for people, with how far it can be trusted.
+fn table(plan: &Plan, source: &Path) -> String {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let basis = if plan.complete {
+        format!("every page of {} was parsed: pages, passages and disk are exact", source.display())
+    } else if plan.read == 1.0 {
+        format!(
+            "every page of {} was counted and {} were parsed: pages are exact, passages and disk estimated",
+            source.display(),
+            plan.sampled_pages
+        )
+    } else {
+        format!(
+            "estimated from {} pages in {:.1} % of {}, to ±{:.1} % (two standard errors) if the rest is like them",
+            plan.counted_pages,
+            100.0 * plan.read,
+            source.display(),
+            200.0 * plan.pages_error
+        )
+    };
+    format!(
+        "{basis}\npages     {}\npassages  {}\ndisk      {:.1} MiB\nmemory    {:.1} MiB\ntime      {:.1} s\n",
+        plan.pages,
+        plan.passages,
+        mib(plan.disk_bytes),
+        mib(plan.memory_bytes),
+        plan.seconds,
+    )
 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::{
     Content, FORMAT, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore, VERSION,
     lookup::{key, normalize_title},
+    scratch::Scratch,
 };
 use crate::{
     Error, Id, Result, jsonl,
@@ -214,10 +215,7 @@ impl PassageStore {
         let parent =
             folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|source| Error::io(parent, "write", source))?;
-        let scratch = tempfile::Builder::new()
-            .prefix(".sporran-store-")
-            .tempdir_in(parent)
-            .map_err(|source| Error::io(parent, "write", source))?;
+        let scratch = Scratch::create(parent)?;
         let out = |name: &str| Out::create(scratch.path(), name);
         let mut builder = Builder {
             text: out("text.bin")?,
@@ -235,10 +233,10 @@ impl PassageStore {
         let reader = jsonl::open(&options.source)?;
         let position = reader.position();
         reader.chunks(|path, chunk| {
-            let pages: Result<Vec<Prepared>> =
+            let pages: Vec<Result<Prepared>> =
                 chunk.par_lines().map(|(line, bytes)| prepare(path, line, bytes, options.split)).collect();
-            for page in pages? {
-                builder.push(page, path)?;
+            for page in pages {
+                builder.push(page?, path)?;
             }
             progress(Progress {
                 pages: builder.page_count.into(),
@@ -253,11 +251,7 @@ impl PassageStore {
         }
         builder.page_row(0, 0)?;
         finish(builder, options, scratch.path())?;
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|source| Error::io(folder, "write", source))?;
-        }
-        let scratch = scratch.keep();
-        fs::rename(&scratch, folder).map_err(|source| Error::io(folder, "rename", source))?;
+        scratch.rename(folder)?;
         Self::open(folder)
     }
 }

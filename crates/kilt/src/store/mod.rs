@@ -19,6 +19,7 @@
 mod build;
 mod lookup;
 mod plan;
+mod scratch;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use build::{BuildOptions, Progress};
 pub use lookup::normalize_title;
-pub use plan::Plan;
+pub use plan::{Plan, PlanOptions, size_of_line};
 
 use crate::{
     Error, Passage, PassageId, Result,

@@ -1,29 +1,66 @@
 //! What a store of a whole source will take, estimated from a sample.
+//!
+//! Pages of a knowledge source differ much in length, and not at random: KILT's first ones are the longest, and an
+//! extract is sorted as it may be. A plain file is therefore sampled at evenly spaced places. A compressed one can be
+//! read from its beginning only, but decompressing is cheap beside parsing: far more of it is read than is parsed, its
+//! lines are counted, and only what was not read is extrapolated, by compressed bytes.
 
-use std::{path::Path, time::Instant};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Seek, SeekFrom},
+    path::Path,
+    time::Instant,
+};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW, build::prepare};
-use crate::{Error, PassageStore, Result, jsonl, passage::Split};
+use crate::{
+    Error, PassageStore, Result,
+    jsonl::{self, Chunk, Input},
+    passage::Split,
+};
 
-/// An estimate from the first pages of a source.
+/// How much of a source [`PassageStore::plan`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// Bytes of lines that are parsed, about; of a compressed source some more.
+    pub parsed: u64,
+    /// Bytes of lines that are decompressed, at least, if the source has so many.
+    pub decompressed: u64,
+}
+
+impl Default for PlanOptions {
+    /// What takes a few seconds.
+    fn default() -> Self {
+        Self { parsed: 64 << 20, decompressed: 1 << 30 }
+    }
+}
+
+/// An estimate of what a store takes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Pages that were read for it.
+    /// Pages that were parsed for it.
     pub sampled_pages: u64,
-    /// Whether the sample is the whole source, so that the counts are exact.
+    /// Pages that were counted for it; what was counted and not parsed is assumed to be cut like its neighbours.
+    pub counted_pages: u64,
+    /// The share of the source's bytes, as they lie on disk, in which pages were counted.
+    pub read: f64,
+    /// Whether every page was parsed, so that the figures are exact.
     pub complete: bool,
     /// Pages of the whole source.
     pub pages: u64,
+    /// The relative standard error of `pages`, as the parts that were read differ among each other: 0 where all was
+    /// counted. For a compressed source it holds as far as what was not read is like what was.
+    pub pages_error: f64,
     /// Passages of the whole source.
     pub passages: u64,
     /// Bytes that the store will take.
     pub disk_bytes: u64,
     /// Bytes that building it holds in memory.
     pub memory_bytes: u64,
-    /// Seconds that reading, parsing and cutting will take at the sample's rate.
+    /// Seconds that reading, parsing and cutting will take at the sample's rate, one after the other.
     pub seconds: f64,
 }
 
@@ -31,65 +68,279 @@ pub struct Plan {
 const FIXED_MEMORY: u64 = 96 << 20;
 /// Held for each page: rows of ids and titles, and the line number.
 const MEMORY_A_PAGE: u64 = 16 + 32 + 4;
+/// Parts that a plain source is sampled in.
+const PARTS: u64 = 512;
+/// Of so many lines one is parsed, once as many bytes as were asked for are.
+const STRIDE: usize = 16;
+
+/// A part of a source that was read.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// Bytes as they lie on disk.
+    disk: u64,
+    /// Bytes of the source that it stands for.
+    share: f64,
+    pages: u64,
+    parsed: u64,
+    passages: f64,
+    bytes: f64,
+}
+
+#[derive(Default)]
+struct Sample {
+    parts: Vec<Part>,
+    read_seconds: f64,
+    parse_seconds: f64,
+}
 
 impl PassageStore {
-    /// Reads the first `sample` pages of a source and extrapolates by bytes read.
+    /// Estimates from a part of a source what [`PassageStore::build`] will take.
     ///
     /// # Errors
     /// As [`PassageStore::build`] for what it reads.
-    pub fn plan(source: &Path, split: Split, sample: u64) -> Result<Plan> {
-        let mut reader = jsonl::open(source)?;
-        let position = reader.position();
-        let start = Instant::now();
-        let (mut pages, mut passages, mut bytes) = (0u64, 0u64, 0u64);
-        let mut complete = false;
-        while pages < sample && !complete {
-            let mut lines: Vec<(u64, Vec<u8>)> = Vec::new();
-            while lines.len() < 1024 && pages + (lines.len() as u64) < sample {
-                match reader.next_line()? {
-                    Some((line, bytes)) => lines.push((line, bytes.to_vec())),
-                    None => {
-                        complete = true;
-                        break;
-                    }
-                }
-            }
-            let sizes: Result<Vec<(u64, u64)>> = lines
-                .par_iter()
-                .map(|(line, bytes)| Ok(prepare(source, *line, bytes, split)?.size()))
-                .collect();
-            for (of_passages, of_bytes) in sizes? {
-                pages += 1;
-                passages += of_passages;
-                bytes += of_bytes;
-            }
-        }
-        if pages == 0 {
+    pub fn plan(source: &Path, split: Split, options: PlanOptions) -> Result<Plan> {
+        let input = Input::open(source)?;
+        let (size, seekable) = (input.position.size(), !input.compressed && input.position.size() > 0);
+        drop(input);
+        let sample =
+            if seekable { plain(source, split, options, size)? } else { streamed(source, split, options)? };
+        let sum = |of: fn(&Part) -> f64| sample.parts.iter().map(of).sum::<f64>();
+        let (disk, counted, parsed) =
+            (sum(|part| part.disk as f64), sum(|part| part.pages as f64), sum(|part| part.parsed as f64));
+        if counted == 0.0 {
             return Err(Error::Empty { path: source.to_owned(), what: "page" });
         }
-        complete = complete || reader.next_line()?.is_none();
-        let scale = if complete || position.read() == 0 {
-            1.0
-        } else {
-            (position.size() as f64 / position.read() as f64).max(1.0)
-        };
-        let whole = |part: u64| (part as f64 * scale).round() as u64;
+        let read = if size == 0 { 1.0 } else { disk / size as f64 };
+        let pages = sum(|part| part.pages as f64 * part.scale());
         Ok(Plan {
-            sampled_pages: pages,
-            complete,
-            pages: whole(pages),
-            passages: whole(passages),
-            disk_bytes: whole(bytes),
-            memory_bytes: FIXED_MEMORY + whole(pages) * MEMORY_A_PAGE,
-            seconds: start.elapsed().as_secs_f64() * scale,
+            sampled_pages: parsed as u64,
+            counted_pages: counted as u64,
+            read,
+            complete: read == 1.0 && parsed == counted,
+            pages: pages.round() as u64,
+            pages_error: if read == 1.0 { 0.0 } else { error(&sample.parts, pages) },
+            passages: sum(|part| part.passages * part.scale()).round() as u64,
+            disk_bytes: sum(|part| part.bytes * part.scale()).round() as u64,
+            memory_bytes: FIXED_MEMORY + pages as u64 * MEMORY_A_PAGE,
+            seconds: sample.read_seconds / read + sample.parse_seconds / parsed * pages,
         })
     }
 }
 
-impl super::build::Prepared {
-    /// Passages, and bytes in the store's files.
-    fn size(&self) -> (u64, u64) {
-        let rows = PAGE_ROW + ID_ROW + TITLE_ROW + self.spans.len() * PASSAGE_ROW + self.ends.len() * 4;
-        (self.spans.len() as u64, (self.text.len() + self.id.len() + self.title.len() + rows) as u64)
+impl Part {
+    /// What its figures are multiplied by to stand for its share.
+    fn scale(&self) -> f64 {
+        if self.disk == 0 { 1.0 } else { self.share / self.disk as f64 }
+    }
+}
+
+/// The relative standard error of `pages`, a sum over parts, as a ratio to their bytes (W. G. Cochran, "Sampling
+/// Techniques", 1977, section 2.11).
+fn error(parts: &[Part], pages: f64) -> f64 {
+    let count = parts.len() as f64;
+    if count < 2.0 {
+        return 1.0;
+    }
+    let rate = pages / parts.iter().map(|part| part.share).sum::<f64>();
+    let residual = |part: &Part| part.pages as f64 * part.scale() - rate * part.share;
+    let squares: f64 = parts.iter().map(|part| residual(part).powi(2)).sum();
+    (squares * count / (count - 1.0)).sqrt() / pages
+}
+
+/// Reads a source from its beginning, and of a compressed one as much as the options say.
+fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample> {
+    let mut reader = jsonl::open(source)?;
+    let mut sample = Sample::default();
+    let mut chunk = Chunk::default();
+    let (mut text, mut disk) = (0, 0);
+    let mut more = true;
+    // Without a size there is nothing to extrapolate to.
+    let sized = reader.position().size() > 0;
+    while more && (!sized || text < options.decompressed || text < options.parsed) {
+        let start = Instant::now();
+        more = reader.next_chunk(&mut chunk)?;
+        sample.read_seconds += start.elapsed().as_secs_f64();
+        let stride = if text < options.parsed { 1 } else { STRIDE };
+        let start = Instant::now();
+        let size = |line, bytes: &[u8]| size_of_line(source, line, bytes, split);
+        let mut part = measure(chunk.par_lines(), stride, size)?;
+        sample.parse_seconds += start.elapsed().as_secs_f64();
+        // At the end all of the file counts as read, whatever lies behind its last line.
+        let position = reader.position();
+        let now = if more { position.read() } else { position.size().max(position.read()) };
+        (part.disk, disk) = (now - disk, now);
+        text += chunk.len() as u64;
+        sample.parts.push(part);
+    }
+    // What was not read is taken to be like what was.
+    let scale = reader.position().size() as f64 / disk.max(1) as f64;
+    for part in &mut sample.parts {
+        part.share = part.disk as f64 * if more { scale } else { 1.0 };
+    }
+    Ok(sample)
+}
+
+/// Reads a plain source in evenly spaced windows: the lines that start in them, so that a line's length does not change
+/// how likely it is to be read.
+fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result<Sample> {
+    let failed = |error| Error::io(source, "read", error);
+    let mut sample = Sample::default();
+    let mut file = BufReader::new(File::open(source).map_err(|error| Error::io(source, "open", error))?);
+    let mut line = Vec::new();
+    for at in 0..PARTS {
+        let edge = |at: u64| (u128::from(size) * u128::from(at) / u128::from(PARTS)) as u64;
+        let (first, next) = (edge(at), edge(at + 1));
+        let end = next.min(first + options.parsed.div_ceil(PARTS));
+        let start = Instant::now();
+        let mut offset = first;
+        file.seek(SeekFrom::Start(first.saturating_sub(1))).map_err(failed)?;
+        if first > 0 {
+            // The line that goes on here did not start here, unless the byte before ends one.
+            line.clear();
+            offset = first - 1 + file.read_until(b'\n', &mut line).map_err(failed)? as u64;
+        }
+        let from = offset;
+        let (mut lines, mut number) = (Vec::new(), 0);
+        while offset < end {
+            line.clear();
+            let read = file.read_until(b'\n', &mut line).map_err(failed)?;
+            if read == 0 {
+                break;
+            }
+            (offset, number) = (offset + read as u64, number + 1);
+            if !line.trim_ascii().is_empty() {
+                lines.push((number, line.clone()));
+            }
+        }
+        sample.read_seconds += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let measured = |before: u64| {
+            let lines = lines.par_iter().map(|(number, bytes)| (before + number, bytes.as_slice()));
+            measure(lines, 1, |line, bytes| size_of_line(source, line, bytes, split))
+        };
+        // Only a failure pays for counting the lines before it.
+        let mut part = measured(0).or_else(|_| measured(lines_before(source, from)?))?;
+        sample.parse_seconds += start.elapsed().as_secs_f64();
+        (part.disk, part.share) = (end - first, (next - first) as f64);
+        sample.parts.push(part);
+    }
+    Ok(sample)
+}
+
+/// Measures every `stride`-th of some lines and takes the others to be like them.
+fn measure<'a>(
+    lines: impl IndexedParallelIterator<Item = (u64, &'a [u8])>,
+    stride: usize,
+    size: impl Fn(u64, &[u8]) -> Result<(u64, u64)> + Sync + Send,
+) -> Result<Part> {
+    let pages = lines.len() as u64;
+    let sizes: Vec<Result<(u64, u64)>> =
+        lines.step_by(stride).map(|(line, bytes)| size(line, bytes)).collect();
+    let mut part = Part { pages, ..Part::default() };
+    for size in sizes {
+        let (passages, bytes) = size?;
+        part.parsed += 1;
+        part.passages += passages as f64;
+        part.bytes += bytes as f64;
+    }
+    let scale = part.pages as f64 / part.parsed.max(1) as f64;
+    (part.passages, part.bytes) = (part.passages * scale, part.bytes * scale);
+    Ok(part)
+}
+
+fn lines_before(source: &Path, offset: u64) -> Result<u64> {
+    let file = File::open(source).map_err(|error| Error::io(source, "open", error))?;
+    let mut file = BufReader::with_capacity(jsonl::BUFFER, std::io::Read::take(file, offset));
+    let mut lines = 0;
+    loop {
+        let bytes = file.fill_buf().map_err(|error| Error::io(source, "read", error))?;
+        if bytes.is_empty() {
+            return Ok(lines);
+        }
+        lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        let length = bytes.len();
+        file.consume(length);
+    }
+}
+
+/// Passages of one line of a source, and the bytes that it takes in a store: all that building does to a line before it
+/// writes.
+///
+/// # Errors
+/// [`Error::Utf8`] and [`Error::Record`], with `path` and `line`.
+pub fn size_of_line(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<(u64, u64)> {
+    let page = prepare(path, line, bytes, split)?;
+    let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
+    Ok((page.spans.len() as u64, (page.text.len() + page.id.len() + page.title.len() + rows) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonl::Writer;
+
+    /// Pages that grow longer from the first to the last, and so many kilobytes of text.
+    fn source(folder: &Path, name: &str, pages: usize) -> std::path::PathBuf {
+        let path = folder.join(name);
+        let mut writer = Writer::create(&path).unwrap();
+        for page in 0..pages {
+            let text = format!("w{:x} ", page.wrapping_mul(2_654_435_761)).repeat(1 + page / 50);
+            let line = format!(
+                r#"{{"wikipedia_id":"{page}","wikipedia_title":"Page {page}","text":["T","{text}"]}}"#
+            );
+            writer.line(line.as_bytes()).unwrap();
+        }
+        writer.finish().unwrap();
+        path
+    }
+
+    #[test]
+    fn a_plain_source_is_sampled_over_its_whole_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = source(folder.path(), "pages.jsonl", 6_000);
+        let size = std::fs::metadata(&path).unwrap().len();
+        let options = PlanOptions { parsed: size / 5, ..PlanOptions::default() };
+        let plan = PassageStore::plan(&path, Split::Words, options).unwrap();
+        assert!(!plan.complete && (plan.read - 0.2).abs() < 0.01, "{plan:?}");
+        // By the first fifth of the bytes alone there would be about twice as many.
+        assert!(plan.pages.abs_diff(6_000) < 300, "{plan:?}");
+        assert!(plan.pages.abs_diff(6_000) as f64 <= 2.0 * plan.pages_error * 6_000.0, "{plan:?}");
+        let exact = PassageStore::plan(&path, Split::Words, PlanOptions { parsed: size, ..options }).unwrap();
+        assert!(exact.complete && exact.pages == 6_000 && exact.pages_error == 0.0, "{exact:?}");
+        assert!(plan.passages.abs_diff(exact.passages) < exact.passages / 10, "{plan:?} {exact:?}");
+    }
+
+    #[test]
+    fn pages_of_a_compressed_source_are_counted_and_few_of_them_parsed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["pages.jsonl.gz", "pages.jsonl.zst"] {
+            let path = source(folder.path(), name, 12_000);
+            let all = PlanOptions { parsed: 1 << 20, ..PlanOptions::default() };
+            let plan = PassageStore::plan(&path, Split::Words, all).unwrap();
+            assert_eq!((plan.pages, plan.counted_pages, plan.read), (12_000, 12_000, 1.0));
+            assert!(!plan.complete && plan.sampled_pages < 9_000, "{plan:?}");
+            let exact =
+                PassageStore::plan(&path, Split::Words, PlanOptions { parsed: 1 << 30, ..all }).unwrap();
+            assert!(exact.complete && plan.passages.abs_diff(exact.passages) < exact.passages / 50);
+        }
+        // Only the beginning is read: an estimate, which says so.
+        let path = folder.path().join("pages.jsonl.gz");
+        let plan =
+            PassageStore::plan(&path, Split::Words, PlanOptions { parsed: 1 << 20, decompressed: 8 << 20 })
+                .unwrap();
+        assert!(plan.read < 1.0 && plan.pages > plan.counted_pages && plan.pages_error > 0.0, "{plan:?}");
+    }
+
+    #[test]
+    fn a_wrong_page_is_named_with_its_line_wherever_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = source(folder.path(), "pages.jsonl", 3_000);
+        let mut lines: Vec<String> =
+            std::fs::read_to_string(&path).unwrap().lines().map(Into::into).collect();
+        lines[1_999] = "{}".into();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let message =
+            PassageStore::plan(&path, Split::Words, PlanOptions::default()).unwrap_err().to_string();
+        assert!(message.contains("pages.jsonl:2000"), "{message}");
     }
 }

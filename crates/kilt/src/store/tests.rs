@@ -124,7 +124,7 @@ fn a_store_of_another_version_or_with_damage_is_refused() {
 fn a_plan_of_a_whole_source_counts_what_the_build_writes() {
     let folder = tempfile::tempdir().unwrap();
     let source = write(folder.path(), "pages.jsonl", &PAGES);
-    let plan = PassageStore::plan(&source, PassageSplit::Paragraph, 100).unwrap();
+    let plan = PassageStore::plan(&source, PassageSplit::Paragraph, PlanOptions::default()).unwrap();
     let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
     assert!(plan.complete);
     assert_eq!((plan.pages, plan.passages), (3, 4));
