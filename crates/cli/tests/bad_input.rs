@@ -237,3 +237,34 @@ fn a_full_disk_fails_the_work_and_leaves_nothing() {
     assert!(said.contains("No space left on device"), "{said}");
     assert_eq!(files(small.0.path()), Vec::<String>::new());
 }
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_gpu_is_refused_by_a_program_that_was_built_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    let model = common::root().join("models/minikilt-reader");
+    let expected = "expected `cpu`, since this program was built without the feature `cuda`, found `cuda:1`";
+    let model = model.to_str().unwrap();
+    let output =
+        sporran(folder.path(), &["generate", "--model", model, "--device", "cuda:1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains(expected), "{}", errors(&output));
+    // In a config it is found before anything is loaded, with its line.
+    let config = fs::read_to_string(folder.path().join("c.toml")).unwrap();
+    let config =
+        format!("{config}[generator]\nkind = \"seq2seq\"\nmodel = \"{model}\"\ndevice = \"cuda:1\"\n");
+    let line = config.lines().count();
+    fs::write(folder.path().join("c.toml"), config).unwrap();
+    let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = errors(&output);
+    assert!(said.contains(expected) && said.contains(&format!("c.toml:{line}")), "{said}");
+    let output =
+        sporran(folder.path(), &["config", "check", "c.toml", "generator.device=\"gpu\""]).output().unwrap();
+    assert!(
+        errors(&output).contains("expected `cpu`, `cuda` or `cuda:N`, found `gpu`"),
+        "{}",
+        errors(&output)
+    );
+}

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{GenerationOptions, Precision, Seq2Seq, Tokenizer};
+use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq, Tokenizer};
 
 use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
 
@@ -13,8 +13,8 @@ use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request,
 pub struct Seq2SeqOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
     pub model: PathBuf,
-    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
-    /// layer to 8 bits.
+    /// The numbers that the model computes with: `"f32"`; on a CPU `"int8"`, which is faster and rounds weights and
+    /// inputs of every linear layer to 8 bits; on a GPU `"f16"` or `"bf16"`.
     #[serde(default)]
     pub precision: Precision,
     /// `[generator.prompt]`: the text that the model reads.
@@ -29,6 +29,9 @@ pub struct Seq2SeqOptions {
     /// Tokens of a batch, padding included, at most.
     #[serde(default = "batch_tokens")]
     pub batch_tokens: usize,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
 }
 
 fn batch_size() -> usize {
@@ -48,6 +51,7 @@ impl Seq2SeqOptions {
             max_tokens: self.prompt.max_tokens,
             batch_size: self.batch_size,
             batch_tokens: self.batch_tokens,
+            device: self.device,
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use rayon::prelude::*;
-use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Precision, Seq2Seq, Tokenizer, generate};
+use sporran_transformers::{
+    Batch, Checkpoint, DeviceName, GenerationOptions, Precision, Seq2Seq, Tokenizer, each_batch, generate,
+    length_batches,
+};
 
 use crate::{Error, Result};
 
@@ -22,10 +24,12 @@ pub struct ModelOptions {
     pub batch_size: usize,
     /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
     pub batch_tokens: usize,
+    /// Where it computes.
+    pub device: DeviceName,
 }
 
 impl ModelOptions {
-    /// A folder's model in f32 with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
+    /// A folder's model in f32 on the CPU with the default portions: 1,024 tokens an input, 32 inputs or 8,192 tokens a batch.
     pub fn new(folder: PathBuf, generation: GenerationOptions) -> Self {
         Self {
             folder,
@@ -34,6 +38,7 @@ impl ModelOptions {
             max_tokens: 1024,
             batch_size: 32,
             batch_tokens: 8192,
+            device: DeviceName::Cpu,
         }
     }
 }
@@ -58,14 +63,15 @@ pub struct TextGenerator {
 }
 
 impl TextGenerator {
-    /// Loads a folder for a CPU.
+    /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not a seq2seq model's, [`Error::Option`] for empty batches.
+    /// [`Error::Transformers`] for a folder that is not a seq2seq model's and for a device that is not there,
+    /// [`Error::Option`] for empty batches.
     pub fn load(options: &ModelOptions) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = Arc::new(checkpoint.fast(options.precision)?);
-        Self::new(model, checkpoint.tokenizer()?, options.clone())
+        let model = checkpoint.seq2seq(options.device, options.precision)?;
+        Self::new(model.into(), checkpoint.tokenizer()?, options.clone())
     }
 
     /// A model that is loaded already, such as one in training.
@@ -120,11 +126,11 @@ impl TextGenerator {
     /// # Errors
     /// Where the model fails.
     pub fn generate_from(&self, rows: &[Vec<u32>]) -> Result<Vec<Vec<GeneratedText>>> {
-        let batches = batches(rows, self.options.batch_size, self.options.batch_tokens);
-        let answers: Result<Vec<Answers>> =
-            batches.par_iter().map(|batch| self.answer(batch, rows)).collect();
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let batches = length_batches(&lengths, self.options.batch_size, self.options.batch_tokens);
+        let answers = each_batch(self.model.device(), &batches, |batch| self.answer(batch, rows))?;
         let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); rows.len()];
-        for (at, output) in answers?.into_iter().flatten() {
+        for (at, output) in answers.into_iter().flatten() {
             outputs[at] = output;
         }
         Ok(outputs)
@@ -148,34 +154,5 @@ impl TextGenerator {
                 Ok((at, outputs?))
             })
             .collect()
-    }
-}
-
-/// Rows by length, longest first, in batches of at most so many rows and padded tokens.
-fn batches(rows: &[Vec<u32>], size: usize, tokens: usize) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&at| (std::cmp::Reverse(rows[at].len()), at));
-    let mut batches: Vec<Vec<usize>> = Vec::new();
-    for at in order {
-        match batches.last_mut() {
-            // The first row of a batch is its longest, so it tells what each further row costs.
-            Some(batch) if batch.len() < size && (batch.len() + 1) * rows[batch[0]].len() <= tokens => {
-                batch.push(at)
-            }
-            _ => batches.push(vec![at]),
-        }
-    }
-    batches
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_hold_every_row_once_within_both_budgets() {
-        let rows: Vec<Vec<u32>> = [3, 9, 1, 4, 4, 2, 30].iter().map(|&length| vec![0; length]).collect();
-        // Longest first: 30 alone (over the budget), 9 alone (two would be 18), 4 4 3 (4 x 3 = 12), 2 1.
-        assert_eq!(batches(&rows, 3, 12), [vec![6], vec![1], vec![3, 4, 0], vec![5, 2]]);
     }
 }

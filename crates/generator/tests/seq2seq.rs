@@ -11,7 +11,9 @@ use sporran_transformers::training::{
     Row, Training, TrainingOptions, Variables, VocabularyOptions, best_folder, tokenizer_files, train,
     train_vocabulary, wire_copying,
 };
-use sporran_transformers::{GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config, Tokenizer};
+use sporran_transformers::{
+    DeviceName, GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config, Tokenizer,
+};
 
 const TEXTS: [&str; 6] = [
     "Ada Lovelace was born in London and worked as a mathematician.",
@@ -64,6 +66,7 @@ fn options(batch_size: usize, num_beams: usize) -> Seq2SeqOptions {
         },
         batch_size,
         batch_tokens: 4096,
+        device: DeviceName::Cpu,
     }
 }
 

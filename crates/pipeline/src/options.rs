@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sporran_generator::Seq2SeqOptions;
 use sporran_kilt::{Dataset, PassageSplit, Split};
 use sporran_retriever::sparse::{Bm25Options, TfIdfOptions};
-use sporran_transformers::training::TrainingOptions;
+use sporran_transformers::{DeviceName, training::TrainingOptions};
 
 use crate::{
     Error, Result,
@@ -122,7 +122,8 @@ pub struct EvidenceOptions {
     pub limit: usize,
     /// Only the best passage of each page, as page-level scores want it.
     pub one_per_page: bool,
-    /// Entity linking: the page whose title is the answer goes first.
+    /// Entity linking: the page whose title is the answer goes first, whether it was retrieved or not, since the answer
+    /// names its own evidence.
     pub title_first: bool,
     /// Whether items carry the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
@@ -178,6 +179,9 @@ pub struct TrainOptions {
     /// Records of each dataset that a judgement during training looks at.
     #[serde(default = "judged")]
     pub judged: usize,
+    /// Where it trains, in f32: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
 }
 
 fn target_tokens() -> usize {

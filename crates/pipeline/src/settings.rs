@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sporran_kilt::{Dataset, Split};
+use sporran_transformers::Precision;
 
 use crate::{
     Error, Result,
@@ -195,6 +196,9 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
                 }
             }
         }
+        if let Err(error) = generator.device.check(generator.precision) {
+            document.report_key("generator.device", error.to_string());
+        }
         if options.retriever.is_some() && generator.prompt.passages > general.evidence.depth {
             let message = format!(
                 "expected at most `evidence.depth` ({}), found {}",
@@ -211,6 +215,9 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         }
         if let Some(from) = train.from.as_ref().filter(|from| !from.join("config.json").is_file()) {
             document.report_key("train.from", format!("{} has no config.json", from.display()));
+        }
+        if let Err(error) = train.device.check(Precision::F32) {
+            document.report_key("train.device", error.to_string());
         }
         if let Err(error) = train.optimizer.check() {
             document.report_key("train.optimizer", error.to_string());

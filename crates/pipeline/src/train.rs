@@ -97,8 +97,8 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
     config_json.push(b'\n');
     companions.push(("config.json".to_owned(), config_json));
-    let model: Arc<dyn Trainable> =
-        config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
+    let vb = variables.builder(&train.device.open()?);
+    let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
 
     companions.push(("model.toml".to_owned(), card(options, &variables).into_bytes()));
 

@@ -4,11 +4,10 @@
 use std::path::PathBuf;
 
 use candle_core::DType;
-use rayon::prelude::*;
 use sporran_kilt::{Passage, Query};
 use sporran_transformers::{
-    Batch, Checkpoint, Encoder, EncoderInput, EncoderRow, Head, Mode, Precision, SequenceHead, Text,
-    Truncation, length_batches,
+    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, Precision, SequenceHead,
+    Text, Truncation, each_batch, length_batches,
 };
 
 use crate::{Error, Reranker, Result};
@@ -25,6 +24,8 @@ pub struct CrossEncoderOptions {
     pub max_tokens: Option<usize>,
     /// How the weights are kept.
     pub precision: Precision,
+    /// Where it computes.
+    pub device: DeviceName,
     /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
     pub batch_tokens: usize,
 }
@@ -32,7 +33,14 @@ pub struct CrossEncoderOptions {
 impl CrossEncoderOptions {
     /// A folder's model with titles and 4,096 tokens a batch.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, titles: true, max_tokens: None, precision: Precision::F32, batch_tokens: 4096 }
+        Self {
+            folder,
+            titles: true,
+            max_tokens: None,
+            precision: Precision::F32,
+            device: DeviceName::Cpu,
+            batch_tokens: 4096,
+        }
     }
 }
 
@@ -48,7 +56,7 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a folder for a CPU.
+    /// Loads a folder.
     ///
     /// # Errors
     /// [`Error::Transformers`] for a folder that is not an encoder's, [`Error::Head`] where it does not classify, or
@@ -58,7 +66,7 @@ impl CrossEncoder {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
         let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = checkpoint.fast_encoder(options.precision)?;
+        let model = checkpoint.encoder_on(options.device, options.precision)?;
         let wrong = |found: String| Error::Head { folder: options.folder.clone(), found };
         let head = match model.head {
             Head::Sequence(head) if head.labels() <= 2 => head,
@@ -84,10 +92,9 @@ impl CrossEncoder {
         let rows = self.input.rows(&texts)?;
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, self.options.batch_tokens);
-        let parts: Result<Vec<Vec<Vec<f32>>>> =
-            batches.par_iter().map(|batch| self.batch(batch, &rows)).collect();
+        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &rows))?;
         let mut logits = vec![Vec::new(); pairs.len()];
-        for (batch, part) in batches.iter().zip(parts?) {
+        for (batch, part) in batches.iter().zip(parts) {
             for (&at, row) in batch.iter().zip(part) {
                 logits[at] = row;
             }

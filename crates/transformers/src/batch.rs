@@ -1,6 +1,7 @@
 //! Token rows as one padded tensor with its mask.
 
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
@@ -128,6 +129,23 @@ pub fn length_batches(lengths: &[usize], rows: usize, tokens: usize) -> Vec<Vec<
         }
     }
     batches
+}
+
+/// The results of `work` on every batch, in order: on a CPU the batches share its threads, a GPU takes one after the
+/// other, with all that it has and without the states of others in its memory.
+///
+/// # Errors
+/// An error of `work`.
+pub fn each_batch<T: Send, E: Send>(
+    device: &Device,
+    batches: &[Vec<usize>],
+    work: impl Fn(&[usize]) -> Result<T, E> + Sync + Send,
+) -> Result<Vec<T>, E> {
+    if device.is_cpu() {
+        batches.par_iter().map(|batch| work(batch)).collect()
+    } else {
+        batches.iter().map(|batch| work(batch)).collect()
+    }
 }
 
 #[cfg(test)]

@@ -96,6 +96,10 @@ impl RmsNorm {
             Ok(fused::rms_norm(xs, &self.weight, self.eps as f32)?)
         } else if mode.is_training() {
             Ok(candle_nn::ops::rms_norm_slow(xs, &self.weight, self.eps as f32)?)
+        } else if is_half(xs.dtype()) && xs.device().is_cpu() {
+            // On the CPU candle rounds the mean before it divides by it.
+            let (wide, weight) = (xs.contiguous()?.to_dtype(DType::F32)?, self.weight.to_dtype(DType::F32)?);
+            Ok(candle_nn::ops::rms_norm(&wide, &weight, self.eps as f32)?.to_dtype(xs.dtype())?)
         } else {
             Ok(candle_nn::ops::rms_norm(&xs.contiguous()?, &self.weight, self.eps as f32)?)
         }
@@ -152,6 +156,10 @@ impl Activation {
     }
 
     pub(crate) fn forward(self, xs: &Tensor) -> Result<Tensor> {
+        if self != Self::Relu && is_half(xs.dtype()) {
+            // candle's formulas round after every step of theirs.
+            return Ok(self.forward(&xs.to_dtype(DType::F32)?)?.to_dtype(xs.dtype())?);
+        }
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
@@ -163,8 +171,16 @@ impl Activation {
     }
 }
 
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// Softmax over the last dimension.
 pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    if is_half(xs.dtype()) && xs.device().is_cpu() {
+        // On the CPU candle adds up the weights in the dtype that they have, and a long row of halves stops growing.
+        return Ok(softmax(&xs.to_dtype(DType::F32)?, mode)?.to_dtype(xs.dtype())?);
+    }
     if !mode.is_training() {
         return Ok(candle_nn::ops::softmax_last_dim(&xs.contiguous()?)?);
     }
@@ -190,9 +206,22 @@ fn normal(std: f64) -> Init {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{Device, Tensor, Var};
+    use candle_core::{DType, Device, Tensor, Var};
 
     use super::{Activation, LayerNorm, RmsNorm, softmax};
+
+    #[test]
+    fn long_rows_of_halves_have_weights_that_sum_to_one() {
+        for dtype in [DType::F16, DType::BF16] {
+            let scores = Tensor::zeros((1, 4096), dtype, &Device::Cpu).unwrap();
+            let weights = softmax(&scores, &Mode::Inference).unwrap();
+            assert_eq!(weights.dtype(), dtype);
+            // 2^-12 each, which both can write; a sum in bf16 would have stopped at 256.
+            let weights =
+                weights.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert!(weights.iter().all(|&weight| weight == 1.0 / 4096.0), "{dtype:?}");
+        }
+    }
     use crate::mode::Mode;
 
     fn values() -> Tensor {

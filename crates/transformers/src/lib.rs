@@ -17,6 +17,7 @@ mod bert_heads;
 mod cache;
 mod checkpoint;
 pub mod decode;
+mod device;
 mod encoder;
 mod encoder_input;
 mod engine;
@@ -37,7 +38,7 @@ mod weights;
 
 pub use bart::Bart;
 pub use bart_config::BartConfig;
-pub use batch::{Batch, length_batches};
+pub use batch::{Batch, each_batch, length_batches};
 pub use bert::Bert;
 pub use bert_config::{BertConfig, BertFamily, BertTask};
 pub use bert_heads::{
@@ -49,6 +50,7 @@ pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
 };
+pub use device::{DeviceName, Precision};
 pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
 pub use engine::{FastEncoder, FastSeq2Seq};
@@ -58,7 +60,6 @@ pub use model_config::ModelConfig;
 pub use save::save;
 pub use sentence::{Pooling, Sentences};
 pub use seq2seq::{Memory, Seq2Seq, Trainable};
-pub use sporran_kernels::Precision;
 pub use t5::T5;
 pub use t5_config::T5Config;
 pub use tokenizer::Tokenizer;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
+use sporran_transformers::DeviceName;
 
 use super::{print, print_json};
 use crate::error::Result;
@@ -28,6 +29,12 @@ fn features() -> Vec<(&'static str, bool)> {
 #[cfg(not(target_arch = "x86_64"))]
 fn features() -> Vec<(&'static str, bool)> {
     Vec::new()
+}
+
+/// The devices that models can run on, by the names that configs have for them.
+fn devices() -> Vec<String> {
+    let gpus = (0..).map(DeviceName::Cuda).take_while(|name| name.open().is_ok());
+    std::iter::once(DeviceName::Cpu).chain(gpus).map(|name| name.to_string()).collect()
 }
 
 /// A figure in kB from `/proc/meminfo`, in bytes.
@@ -57,7 +64,7 @@ impl Doctor {
                 "memory_bytes": total,
                 "available_memory_bytes": available,
                 "folder_is_writable": writable,
-                "devices": ["cpu"],
+                "devices": devices(),
             }));
         }
         let yes = |there: bool| if there { "yes" } else { "no" };
@@ -82,6 +89,7 @@ impl Doctor {
         for (name, there) in features {
             text.push_str(&format!("{name:10} {}\n", yes(there)));
         }
+        text.push_str(&format!("devices    {}\n", devices().join(", ")));
         text.push_str(&format!("writable   {} (the folder that runs and indexes go to)\n", yes(writable)));
         print(&text)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder};
-use sporran_transformers::{Pooling, Precision};
+use sporran_transformers::{DeviceName, Pooling, Precision};
 
 use super::{input::Lines, print, print_json};
 use crate::error::Result;
@@ -19,6 +19,9 @@ pub(crate) struct Embed {
     /// How the weights are kept: f32, or int8, which is faster and less exact
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
+    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: DeviceName,
     /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean or mean_sqrt_len
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
@@ -51,6 +54,7 @@ impl Embed {
             pooling: self.pooling,
             prefix: self.prefix,
             precision: self.precision,
+            device: self.device,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
         })?;

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
-use sporran_transformers::{EarlyStopping, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, EarlyStopping, GenerationOptions, Precision};
 
 use super::{print, print_json};
 use crate::error::{Error, Result};
@@ -73,6 +73,9 @@ pub(crate) struct Generate {
     /// Inputs that are worked on together, at most; with 1 each line is answered before the next is read
     #[arg(long, default_value_t = 16, value_name = "N")]
     batch_size: usize,
+    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: DeviceName,
     /// Print one JSON object a line: {"outputs": [{"text", "score"}]}
     #[arg(long)]
     json: bool,
@@ -94,6 +97,7 @@ impl Generate {
             precision: self.precision,
             batch_size: self.batch_size,
             max_tokens: self.max_input_tokens,
+            device: self.device,
             ..ModelOptions::new(self.model.clone(), self.generation())
         };
         let generator = TextGenerator::load(&options)?;

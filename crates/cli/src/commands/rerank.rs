@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sporran_reranker::{CrossEncoder, CrossEncoderOptions};
-use sporran_transformers::Precision;
+use sporran_transformers::{DeviceName, Precision};
 
 use super::{input::Lines, print, print_json};
 use crate::error::Result;
@@ -19,6 +19,9 @@ pub(crate) struct Rerank {
     /// How the weights are kept: f32, or int8, which is faster and less exact
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
+    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: DeviceName,
     /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the model reads
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
@@ -49,6 +52,7 @@ impl Rerank {
     pub(crate) fn run(self) -> Result<()> {
         let model = CrossEncoder::load(&CrossEncoderOptions {
             precision: self.precision,
+            device: self.device,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
             ..CrossEncoderOptions::new(self.model)

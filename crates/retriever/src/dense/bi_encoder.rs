@@ -2,11 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use candle_core::{DType, Device};
-use rayon::prelude::*;
+use candle_core::DType;
 use sporran_transformers::{
-    Batch, Checkpoint, Encoder as Body, EncoderInput, EncoderRow, Head, Pooling, Precision, Sentences, Text,
-    Truncation, VectorHead, length_batches,
+    Batch, Checkpoint, DeviceName, Encoder as Body, EncoderInput, EncoderRow, Head, Pooling, Precision,
+    Sentences, Text, Truncation, VectorHead, each_batch, length_batches,
 };
 
 use super::{Embeddings, Encoder};
@@ -26,6 +25,8 @@ pub struct BiEncoderOptions {
     pub max_tokens: Option<usize>,
     /// How the weights are kept.
     pub precision: Precision,
+    /// Where it computes.
+    pub device: DeviceName,
     /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
     pub batch_tokens: usize,
 }
@@ -39,6 +40,7 @@ impl BiEncoderOptions {
             prefix: None,
             max_tokens: None,
             precision: Precision::F32,
+            device: DeviceName::Cpu,
             batch_tokens: 4096,
         }
     }
@@ -65,7 +67,7 @@ pub struct BiEncoder {
 }
 
 impl BiEncoder {
-    /// Loads a folder for a CPU.
+    /// Loads a folder.
     ///
     /// # Errors
     /// [`Error::Transformers`] for a folder that is not an encoder's, and [`Error::Pooling`] where neither it nor the
@@ -74,10 +76,13 @@ impl BiEncoder {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        let sentences = Sentences::open(&options.folder, DType::F32, &Device::Cpu)?;
+        options.device.check(options.precision)?;
+        // What follows the encoder takes its states as they are, which a packed encoder gives in f32.
+        let dtype = if options.device == DeviceName::Cpu { DType::F32 } else { options.precision.dtype()? };
+        let sentences = Sentences::open(&options.folder, dtype, &options.device.open()?)?;
         let folder = sentences.as_ref().map_or(&options.folder, |sentences| &sentences.encoder);
         let checkpoint = Checkpoint::open(folder)?;
-        let model = checkpoint.fast_encoder(options.precision)?;
+        let model = checkpoint.encoder_on(options.device, options.precision)?;
         let (most, prompt, lowercase) = match &sentences {
             Some(found) => (found.max_length, found.prompt.clone(), found.lowercase),
             None => (None, String::new(), false),
@@ -123,9 +128,9 @@ impl BiEncoder {
         let rows = self.input.rows(texts)?;
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
-        let parts: Result<Vec<Vec<f32>>> = batches.par_iter().map(|batch| self.batch(batch, &rows)).collect();
+        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &rows))?;
         let mut values = vec![0.0; texts.len() * self.dim];
-        for (batch, part) in batches.iter().zip(parts?) {
+        for (batch, part) in batches.iter().zip(parts) {
             for (&at, vector) in batch.iter().zip(part.chunks_exact(self.dim)) {
                 values[at * self.dim..][..self.dim].copy_from_slice(vector);
             }

@@ -14,17 +14,16 @@ use std::{
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
 
-use sporran_kernels::Precision;
-
 use crate::{
     bert_heads::Head,
     decode::GenerationOptions,
+    device::{DeviceName, Precision},
     encoder::{BertModel, EncoderModel},
     engine::{FastEncoder, FastSeq2Seq},
     error::{Error, Result},
     json::{self, parse},
     model_config::{Kind, ModelConfig},
-    seq2seq::Trainable,
+    seq2seq::{Seq2Seq, Trainable},
     tokenizer::Tokenizer,
     tokens::{SpecialTokens, TokenFields},
     weights::{self, Parameter},
@@ -196,12 +195,37 @@ impl Checkpoint {
         self.config.build(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
     }
 
+    /// The encoder-decoder for inference on a device: packed on a CPU, over candle on a GPU.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model), and those of [`DeviceName::check`] and [`DeviceName::open`].
+    pub fn seq2seq(&self, device: DeviceName, precision: Precision) -> Result<Box<dyn Seq2Seq>> {
+        device.check(precision)?;
+        match device {
+            DeviceName::Cpu => Ok(Box::new(self.fast(precision)?)),
+            DeviceName::Cuda(_) => Ok(self.model(precision.dtype()?, &device.open()?)?),
+        }
+    }
+
+    /// The encoder for inference on a device, with its head: packed on a CPU, over candle on a GPU.
+    ///
+    /// # Errors
+    /// As for [`seq2seq`](Self::seq2seq).
+    pub fn encoder_on(&self, device: DeviceName, precision: Precision) -> Result<EncoderModel> {
+        device.check(precision)?;
+        match device {
+            DeviceName::Cpu => self.fast_encoder(precision),
+            DeviceName::Cuda(_) => self.encoder(precision.dtype()?, &device.open()?),
+        }
+    }
+
     /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. One tensor at a time is in
     /// memory beside what is packed.
     ///
     /// # Errors
     /// As for [`model`](Self::model).
     pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
+        let precision = precision.packed()?;
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
         let read = &mut |name: &str| self.values(name);
         match &self.config {
@@ -226,7 +250,7 @@ impl Checkpoint {
         };
         let vb = VarBuilder::from_backend(Box::new(OneByOne(self)), DType::F32, Device::Cpu);
         let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
-        let body = FastEncoder::bert(config, precision, &mut |name: &str| self.values(name))?;
+        let body = FastEncoder::bert(config, precision.packed()?, &mut |name: &str| self.values(name))?;
         Ok(EncoderModel { body: Box::new(body), head })
     }
 

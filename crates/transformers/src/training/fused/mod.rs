@@ -9,7 +9,7 @@ mod linear;
 mod norm;
 mod product;
 
-use candle_core::{CpuStorage, DType, Layout, Result, Tensor};
+use candle_core::{CpuStorage, DType, DeviceLocation, Layout, Result, Tensor};
 
 pub(crate) use attention::{AttentionDropout, attention};
 pub(crate) use linear::{linear, relu};
@@ -17,7 +17,12 @@ pub(crate) use norm::rms_norm;
 
 /// Whether an operation on `xs` should run here: a gradient may be asked for, and the values are f32 in main memory.
 pub(crate) fn applies(xs: &Tensor) -> bool {
-    xs.device().is_cpu() && xs.dtype() == DType::F32
+    takes(xs.device().location(), xs.dtype())
+}
+
+/// There are no kernels for other devices and other numbers; those take candle's elementary operations.
+fn takes(place: DeviceLocation, dtype: DType) -> bool {
+    place == DeviceLocation::Cpu && dtype == DType::F32
 }
 
 /// The values of a contiguous f32 tensor.
@@ -41,6 +46,19 @@ fn with_values<T>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<T>) -> Resul
 mod tests {
     use super::*;
     use candle_core::{Device, Var};
+
+    #[test]
+    fn fused_operations_are_for_f32_in_main_memory_alone() {
+        assert!(takes(DeviceLocation::Cpu, DType::F32));
+        assert!(!takes(DeviceLocation::Cuda { gpu_id: 0 }, DType::F32));
+        for dtype in [DType::F16, DType::BF16] {
+            let half = wave(&[2, 4], 1.0).to_dtype(dtype).unwrap();
+            assert!(!applies(&half));
+            // An operation that is called all the same refuses what it cannot read.
+            assert!(relu(&half).is_err() && rms_norm(&half, &half.get(0).unwrap(), 1e-6).is_err());
+            assert!(linear(&half, &half).is_err());
+        }
+    }
 
     /// Values that differ everywhere and are neither large nor tiny.
     pub(super) fn wave(shape: &[usize], frequency: f64) -> Tensor {
