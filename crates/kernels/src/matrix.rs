@@ -141,17 +141,31 @@ impl Matrix {
 
 /// Rounds the weights of one output into lane `lane` of its panel, and gives its scale and offset.
 fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
-    let greatest = row.iter().fold(0f32, |greatest, weight| greatest.max(weight.abs()));
-    let scale = if greatest > 0.0 { greatest / 127.0 } else { 1.0 };
+    let scale = scale_of(row);
+    let inverse = 1.0 / scale;
     let mut sum = 0;
     for (quad, weights) in row.chunks(4).enumerate() {
         for (i, weight) in weights.iter().enumerate() {
-            let value = (weight / scale).round_ties_even() as i8;
+            let value = (weight * inverse + ROUND).to_bits() as i8;
             panel[quad * 4 * LANES + lane * 4 + i] = value;
             sum += i32::from(value);
         }
     }
     (scale, 128 * sum)
+}
+
+/// What the greatest of `row`, up or down, must be divided by to be 127.
+#[inline(always)]
+fn scale_of(row: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane = if value.abs() > *lane { value.abs() } else { *lane };
+        }
+    }
+    let greatest = rest.iter().map(|value| value.abs()).chain(lanes).fold(0f32, f32::max);
+    if greatest > 0.0 { greatest / 127.0 } else { 1.0 }
 }
 
 /// What becomes of a product's result.
@@ -396,15 +410,7 @@ fn quantise<'a>(
 ) -> Input<'a> {
     #[inline(always)]
     fn body<S: Simd>(row: &[f32], out: &mut [u8]) -> f32 {
-        let mut lanes = [0f32; LANES];
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, value) in lanes.iter_mut().zip(chunk) {
-                *lane = if value.abs() > *lane { value.abs() } else { *lane };
-            }
-        }
-        let greatest = rest.iter().map(|value| value.abs()).chain(lanes).fold(0f32, f32::max);
-        let scale = if greatest > 0.0 { greatest / 127.0 } else { 1.0 };
+        let scale = scale_of(row);
         let inverse = 1.0 / scale;
         for (out, value) in out.iter_mut().zip(row) {
             // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
