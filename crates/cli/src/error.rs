@@ -1,6 +1,6 @@
 //! An error as the program shows it: the chain of causes, a hint, an exit code.
 
-use std::error::Error as _;
+use std::{error::Error as _, path::PathBuf};
 
 /// What made a command fail.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,17 @@ pub(crate) enum Error {
     Stream {
         /// Which one.
         stream: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file or folder.
+    #[error("{}: {action} failed", path.display())]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
         /// What the system said.
         #[source]
         source: std::io::Error,
@@ -72,10 +83,16 @@ impl From<sporran_generator::Error> for Error {
 }
 
 impl Error {
+    pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, action, source }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pipeline(error) if !error.is_input() => 1,
             Self::Stream { .. } => 1,
+            Self::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound => 1,
             _ => 2,
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sporran_pipeline::{Event, Unit};
+use sporran_transformers::Progress as Download;
 
 /// Draws the events of a run, one bar a step, with rate and time left.
 pub(crate) struct Progress {
@@ -63,4 +64,38 @@ fn style(unit: Unit) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
+}
+
+/// Draws downloads, one bar a file.
+pub(crate) struct Downloads {
+    bar: Option<(String, ProgressBar)>,
+    quiet: bool,
+}
+
+impl Downloads {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { bar: None, quiet }
+    }
+
+    pub(crate) fn show(&mut self, download: Download<'_>) {
+        if self.quiet {
+            return;
+        }
+        if self.bar.as_ref().is_none_or(|(file, _)| file != download.file) {
+            self.finish();
+            let bar = ProgressBar::with_draw_target(Some(download.total), ProgressDrawTarget::stderr());
+            bar.set_style(style(Unit::Bytes));
+            bar.set_message(download.file.to_owned());
+            self.bar = Some((download.file.to_owned(), bar));
+        }
+        if let Some((_, bar)) = &self.bar {
+            bar.set_position(download.done);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        if let Some((_, bar)) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
 }

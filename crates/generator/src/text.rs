@@ -1,10 +1,11 @@
-//! Texts in, texts out: a seq2seq model with its tokenizer, batched by length.
+//! Texts in, texts out: a model with its tokenizer, batched by length.
 
 use std::{path::PathBuf, sync::Arc};
 
+use candle_core::{DType, Device};
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, GenerationOptions, Precision, Seq2Seq, Tokenizer, each_batch, generate,
-    length_batches,
+    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq, Tokenizer,
+    each_batch, find_gguf, generate, generate_causal, length_batches,
 };
 
 use crate::{Error, Result};
@@ -55,9 +56,54 @@ pub struct GeneratedText {
 /// The outputs of a batch, each with its row's place among the texts.
 type Answers = Vec<(usize, Vec<GeneratedText>)>;
 
-/// A seq2seq model with its tokenizer.
+/// What generates.
+#[derive(Clone)]
+enum Model {
+    Seq2Seq(Arc<dyn Seq2Seq>),
+    /// It continues its input.
+    Causal(Arc<dyn CausalLm>),
+}
+
+impl Model {
+    fn device(&self) -> &Device {
+        match self {
+            Self::Seq2Seq(model) => model.device(),
+            Self::Causal(model) => model.device(),
+        }
+    }
+
+    /// The most tokens of an input.
+    fn max_input_length(&self) -> Option<usize> {
+        match self {
+            Self::Seq2Seq(model) => model.max_input_length(),
+            // Room for one more token at least.
+            Self::Causal(model) => Some(model.max_length().saturating_sub(1)),
+        }
+    }
+
+    fn generate(&self, rows: &[&[u32]], options: &GenerationOptions) -> Result<Vec<Vec<Hypothesis>>> {
+        Ok(match self {
+            Self::Seq2Seq(model) => {
+                let input = Batch::new(rows, model.special_tokens().pad, model.device())?;
+                generate(model.as_ref(), &input, options)?
+            }
+            Self::Causal(model) => {
+                let prompts: Vec<Vec<u32>> = rows.iter().map(|row| row.to_vec()).collect();
+                generate_causal(model.as_ref(), &prompts, options)?
+            }
+        })
+    }
+}
+
+/// What a decoder-only model computes in, and where. Its weights are never rounded to 8 bits.
+fn causal_numbers(options: &ModelOptions) -> Result<(DType, Device)> {
+    options.device.check(options.precision)?;
+    Ok((options.precision.dtype()?, options.device.open()?))
+}
+
+/// A model that generates, with its tokenizer.
 pub struct TextGenerator {
-    model: Arc<dyn Seq2Seq>,
+    model: Model,
     tokenizer: Tokenizer,
     options: ModelOptions,
 }
@@ -66,19 +112,34 @@ impl TextGenerator {
     /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not a seq2seq model's and for a device that is not there,
+    /// [`Error::Transformers`] for a folder that is not a generating model's and for a device that is not there,
     /// [`Error::Option`] for empty batches.
     pub fn load(options: &ModelOptions) -> Result<Self> {
+        if let Some(file) = find_gguf(&options.folder)? {
+            let (dtype, device) = causal_numbers(options)?;
+            let file = Gguf::open(&file)?;
+            let model = Model::Causal(file.causal_model(dtype, &device)?.into());
+            return Self::over(model, file.tokenizer()?, options.clone());
+        }
         let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = checkpoint.seq2seq(options.device, options.precision)?;
-        Self::new(model.into(), checkpoint.tokenizer()?, options.clone())
+        let model = if checkpoint.config().is_causal() {
+            let (dtype, device) = causal_numbers(options)?;
+            Model::Causal(checkpoint.causal_model(dtype, &device)?.into())
+        } else {
+            Model::Seq2Seq(checkpoint.seq2seq(options.device, options.precision)?.into())
+        };
+        Self::over(model, checkpoint.tokenizer()?, options.clone())
     }
 
     /// A model that is loaded already, such as one in training.
     ///
     /// # Errors
     /// [`Error::Option`] for empty batches.
-    pub fn new(model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer, mut options: ModelOptions) -> Result<Self> {
+    pub fn new(model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer, options: ModelOptions) -> Result<Self> {
+        Self::over(Model::Seq2Seq(model), tokenizer, options)
+    }
+
+    fn over(model: Model, tokenizer: Tokenizer, mut options: ModelOptions) -> Result<Self> {
         for (option, value) in [("batch-size", options.batch_size), ("batch-tokens", options.batch_tokens)] {
             if value == 0 {
                 return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
@@ -138,8 +199,7 @@ impl TextGenerator {
 
     fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Answers> {
         let inputs: Vec<&[u32]> = batch.iter().map(|&at| rows[at].as_slice()).collect();
-        let input = Batch::new(&inputs, self.model.special_tokens().pad, self.model.device())?;
-        let hypotheses = generate(self.model.as_ref(), &input, &self.options.generation)?;
+        let hypotheses = self.model.generate(&inputs, &self.options.generation)?;
         batch
             .iter()
             .zip(hypotheses)

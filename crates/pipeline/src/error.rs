@@ -78,7 +78,11 @@ impl Error {
             | Self::Generator(sporran_generator::Error::Transformers(error))
             | Self::Transformers(error) => !matches!(
                 error,
-                Model::Io { .. } | Model::Tensor(_) | Model::Training { .. } | Model::Callback { .. }
+                Model::Io { .. }
+                    | Model::Hub { .. }
+                    | Model::Tensor(_)
+                    | Model::Training { .. }
+                    | Model::Callback { .. }
             ),
             Self::Retriever(error) => {
                 !matches!(error, Retriever::Passages { .. } | Retriever::Embeddings { .. })

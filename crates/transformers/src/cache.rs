@@ -32,6 +32,15 @@ pub(crate) struct LayerCache {
 }
 
 impl LayerCache {
+    /// Makes row `i` of the self-attention what was row `rows[i]`.
+    pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
+        if let Some(own) = &mut self.own {
+            let rows = Tensor::new(rows, own.keys.device())?;
+            *own = own.select(&rows)?;
+        }
+        Ok(())
+    }
+
     /// Appends the self-attention keys and values of new positions, and gives all of them.
     pub(crate) fn extend(&mut self, new: KeyValue) -> Result<&KeyValue> {
         let new = new.detach();
@@ -101,13 +110,7 @@ impl Cache {
         if let Some(packed) = &mut self.packed {
             packed.reorder(rows)?;
         }
-        for layer in &mut self.layers {
-            if let Some(own) = &mut layer.own {
-                let rows = Tensor::new(rows, own.keys.device())?;
-                *own = own.select(&rows)?;
-            }
-        }
-        Ok(())
+        self.layers.iter_mut().try_for_each(|layer| layer.select(rows))
     }
 
     /// Keeps the inputs `inputs` only, in that order, and of each the sequences `rows` (indices of all rows

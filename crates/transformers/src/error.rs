@@ -108,6 +108,47 @@ pub enum Error {
         found: String,
     },
 
+    /// A text that names no model of the hub.
+    #[error("expected a model as `name`, `org/name` or `org/name@revision`, found `{found}`")]
+    ModelId {
+        /// The text.
+        found: String,
+    },
+
+    /// The hub does not have a model, or cannot be reached.
+    #[error("{id}: it could not be fetched")]
+    Hub {
+        /// The model, with its revision.
+        id: String,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// A model that is not in the cache, where the network may not be used.
+    #[error("{id}: expected it in the cache {}, found no whole model there, and the network is off", cache.display())]
+    NotCached {
+        /// The model, with its revision.
+        id: String,
+        /// The cache's folder.
+        cache: PathBuf,
+    },
+
+    /// A folder that would be written over.
+    #[error("{}: expected no such folder or an empty one", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A file is not a valid GGUF file.
+    #[error("{}: not a valid GGUF file", path.display())]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: candle_core::Error,
+    },
+
     /// A model of another kind than the one that was asked for.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Architecture {
@@ -243,6 +284,9 @@ impl Error {
         match self {
             Self::Config { field, expected, found, .. } => {
                 Self::Config { path: file.into(), field, expected, found }
+            }
+            Self::Architecture { expected, found, .. } => {
+                Self::Architecture { path: file.into(), expected, found }
             }
             other => other,
         }

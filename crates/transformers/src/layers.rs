@@ -29,6 +29,13 @@ impl Linear {
         Ok(Self { bias: Some(bias), ..Self::new(inputs, outputs, std, vb)? })
     }
 
+    /// The same from a weight of shape (in, out), as GPT-2 stores it.
+    pub(crate) fn transposed(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+        let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?.t()?;
+        let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
+        Ok(Self { weight, bias: Some(bias) })
+    }
+
     /// A head that shares its weight (out, in), such as an embedding table.
     pub(crate) fn shared(weight: Tensor) -> Self {
         Self { weight, bias: None }

@@ -15,6 +15,7 @@ mod bert_config;
 mod bert_fields;
 mod bert_heads;
 mod cache;
+mod causal;
 mod checkpoint;
 pub mod decode;
 mod device;
@@ -22,6 +23,8 @@ mod encoder;
 mod encoder_input;
 mod engine;
 mod error;
+mod hub;
+mod import;
 mod json;
 mod layers;
 mod mode;
@@ -45,7 +48,10 @@ pub use bert_heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
 };
 pub use cache::Cache;
-pub use checkpoint::Checkpoint;
+pub use causal::{
+    CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, find_gguf, generate_causal,
+};
+pub use checkpoint::{Checkpoint, Part};
 pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
@@ -55,6 +61,8 @@ pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
 pub use engine::{FastEncoder, FastSeq2Seq};
 pub use error::{Error, Result};
+pub use hub::{Hub, ModelId, Progress};
+pub use import::import;
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
 pub use save::save;

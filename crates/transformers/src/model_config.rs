@@ -12,6 +12,7 @@ use crate::{
     bart::Bart,
     bart_config::BartConfig,
     bert_config::{BertConfig, BertFamily},
+    causal::{CausalLm, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind},
     decode::GenerationOptions,
     error::{Error, Result},
     json::parse,
@@ -32,6 +33,10 @@ pub enum ModelConfig {
     Bart(BartConfig),
     /// BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR.
     Bert(BertConfig),
+    /// GPT-2.
+    Gpt2(Gpt2Config),
+    /// LLaMA and Qwen 2.
+    Llama(LlamaConfig),
 }
 
 /// How a `config.json` names its architecture.
@@ -59,11 +64,24 @@ impl ModelConfig {
             Some("xlm-roberta") => Self::Bert(BertConfig::from_json(BertFamily::XlmRoberta, path, text)?),
             Some("distilbert") => Self::Bert(BertConfig::from_json(BertFamily::DistilBert, path, text)?),
             Some("dpr") => Self::Bert(BertConfig::from_json(BertFamily::Dpr, path, text)?),
+            Some("gpt2") => Self::Gpt2(parse(path, text)?),
+            Some("llama") => Self::Llama(LlamaConfig { kind: LlamaKind::Llama, ..parse(path, text)? }),
+            Some("qwen2") => Self::Llama(LlamaConfig { kind: LlamaKind::Qwen2, ..parse(path, text)? }),
+            Some("rag") => {
+                return Err(Error::Config {
+                    path: path.into(),
+                    field: "model_type".into(),
+                    expected: "a model of one part".into(),
+                    found: "`rag`, whose parts are opened one by one".into(),
+                });
+            }
             found => {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert` or `dpr`".into(),
+                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert`, `dpr`, `gpt2`, `llama` or \
+                               `qwen2`"
+                        .into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
                 });
             }
@@ -78,7 +96,21 @@ impl ModelConfig {
             Self::T5(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
+            Self::Gpt2(config) => config,
+            Self::Llama(config) => config,
         }
+    }
+
+    /// The `model_type` of a `config.json`.
+    #[must_use]
+    pub fn model_type(&self) -> &'static str {
+        self.architecture().model_type()
+    }
+
+    /// Whether the model is a decoder alone, which continues what it is given.
+    #[must_use]
+    pub fn is_causal(&self) -> bool {
+        matches!(self, Self::Gpt2(_) | Self::Llama(_))
     }
 
     /// The text of the `config.json` that describes this model, to `transformers` too.
@@ -100,6 +132,8 @@ impl ModelConfig {
             Self::T5(config) => config.vocab_size,
             Self::Bart(config) => config.vocab_size,
             Self::Bert(config) => config.vocab_size,
+            Self::Gpt2(config) => config.vocab_size,
+            Self::Llama(config) => config.vocab_size,
         }
     }
 
@@ -117,12 +151,30 @@ impl ModelConfig {
         match self {
             Self::T5(config) => Ok(Box::new(T5::new(config, vb)?.with_defaults(tokens, generation))),
             Self::Bart(config) => Ok(Box::new(Bart::new(config, vb)?.with_defaults(tokens, generation))),
-            Self::Bert(_) => Err(Error::Architecture {
-                path: "config.json".into(),
-                expected: "an encoder-decoder",
-                found: format!("`{}`", self.architecture().model_type()),
-            }),
+            _ => Err(self.other_kind("an encoder-decoder")),
         }
+    }
+
+    /// Builds the decoder-only model from the tensors of `vb`, with the tokens and generation defaults of its folder.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_causal(
+        &self,
+        vb: &VarBuilder,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+    ) -> Result<Box<dyn CausalLm>> {
+        match self {
+            Self::Gpt2(config) => Ok(Box::new(Gpt2::new(config, vb)?.with_defaults(tokens, generation))),
+            Self::Llama(config) => Ok(Box::new(Llama::new(config, vb)?.with_defaults(tokens, generation))),
+            _ => Err(self.other_kind("a decoder-only model")),
+        }
+    }
+
+    fn other_kind(&self, expected: &'static str) -> Error {
+        let found = format!("`{}`", self.model_type());
+        Error::Architecture { path: "config.json".into(), expected, found }
     }
 
     /// The tensors that the model is built from, in the order of its definition.

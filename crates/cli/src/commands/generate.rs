@@ -10,7 +10,7 @@ use serde_json::json;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_transformers::{DeviceName, EarlyStopping, GenerationOptions, Precision};
 
-use super::{print, print_json};
+use super::{models, print, print_json};
 use crate::error::{Error, Result};
 
 /// `sporran generate`
@@ -85,7 +85,7 @@ pub(crate) struct Generate {
 const BATCHES: usize = 32;
 
 impl Generate {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(mut self, quiet: bool) -> Result<()> {
         for (option, value) in
             [("--batch-size", self.batch_size), ("--max-input-tokens", self.max_input_tokens)]
         {
@@ -93,6 +93,7 @@ impl Generate {
                 return Err(Error::Usage(format!("{option}: expected at least 1, found 0")));
             }
         }
+        self.model = models::resolve(&self.model, quiet)?;
         let options = ModelOptions {
             precision: self.precision,
             batch_size: self.batch_size,

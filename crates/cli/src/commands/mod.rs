@@ -8,6 +8,7 @@ mod evaluate;
 mod generate;
 mod index;
 mod input;
+mod models;
 mod rerank;
 mod run;
 mod submit;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     Embed(embed::Embed),
     /// Score passages for queries of standard input
     Rerank(rerank::Rerank),
+    /// Fetch, import and describe models
+    #[command(subcommand)]
+    Models(models::Models),
     /// Turn one file format into another
     Convert(convert::Convert),
     /// Check or show a config
@@ -63,9 +67,10 @@ impl Command {
             Self::Evaluate(command) => command.run(),
             Self::Submit(command) => command.run(),
             Self::Train(command) => command.run(quiet),
-            Self::Generate(command) => command.run(),
+            Self::Generate(command) => command.run(quiet),
             Self::Embed(command) => command.run(),
             Self::Rerank(command) => command.run(),
+            Self::Models(command) => command.run(quiet),
             Self::Convert(command) => {
                 let summary = command.run()?;
                 if !quiet {

@@ -7,15 +7,19 @@ mod pytorch;
 mod stored;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
+use safetensors::Dtype;
+use serde_json::Value;
 
 use crate::{
     bert_heads::Head,
+    causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     encoder::{BertModel, EncoderModel},
@@ -34,10 +38,64 @@ use stored::{Place, Stored};
 const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
 
+/// A model inside a RAG model (Lewis et al. 2020), whose config and weights hold two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The encoder of questions.
+    QuestionEncoder,
+    /// The encoder-decoder that reads the passages.
+    Generator,
+}
+
+impl Part {
+    /// The field of the config.
+    fn field(self) -> &'static str {
+        match self {
+            Self::QuestionEncoder => "question_encoder",
+            Self::Generator => "generator",
+        }
+    }
+
+    /// What stands before the names of its tensors, in a model with a head for decoding and in one without.
+    fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::QuestionEncoder => &["rag.question_encoder.", "question_encoder."],
+            Self::Generator => &["rag.generator.", "generator."],
+        }
+    }
+
+    fn tokenizer_folder(self) -> &'static str {
+        match self {
+            Self::QuestionEncoder => "question_encoder_tokenizer",
+            Self::Generator => "generator_tokenizer",
+        }
+    }
+
+    /// The part's own config, out of a RAG model's.
+    fn config(self, path: &Path, text: &str) -> Result<String> {
+        let mut whole: Value = parse(path, text)?;
+        if whole["model_type"] != "rag" {
+            let found =
+                whole["model_type"].as_str().map_or_else(|| "none".into(), |found| format!("`{found}`"));
+            return Err(Error::Architecture { path: path.into(), expected: "a RAG model", found });
+        }
+        match whole[self.field()].take() {
+            config @ Value::Object(_) => Ok(config.to_string()),
+            _ => Err(Error::Config {
+                path: path.into(),
+                field: self.field().into(),
+                expected: "the config of a model".into(),
+                found: "none".into(),
+            }),
+        }
+    }
+}
+
 /// A model folder, with its JSON files read and its weights mapped and checked.
 #[derive(Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
+    tokenizer: PathBuf,
     architectures: Vec<String>,
     config: ModelConfig,
     tokens: Option<SpecialTokens>,
@@ -67,9 +125,25 @@ impl Checkpoint {
     /// [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorDtype`], and
     /// [`Error::Io`].
     pub fn open(folder: &Path) -> Result<Self> {
+        Self::open_as(folder, None)
+    }
+
+    /// Opens one of the two models of a RAG folder, as [`open`](Self::open) opens a model of its own.
+    ///
+    /// # Errors
+    /// As for `open`, and [`Error::Architecture`] where the folder is not a RAG model's.
+    pub fn open_part(folder: &Path, part: Part) -> Result<Self> {
+        Self::open_as(folder, Some(part))
+    }
+
+    fn open_as(folder: &Path, part: Option<Part>) -> Result<Self> {
         let config_path = folder.join(CONFIG);
         let text = json::text(&config_path)?
             .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: CONFIG })?;
+        let text = match part {
+            Some(part) => part.config(&config_path, &text)?,
+            None => text,
+        };
         let mut config = ModelConfig::from_json(&config_path, &text)?;
         let kind: Kind = parse(&config_path, &text)?;
         let mut fields: TokenFields = parse(&config_path, &text)?;
@@ -87,7 +161,7 @@ impl Checkpoint {
             None => None,
         };
         let (files, index) = stored::open_weights(folder)?;
-        let mut stored = Stored::of(&files, config.architecture());
+        let mut stored = Stored::of(&files, config.architecture(), part.map(Part::prefixes));
         if stored.unify_embeddings(config.architecture())?
             && let Some(untied) = config.architecture().untied()
         {
@@ -97,8 +171,21 @@ impl Checkpoint {
         let surplus = stored.surplus(config.architecture());
         let names = places.iter().map(|place| place.parameter.name.clone());
         let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
+        let tokenizer = part.map_or_else(|| folder.into(), |part| folder.join(part.tokenizer_folder()));
         let (folder, architectures) = (folder.into(), kind.architectures.unwrap_or_default());
-        Ok(Self { folder, architectures, config, tokens, generation, files, index, places, by_name, surplus })
+        Ok(Self {
+            folder,
+            tokenizer,
+            architectures,
+            config,
+            tokens,
+            generation,
+            files,
+            index,
+            places,
+            by_name,
+            surplus,
+        })
     }
 
     /// The folder.
@@ -139,7 +226,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        Tokenizer::from_folder(&self.folder)
+        Tokenizer::from_folder(&self.tokenizer)
     }
 
     /// The tensors that the model is built from, in the order of its definition.
@@ -151,6 +238,26 @@ impl Checkpoint {
     #[must_use]
     pub fn surplus(&self) -> &[String] {
         &self.surplus
+    }
+
+    /// The number of elements of the stored tensors that the model uses, by their types.
+    #[must_use]
+    pub fn stored_types(&self) -> BTreeMap<String, usize> {
+        let mut types = BTreeMap::new();
+        for (_, dtype, shape, _) in self.raw_tensors() {
+            *types.entry(format!("{dtype:?}").to_lowercase()).or_default() += shape.iter().product::<usize>();
+        }
+        types
+    }
+
+    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements.
+    pub(crate) fn raw_tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize], Cow<'_, [u8]>)> {
+        self.places.iter().filter_map(|place| {
+            let (file, tensor) = place.stored?;
+            let file = &self.files[file];
+            let tensor = &file.tensors()[tensor];
+            Some((place.parameter.name.as_str(), tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor)))
+        })
     }
 
     /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
@@ -191,6 +298,9 @@ impl Checkpoint {
     /// [`Error::Architecture`] for another kind of model, or a tensor error where `dtype` cannot be used or memory
     /// ends.
     pub fn model(&self, dtype: DType, device: &Device) -> Result<Box<dyn Trainable>> {
+        if self.config.is_causal() {
+            return Err(self.other_kind("an encoder-decoder"));
+        }
         let tokens = self.special_tokens()?.clone();
         self.config.build(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
     }
@@ -265,6 +375,18 @@ impl Checkpoint {
             }
             _ => Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)")),
         }
+    }
+
+    /// The decoder-only model for inference, with its weights cast to `dtype` on `device`.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn CausalLm>> {
+        if !self.config.is_causal() {
+            return Err(self.other_kind("a decoder-only model"));
+        }
+        let tokens = self.special_tokens()?.clone();
+        self.config.build_causal(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
     }
 
     /// The weights as trainable variables, to train them further.

@@ -33,13 +33,23 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    pub(super) fn of(files: &'a [WeightFile], architecture: &dyn Architecture) -> Self {
+    /// The tensors of `files`; with `prefixes`, those alone whose names begin with one of them, without it.
+    pub(super) fn of(
+        files: &'a [WeightFile],
+        architecture: &dyn Architecture,
+        prefixes: Option<&[&str]>,
+    ) -> Self {
         let mut stored = Self { files, names: BTreeMap::new(), doubles: Vec::new() };
         for (at, file) in files.iter().enumerate() {
             for (index, tensor) in file.tensors().iter().enumerate() {
-                let name = architecture.canonical(&tensor.name);
+                let inner = match prefixes {
+                    Some(prefixes) => prefixes.iter().find_map(|prefix| tensor.name.strip_prefix(prefix)),
+                    None => Some(tensor.name.as_str()),
+                };
+                let Some(inner) = inner else { continue };
+                let name = architecture.canonical(inner);
                 // The name that the model itself gives comes before one that only stands for it.
-                let is_exact = name == tensor.name;
+                let is_exact = name == inner;
                 match stored.names.get_mut(&name) {
                     Some(place) if is_exact => {
                         stored.doubles.push(std::mem::replace(place, (at, index)));

@@ -107,6 +107,17 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
+    /// How texts are split into tokens: `BPE`, `WordPiece`, `WordLevel` or `Unigram`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self.inner.get_model() {
+            tokenizers::ModelWrapper::BPE(_) => "BPE",
+            tokenizers::ModelWrapper::WordPiece(_) => "WordPiece",
+            tokenizers::ModelWrapper::WordLevel(_) => "WordLevel",
+            tokenizers::ModelWrapper::Unigram(_) => "Unigram",
+        }
+    }
+
     /// The text of the `tokenizer.json`.
     #[must_use]
     pub fn json(&self) -> &str {

@@ -1,0 +1,359 @@
+//! `sporran models`: models of the hub and of folders, kept under one roof.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sporran_transformers::{Checkpoint, Hub, ModelId, import};
+
+use super::{print, print_json};
+use crate::{
+    error::{Error, Result},
+    progress::Downloads,
+};
+
+const CARD: &str = "model.toml";
+
+/// `sporran models`
+#[derive(Subcommand)]
+pub(crate) enum Models {
+    /// Fetch a model of the Hugging Face Hub into the shared cache, and import it
+    Pull(Pull),
+    /// Check a model folder and import it: safetensors, tokenizer.json, and a card
+    Import(Import),
+    /// Tell what a model is
+    Show(Show),
+    /// List the models that are imported
+    List(List),
+}
+
+impl Models {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        match self {
+            Self::Pull(command) => command.run(quiet),
+            Self::Import(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::List(command) => command.run(),
+        }
+    }
+}
+
+/// `sporran models pull`
+#[derive(Args)]
+pub(crate) struct Pull {
+    /// The model: `name` or `org/name`, and after `@` a branch, a tag or a commit
+    #[arg(value_name = "ID[@REV]")]
+    id: String,
+    /// The name to import it under; the model's own by default
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR")]
+    models: PathBuf,
+    /// Leave it in the cache and do not import it
+    #[arg(long)]
+    no_import: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sporran models import`
+#[derive(Args)]
+pub(crate) struct Import {
+    /// The folder, in the Hugging Face layout
+    #[arg(value_name = "PATH")]
+    folder: PathBuf,
+    /// The name to import it under; the folder's own by default
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR")]
+    models: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sporran models show`
+#[derive(Args)]
+pub(crate) struct Show {
+    /// The name of an imported model, or a model's folder
+    #[arg(value_name = "NAME|DIR")]
+    model: PathBuf,
+    /// The folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR")]
+    models: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sporran models list`
+#[derive(Args)]
+pub(crate) struct List {
+    /// The folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR")]
+    models: PathBuf,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A model's `model.toml`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Card {
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    /// The number of its weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<u64>,
+    /// Where it is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// The commit, where it is from the hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    /// Under what conditions it may be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    licence: Option<String>,
+}
+
+impl Card {
+    /// The card of a folder, where it has one. The licence may stand in the front matter of its `README.md`.
+    fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(CARD);
+        let mut card: Self = match read(&path)? {
+            Some(text) => toml::from_str(&text)
+                .map_err(|error| Error::Usage(format!("{}: {}", path.display(), error.message())))?,
+            None => Self::default(),
+        };
+        if card.licence.is_none() {
+            card.licence = read(&folder.join("README.md"))?.as_deref().and_then(licence).map(str::to_owned);
+        }
+        Ok(card)
+    }
+}
+
+/// The value of `license` in the front matter of a model's description.
+fn licence(text: &str) -> Option<&str> {
+    let mut lines = text.lines();
+    if lines.next()?.trim_end() != "---" {
+        return None;
+    }
+    let mut matter = lines.take_while(|line| line.trim_end() != "---");
+    let value = matter.find_map(|line| line.strip_prefix("license:"))?;
+    let value = value.trim().trim_matches(['"', '\'']);
+    (!value.is_empty()).then_some(value)
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path, "read")(error)),
+    }
+}
+
+/// The hub as the environment describes it, in the variables of `huggingface_hub`.
+fn hub() -> Result<Hub> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let cache = match (variable("HF_HUB_CACHE"), variable("HF_HOME")) {
+        (Some(cache), _) => PathBuf::from(cache),
+        (None, Some(home)) => PathBuf::from(home).join("hub"),
+        (None, None) => {
+            let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
+            let caches = caches.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+            let missing =
+                || Error::Usage("expected a folder for the cache in HF_HUB_CACHE or HF_HOME".into());
+            caches.ok_or_else(missing)?.join("huggingface").join("hub")
+        }
+    };
+    let cache = std::path::absolute(&cache).map_err(Error::io(&cache, "resolve"))?;
+    let is_set = |value: String| matches!(value.to_lowercase().as_str(), "1" | "true" | "yes" | "on");
+    let hub = Hub::new(cache)
+        .with_token(variable("HF_TOKEN"))
+        .offline(variable("HF_HUB_OFFLINE").is_some_and(is_set));
+    Ok(match variable("HF_ENDPOINT") {
+        Some(endpoint) => hub.with_endpoint(endpoint),
+        None => hub,
+    })
+}
+
+/// The folder of a model that is named as a folder, as an imported model, or as `hf:ID[@REV]`.
+pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
+    if let Some(id) = model.to_str().and_then(|model| model.strip_prefix("hf:")) {
+        let id: ModelId = id.parse()?;
+        let mut downloads = Downloads::new(quiet);
+        let folder = hub()?.folder(&id, &mut |progress| downloads.show(progress))?;
+        downloads.finish();
+        return Ok(folder);
+    }
+    let imported = Path::new("models").join(model);
+    let is_name = model.components().count() == 1 && !model.is_dir();
+    Ok(if is_name && imported.is_dir() { imported } else { model.to_owned() })
+}
+
+impl Pull {
+    fn run(self, quiet: bool) -> Result<()> {
+        let id: ModelId = self.id.parse()?;
+        let hub = hub()?;
+        let mut downloads = Downloads::new(quiet);
+        let folder = hub.folder(&id, &mut |progress| downloads.show(progress))?;
+        downloads.finish();
+        let revision = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let source = Card { source: Some(id.name().to_owned()), revision, ..Card::read(&folder)? };
+        let into = if self.no_import {
+            None
+        } else {
+            let name =
+                self.name.as_deref().unwrap_or_else(|| id.name().rsplit('/').next().unwrap_or(id.name()));
+            Some(take_in(&folder, &self.models, name, source)?)
+        };
+        if self.json {
+            return print_json(&json!({ "id": id.to_string(), "cached": folder, "folder": into }));
+        }
+        print(&format!("{}\n", into.unwrap_or(folder).display()))
+    }
+}
+
+impl Import {
+    fn run(self) -> Result<()> {
+        let own = self.folder.canonicalize().map_err(Error::io(&self.folder, "open"))?;
+        let own = own.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let card = Card::read(&self.folder)?;
+        let into = take_in(&self.folder, &self.models, self.name.as_deref().unwrap_or(&own), card)?;
+        if self.json {
+            return print_json(&json!({ "folder": into }));
+        }
+        print(&format!("{}\n", into.display()))
+    }
+}
+
+/// Imports `folder` as `models/name`, with its card.
+fn take_in(folder: &Path, models: &Path, name: &str, card: Card) -> Result<PathBuf> {
+    if Path::new(name).file_name().is_none_or(|file| file != name) {
+        return Err(Error::Usage(format!("--name: expected a name without folders, found `{name}`")));
+    }
+    let checkpoint = Checkpoint::open(folder)?;
+    let into = models.join(name);
+    import(&checkpoint, &into)?;
+    let parameters = checkpoint.stored_types().values().sum::<usize>() as u64;
+    let role = card.role.or_else(|| Some(role(&checkpoint).to_owned()));
+    let card = Card { role, parameters: Some(parameters), ..card };
+    let path = into.join(CARD);
+    let text =
+        toml::to_string(&card).map_err(|error| Error::io(&path, "write")(std::io::Error::other(error)))?;
+    fs::write(&path, text).map_err(Error::io(&path, "write"))?;
+    Ok(into)
+}
+
+/// What a model can be used for, by its architecture.
+fn role(checkpoint: &Checkpoint) -> &'static str {
+    if checkpoint.special_tokens().is_ok() { "generator" } else { "encoder" }
+}
+
+impl Show {
+    fn run(self) -> Result<()> {
+        let imported = self.models.join(&self.model);
+        let folder = if self.model.is_dir() { self.model } else { imported };
+        let checkpoint = Checkpoint::open(&folder)?;
+        let card = Card::read(&folder)?;
+        let tokenizer = checkpoint.tokenizer()?;
+        let types = checkpoint.stored_types();
+        let special = checkpoint.special_tokens().ok();
+        if self.json {
+            let special = special.map(|tokens| {
+                json!({ "pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos, "decoder_start": tokens.decoder_start })
+            });
+            return print_json(&json!({
+                "folder": folder,
+                "architecture": checkpoint.config().model_type(),
+                "classes": checkpoint.architectures(),
+                "parameters": types.values().sum::<usize>(),
+                "types": types,
+                "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
+                "special_tokens": special,
+                "surplus_tensors": checkpoint.surplus(),
+                "card": card,
+            }));
+        }
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<16}{value}");
+        };
+        line("folder", folder.display().to_string());
+        let classes = checkpoint.architectures().join(", ");
+        line("architecture", format!("{} ({classes})", checkpoint.config().model_type()));
+        let parameters = types.iter().map(|(dtype, count)| format!("{count} {dtype}"));
+        line("parameters", parameters.collect::<Vec<_>>().join(", "));
+        line("tokenizer", format!("{}, {} tokens", tokenizer.kind(), tokenizer.vocab_size()));
+        if let Some(tokens) = special {
+            let bos = tokens.bos.map_or_else(|| "none".into(), |bos| bos.to_string());
+            let eos = tokens.eos.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            let (pad, start) = (tokens.pad, tokens.decoder_start);
+            line("special tokens", format!("pad {pad}, bos {bos}, eos {eos}, decoder start {start}"));
+        }
+        let fields = [
+            ("role", card.role),
+            ("source", card.source),
+            ("revision", card.revision),
+            ("licence", card.licence),
+        ];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                line(name, value);
+            }
+        }
+        for tensor in checkpoint.surplus() {
+            line("surplus tensor", tensor.clone());
+        }
+        print(&text)
+    }
+}
+
+impl List {
+    fn run(self) -> Result<()> {
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&self.models).map_err(Error::io(&self.models, "read"))? {
+            let folder = entry.map_err(Error::io(&self.models, "read"))?.path();
+            if folder.join("config.json").exists() || folder.join(CARD).exists() {
+                folders.push(folder);
+            }
+        }
+        folders.sort();
+        for folder in folders {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let card = Card::read(&folder)?;
+            if self.json {
+                print_json(&json!({ "name": name, "folder": folder, "card": card }))?;
+            } else {
+                let role = card.role.as_deref().unwrap_or("-");
+                let parameters = card.parameters.map_or_else(|| "-".into(), |count| count.to_string());
+                let source = card.source.as_deref().unwrap_or("-");
+                print(&format!("{name:<24} {role:<12} {parameters:>12} {source}\n"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::licence;
+
+    #[test]
+    fn a_licence_stands_in_the_front_matter_alone() {
+        assert_eq!(licence("---\nlanguage: en\nlicense: \"apache-2.0\"\n---\n# Model"), Some("apache-2.0"));
+        assert_eq!(licence("---\nlanguage: en\n---\nlicense: mit"), None);
+        assert_eq!(licence("# Model\nlicense: mit"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! `sporran models`, and a decoder-only model behind `sporran generate`.
+
+mod common;
+
+use std::{fs, io::Write, path::Path, process::Stdio};
+
+use common::{call, errors, root, sporran};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn data(name: &str) -> String {
+    root().join("crates/transformers/tests/data").join(name).display().to_string()
+}
+
+/// The objects that a call prints.
+fn objects(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output = call(folder, arguments);
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A model as PyTorch and old tokenizers leave it: a `.bin` with a vocabulary, and a licence in its description.
+fn model(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    for (from, to) in [("weights/config.json", "config.json"), ("weights/archive.bin", "pytorch_model.bin")] {
+        fs::copy(data(from), folder.join(to)).unwrap();
+    }
+    fs::write(folder.join("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n").unwrap();
+    fs::write(folder.join("README.md"), "---\nlicense: apache-2.0\n---\n").unwrap();
+}
+
+#[test]
+fn a_model_is_imported_shown_and_listed() {
+    let place = TempDir::new().unwrap();
+    model(&place.path().join("tiny"));
+    let into = &objects(place.path(), &["models", "import", "tiny", "--json"])[0]["folder"];
+    assert_eq!(into, "models/tiny");
+    let folder = place.path().join("models/tiny");
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "model.toml"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    let shown = &objects(place.path(), &["models", "show", "tiny", "--models", "models", "--json"])[0];
+    assert_eq!(shown["architecture"], "t5");
+    assert_eq!(shown["tokenizer"]["kind"], "WordPiece");
+    assert_eq!(shown["special_tokens"]["eos"][0], 1);
+    // 24 x 8 embeddings; encoder 4 x 64 + 8 + 4 x 2 + 2 x 96 + 8, decoder 8 x 64 + 16 + 8 + 2 x 96 + 8; two norms of 8.
+    let expected = 192 + (256 + 8 + 8 + 192 + 8) + (512 + 16 + 8 + 192 + 8) + 16;
+    assert_eq!(shown["parameters"], expected);
+    assert_eq!(shown["types"]["f32"], expected);
+    let listed = objects(place.path(), &["models", "list", "--json"]);
+    assert_eq!((listed.len(), &listed[0]["name"]), (1, &Value::from("tiny")));
+    assert_eq!(listed[0]["card"]["licence"], "apache-2.0");
+    assert_eq!(listed[0]["card"]["role"], "generator");
+    // What is there is not written over.
+    let again = call(place.path(), &["models", "import", "tiny"]);
+    assert_eq!(again.status.code(), Some(2), "{}", errors(&again));
+    assert!(errors(&again).contains("models/tiny: expected no such folder"), "{}", errors(&again));
+}
+
+#[test]
+fn a_cached_model_of_the_hub_is_pulled_without_a_network() {
+    let place = TempDir::new().unwrap();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let hub = place.path().join("home/hub/models--org--tiny");
+    fs::create_dir_all(hub.join("refs")).unwrap();
+    fs::create_dir_all(hub.join("snapshots")).unwrap();
+    fs::write(hub.join("refs/main"), commit).unwrap();
+    model(&hub.join("snapshots").join(commit));
+    let pull = |id: &str| {
+        sporran(place.path(), &["models", "pull", id])
+            .env_remove("HF_HUB_CACHE")
+            .env("HF_HOME", "home")
+            .env("HF_HUB_OFFLINE", "1")
+            .output()
+            .unwrap()
+    };
+    let output = pull("org/tiny");
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "models/tiny\n");
+    let card = fs::read_to_string(place.path().join("models/tiny/model.toml")).unwrap();
+    assert!(card.contains("source = \"org/tiny\"") && card.contains(commit), "{card}");
+    let output = pull("org/other@v1");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("org/other@v1: expected it in the cache"), "{}", errors(&output));
+    let output = pull("../x");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("found `../x`"), "{}", errors(&output));
+}
+
+#[test]
+fn a_pickle_that_calls_something_is_not_imported() {
+    let place = TempDir::new().unwrap();
+    model(&place.path().join("tiny"));
+    fs::copy(data("weights/calls.bin"), place.path().join("tiny/pytorch_model.bin")).unwrap();
+    let output = call(place.path(), &["models", "import", "tiny"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("which is not called"), "{}", errors(&output));
+    assert!(!place.path().join("models").exists() && !place.path().join("called-by-pickle").exists());
+}
+
+#[test]
+fn a_decoder_only_model_continues_its_input() {
+    let expected = fs::read_to_string(data("gpt2") + "/expected.json").unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let (place, folder) = (TempDir::new().unwrap(), data("gpt2"));
+    let arguments = ["generate", "--model", &folder, "--max-new-tokens", "16", "--json"];
+    let mut program = sporran(place.path(), &arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let texts: Vec<&str> = expected["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let input: String = texts.iter().map(|text| format!("{text}\n")).collect();
+    program.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = program.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let found: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(found.len(), texts.len());
+    for (found, decoded) in found.iter().zip(expected["decoded"].as_array().unwrap()) {
+        assert_eq!(&found["outputs"][0]["text"], decoded);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a decoder-only model keeps between steps. The caller owns it, so beams can be re-ordered.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::too_long;
+use crate::{
+    cache::LayerCache,
+    error::{Error, Result},
+    layers::hidden_score,
+};
+
+/// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
+#[derive(Debug, Clone, Default)]
+pub struct CausalCache {
+    pub(crate) layers: Vec<LayerCache>,
+    /// For each row and each kept position, whether a token stands there.
+    kept: Vec<Vec<bool>>,
+}
+
+impl CausalCache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of sequences; 0 while the cache is empty.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The number of positions that are kept, padding included.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.kept.first().map_or(0, Vec::len)
+    }
+
+    /// Makes row `i` the continuation of what was row `rows[i]`; rows may be dropped and repeated.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where a row does not exist, or a tensor error.
+    pub fn select(&mut self, rows: &[u32]) -> Result<()> {
+        let kept = |row: &u32| {
+            let kept = self.kept.get(*row as usize).cloned();
+            let (expected, found) = (format!("one of {} rows", self.kept.len()), format!("row {row}"));
+            kept.ok_or(Error::Batch { expected, found })
+        };
+        self.kept = rows.iter().map(kept).collect::<Result<_>>()?;
+        for layer in &mut self.layers {
+            layer.select(rows)?;
+        }
+        Ok(())
+    }
+
+    /// Notes new positions, of which `mask` (r, t) tells the tokens, and gives their places (r, t) in their sequences
+    /// and what is to be added to the scores of keys: shape (r, 1, t, past + t), nothing where all keys are seen.
+    pub(super) fn extend(
+        &mut self,
+        mask: &[Vec<f32>],
+        layers: usize,
+        max_length: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let (past, length) = (self.length(), mask.first().map_or(0, Vec::len));
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.resize(mask.len(), Vec::new());
+        let mut positions = Vec::with_capacity(mask.len() * length);
+        for (row, mask) in kept.iter_mut().zip(mask) {
+            let mut tokens = row.iter().filter(|is_token| **is_token).count();
+            for is_token in mask.iter().map(|mask| *mask != 0.0) {
+                row.push(is_token);
+                // Padding has no place; any will do, as nothing sees it.
+                positions.push(if is_token { tokens as u32 } else { 0 });
+                tokens += usize::from(is_token);
+            }
+            if tokens > max_length {
+                return Err(too_long("sequence", max_length, tokens));
+            }
+        }
+        self.layers.resize_with(layers, LayerCache::default);
+        let positions = Tensor::from_vec(positions, (mask.len(), length), device)?;
+        let is_plain = length == 1 && kept.iter().flatten().all(|is_token| *is_token);
+        let bias = if is_plain { None } else { Some(bias(&kept, past, length, dtype, device)?) };
+        self.kept = kept;
+        Ok((positions, bias))
+    }
+}
+
+fn bias(kept: &[Vec<bool>], past: usize, length: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+    let hidden = hidden_score(dtype)? as f32;
+    let mut bias = Vec::with_capacity(kept.len() * length * (past + length));
+    for row in kept {
+        for query in past..past + length {
+            let score =
+                |(key, is_token): (usize, &bool)| if *is_token && key <= query { 0.0 } else { hidden };
+            bias.extend(row.iter().enumerate().map(score));
+        }
+    }
+    Ok(Tensor::from_vec(bias, (kept.len(), 1, length, past + length), device)?.to_dtype(dtype)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::CausalCache;
+
+    #[test]
+    fn places_are_counted_by_tokens_and_padding_is_never_seen() {
+        let mut cache = CausalCache::new();
+        let mask = [vec![0.0, 1.0, 1.0], vec![1.0, 1.0, 0.0]];
+        let (positions, bias) = cache.extend(&mask, 0, 9, DType::F32, &Device::Cpu).unwrap();
+        assert_eq!(positions.to_vec2::<u32>().unwrap(), [[0, 0, 1], [0, 1, 0]]);
+        let seen = |bias: candle_core::Tensor| -> Vec<bool> {
+            let bias: Vec<f32> = bias.flatten_all().unwrap().to_vec1().unwrap();
+            bias.iter().map(|bias| *bias == 0.0).collect()
+        };
+        #[rustfmt::skip]
+        assert_eq!(seen(bias.unwrap()), [
+            false, false, false,  false, true, false,  false, true, true,
+            true, false, false,   true, true, false,   true, true, false,
+        ]);
+        // One more token each: it comes after the tokens, and sees them and itself.
+        let one = [vec![1.0], vec![1.0]];
+        let (positions, bias) = cache.extend(&one, 0, 9, DType::F32, &Device::Cpu).unwrap();
+        assert_eq!(positions.to_vec2::<u32>().unwrap(), [[2], [2]]);
+        assert_eq!(seen(bias.unwrap()), [false, true, true, true, true, true, false, true]);
+        cache.select(&[1, 1, 0]).unwrap();
+        assert_eq!((cache.rows(), cache.length()), (3, 4));
+        assert!(cache.select(&[3]).is_err());
+    }
+
+    #[test]
+    fn a_sequence_that_is_too_long_is_refused_by_its_tokens() {
+        let mask = [vec![0.0, 1.0, 1.0]];
+        assert!(CausalCache::new().extend(&mask, 0, 2, DType::F32, &Device::Cpu).is_ok());
+        let error = CausalCache::new().extend(&mask, 0, 1, DType::F32, &Device::Cpu).unwrap_err();
+        assert_eq!(error.to_string(), "batch: expected at most 1 sequence tokens, found 2");
+    }
+}

@@ -1,0 +1,208 @@
+//! The `config.json` of a GPT-2 model.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Gpt2;
+use crate::{
+    architecture::{Architecture, Embedding},
+    error::{Error, Result},
+    json::{deserialize_ids, serialize_ids},
+    layers::Activation,
+    model_config::ModelConfig,
+    tokens::TokenFields,
+    weights::{Parameter, parameters},
+};
+
+/// The id of `<|endoftext|>` in GPT-2's own vocabulary.
+pub(super) const END_OF_TEXT: u32 = 50256;
+
+/// The fields of a GPT-2 `config.json`, with the defaults of `transformers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gpt2Config {
+    /// The number of logits and of embeddings.
+    pub vocab_size: usize,
+    /// The most tokens of a sequence.
+    pub n_positions: usize,
+    /// The width of the hidden states.
+    pub n_embd: usize,
+    /// The number of layers.
+    pub n_layer: usize,
+    /// The number of attention heads.
+    pub n_head: usize,
+    /// The inner width of the feed-forward part; four times the width where it is not set.
+    pub n_inner: Option<usize>,
+    /// The activation of the feed-forward part.
+    pub activation_function: String,
+    /// Added to the variance before its root is taken.
+    pub layer_norm_epsilon: f64,
+    /// The standard deviation of fresh weights.
+    pub initializer_range: f64,
+    /// Whether attention scores are divided by the root of a head's width.
+    pub scale_attn_weights: bool,
+    /// Whether attention scores are divided by the layer's number too.
+    pub scale_attn_by_inverse_layer_idx: bool,
+    /// Whether layers attend to an encoder; only `false` is supported.
+    pub add_cross_attention: bool,
+    /// Whether the head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// The token that begins a sequence.
+    pub bos_token_id: Option<u32>,
+    /// The end token or tokens.
+    #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
+    pub eos_token_id: Vec<u32>,
+    /// The padding token; the end token where it is not set.
+    pub pad_token_id: Option<u32>,
+}
+
+impl Default for Gpt2Config {
+    fn default() -> Self {
+        Self {
+            vocab_size: 50257,
+            n_positions: 1024,
+            n_embd: 768,
+            n_layer: 12,
+            n_head: 12,
+            n_inner: None,
+            activation_function: "gelu_new".into(),
+            layer_norm_epsilon: 1e-5,
+            initializer_range: 0.02,
+            scale_attn_weights: true,
+            scale_attn_by_inverse_layer_idx: false,
+            add_cross_attention: false,
+            tie_word_embeddings: true,
+            bos_token_id: Some(END_OF_TEXT),
+            eos_token_id: vec![END_OF_TEXT],
+            pad_token_id: None,
+        }
+    }
+}
+
+impl Gpt2Config {
+    /// The inner width of the feed-forward part.
+    #[must_use]
+    pub fn inner(&self) -> usize {
+        self.n_inner.unwrap_or(4 * self.n_embd)
+    }
+
+    /// What the attention scores of layer `at` are multiplied by.
+    pub(super) fn scale(&self, at: usize) -> f64 {
+        let scale =
+            if self.scale_attn_weights { ((self.n_embd / self.n_head) as f64).powf(-0.5) } else { 1.0 };
+        if self.scale_attn_by_inverse_layer_idx { scale / (at + 1) as f64 } else { scale }
+    }
+
+    pub(super) fn activation(&self) -> Result<Activation> {
+        Activation::named(&self.activation_function)
+            .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
+    }
+}
+
+impl Architecture for Gpt2Config {
+    fn model_type(&self) -> &'static str {
+        "gpt2"
+    }
+
+    fn class(&self) -> &'static str {
+        "GPT2LMHeadModel"
+    }
+
+    fn validate(&self) -> Result<()> {
+        for (field, size) in [
+            ("vocab_size", self.vocab_size),
+            ("n_positions", self.n_positions),
+            ("n_embd", self.n_embd),
+            ("n_layer", self.n_layer),
+            ("n_inner", self.inner()),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        if self.n_head == 0 || !self.n_embd.is_multiple_of(self.n_head) {
+            let expected = format!("a divisor of n_embd, {}", self.n_embd);
+            return Err(wrong("n_head", &expected, &self.n_head.to_string()));
+        }
+        if self.add_cross_attention {
+            return Err(wrong("add_cross_attention", "false", "true"));
+        }
+        self.activation().map(|_| ())
+    }
+
+    fn fields(&self) -> Value {
+        json!(self)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters(|vb| Gpt2::new(self, vb))
+    }
+
+    fn canonical(&self, stored: &str) -> String {
+        // The first checkpoints leave `transformer.` out.
+        let whole = stored.starts_with("transformer.") || stored.starts_with("lm_head.");
+        if whole { stored.into() } else { format!("transformer.{stored}") }
+    }
+
+    fn embedding(&self) -> Option<Embedding> {
+        let tied_head = self.tie_word_embeddings.then_some("lm_head.weight");
+        Some(Embedding { name: "transformer.wte.weight", others: &[], tied_head })
+    }
+
+    fn untied(&self) -> Option<ModelConfig> {
+        Some(ModelConfig::Gpt2(Self { tie_word_embeddings: false, ..self.clone() }))
+    }
+
+    fn is_ignorable(&self, name: &str) -> bool {
+        // The causal mask and what it hides with, which older versions stored.
+        name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+    }
+
+    fn default_tokens(&self) -> Option<TokenFields> {
+        let tokens = self.special_tokens();
+        let end = tokens.eos.first().copied().unwrap_or(END_OF_TEXT);
+        Some(TokenFields::defaults(tokens.pad, end, tokens.bos, Some(tokens.decoder_start)))
+    }
+}
+
+fn wrong(field: &str, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: PathBuf::from("config.json"),
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gpt2Config;
+    use crate::architecture::Architecture;
+
+    #[test]
+    fn names_without_their_prefix_and_stored_masks_are_known() {
+        let config = Gpt2Config::default();
+        assert_eq!(config.canonical("h.0.attn.c_attn.bias"), "transformer.h.0.attn.c_attn.bias");
+        assert_eq!(config.canonical("lm_head.weight"), "lm_head.weight");
+        assert!(config.is_ignorable("transformer.h.0.attn.bias"));
+        assert!(!config.is_ignorable("transformer.h.0.attn.c_attn.bias"));
+    }
+
+    #[test]
+    fn the_scale_can_depend_on_the_layer() {
+        // Heads of width 64: 1 / 8, and 1 / 24 in the third layer.
+        let config = Gpt2Config { scale_attn_by_inverse_layer_idx: true, ..Gpt2Config::default() };
+        assert_eq!((Gpt2Config::default().scale(2), config.scale(2)), (0.125, 0.125 / 3.0));
+        assert_eq!(Gpt2Config { scale_attn_weights: false, ..config }.scale(0), 1.0);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        let error = Gpt2Config { n_head: 7, ..Gpt2Config::default() }.validate().unwrap_err().to_string();
+        assert!(error.ends_with("field `n_head`: expected a divisor of n_embd, 768, found 7"), "{error}");
+        assert!(Gpt2Config { add_cross_attention: true, ..Gpt2Config::default() }.validate().is_err());
+        assert!(Gpt2Config::default().validate().is_ok());
+    }
+}

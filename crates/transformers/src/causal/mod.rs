@@ -1,0 +1,204 @@
+//! Decoder-only models: the seam that they share, and what is the same in all of them.
+
+mod cache;
+mod gguf;
+mod gpt2;
+mod gpt2_config;
+mod llama;
+mod llama_config;
+mod prompts;
+
+pub use cache::CausalCache;
+pub use gguf::{Gguf, find_gguf};
+pub use gpt2::Gpt2;
+pub use gpt2_config::Gpt2Config;
+pub use llama::Llama;
+pub use llama_config::{LlamaConfig, LlamaKind};
+pub use prompts::generate_causal;
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::{
+    batch::Batch,
+    cache::{KeyValue, LayerCache},
+    decode::GenerationOptions,
+    error::{Error, Result},
+    layers::softmax,
+    mode::Mode,
+    seq2seq::{token_rows, too_long},
+    tokens::SpecialTokens,
+};
+
+/// A decoder-only language model.
+///
+/// Padding, on the left or on the right, has no influence on the states of tokens: positions are counted by the tokens
+/// of a row, and no token sees padding.
+pub trait CausalLm: Send + Sync {
+    /// Reads the beginnings of sequences into an empty cache, and gives the unnormalised log-probabilities (logits) of
+    /// what follows the last token of each, (b, vocabulary), row after row.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where the cache is not empty, a row has no token, or a sequence is longer than the model has
+    /// positions for; or a tensor error.
+    fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>>;
+
+    /// Continues each of the cache's `rows` sequences by its part of `tokens` (r, t), row after row, without padding,
+    /// and gives the logits at the last position, (r, vocabulary), row after row. An empty cache begins the sequences.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where the cache has another number of rows, or a sequence is longer than the model has
+    /// positions for; or a tensor error.
+    fn decode(&self, tokens: &[u32], rows: usize, cache: &mut CausalCache) -> Result<Vec<f32>>;
+
+    /// The logits at every position, (b, s, vocabulary) in f32; those at padding mean nothing.
+    ///
+    /// # Errors
+    /// As for [`begin`](Self::begin).
+    fn forward(&self, input: &Batch) -> Result<Tensor>;
+
+    /// The special tokens of the model.
+    fn special_tokens(&self) -> &SpecialTokens;
+
+    /// The generation options that the model's folder sets.
+    fn generation_defaults(&self) -> &GenerationOptions;
+
+    /// The number of logits, which may be more than the tokenizer has tokens.
+    fn vocab_size(&self) -> usize;
+
+    /// The most tokens of a sequence.
+    fn max_length(&self) -> usize;
+
+    /// Where the weights lie.
+    fn device(&self) -> &Device;
+}
+
+/// What a decoder-only model is besides its layers.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) tokens: SpecialTokens,
+    pub(crate) generation: GenerationOptions,
+    pub(crate) vocab_size: usize,
+    pub(crate) max_length: usize,
+    pub(crate) layers: usize,
+    pub(crate) dtype: DType,
+    pub(crate) device: Device,
+}
+
+/// The layers of a decoder-only model.
+pub(crate) trait Body: Send + Sync {
+    fn shape(&self) -> &Shape;
+
+    /// The last hidden states (r, t, d) of `ids` (r, t), whose places in their sequences are `positions` (r, t).
+    /// `bias` is added to the scores of the keys that were kept and of the new ones, (r, 1, t, past + t).
+    fn states(
+        &self,
+        ids: &Tensor,
+        positions: &Tensor,
+        bias: Option<&Tensor>,
+        kept: &mut [LayerCache],
+    ) -> Result<Tensor>;
+
+    /// The logits (n, vocabulary) of states (n, d).
+    fn logits(&self, states: &Tensor) -> Result<Tensor>;
+}
+
+/// Runs new tokens through a body.
+fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache) -> Result<Tensor> {
+    let shape = body.shape();
+    let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
+    let (positions, bias) =
+        cache.extend(&mask, shape.layers, shape.max_length, shape.dtype, &shape.device)?;
+    body.states(&input.ids, &positions, bias.as_ref(), &mut cache.layers)
+}
+
+fn host(logits: &Tensor) -> Result<Vec<f32>> {
+    Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
+}
+
+impl<B: Body> CausalLm for B {
+    fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>> {
+        if cache.rows() != 0 {
+            let found = format!("one of {} rows", cache.rows());
+            return Err(Error::Batch { expected: "an empty cache".into(), found });
+        }
+        let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
+        let last = |(row, mask): (usize, &Vec<f32>)| {
+            let last = mask.iter().rposition(|mask| *mask != 0.0);
+            let found = format!("no token in row {row}");
+            let last = last.ok_or_else(|| Error::Batch { expected: "a token in every row".into(), found })?;
+            Ok((row * mask.len() + last) as u32)
+        };
+        let last: Vec<u32> = mask.iter().enumerate().map(last).collect::<Result<_>>()?;
+        let states = advance(self, input, cache)?.flatten_to(1)?;
+        let last = Tensor::new(last, states.device())?;
+        host(&self.logits(&states.index_select(&last, 0)?)?)
+    }
+
+    fn decode(&self, tokens: &[u32], rows: usize, cache: &mut CausalCache) -> Result<Vec<f32>> {
+        if cache.rows() != 0 && cache.rows() != rows {
+            let (expected, found) = (format!("tokens for {} rows", cache.rows()), format!("{rows} rows"));
+            return Err(Error::Batch { expected, found });
+        }
+        let ids = token_rows(tokens, rows, &self.shape().device)?;
+        let (_, length) = ids.dims2()?;
+        let mask = Tensor::ones((rows, length), DType::F32, &Device::Cpu)?;
+        let states = advance(self, &Batch { ids, mask }, cache)?;
+        host(&self.logits(&states.narrow(1, length - 1, 1)?.squeeze(1)?.contiguous()?)?)
+    }
+
+    fn forward(&self, input: &Batch) -> Result<Tensor> {
+        let (batch, length) = input.ids.dims2()?;
+        let states = advance(self, input, &mut CausalCache::new())?;
+        let logits = self.logits(&states.flatten_to(1)?)?;
+        Ok(logits.reshape((batch, length, ()))?.to_dtype(DType::F32)?)
+    }
+
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.shape().tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.shape().generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.shape().vocab_size
+    }
+
+    fn max_length(&self) -> usize {
+        self.shape().max_length
+    }
+
+    fn device(&self) -> &Device {
+        &self.shape().device
+    }
+}
+
+/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and gives (r, t, heads * w). Heads
+/// that follow each other share a group (Ainslie et al. 2023); with as many groups as heads this is the usual
+/// attention.
+pub(crate) fn attend(
+    queries: &Tensor,
+    source: &KeyValue,
+    bias: Option<&Tensor>,
+    scale: f64,
+) -> Result<Tensor> {
+    let (rows, heads, length, width) = queries.dims4()?;
+    let (_, groups, keys, _) = source.keys.dims4()?;
+    let grouped = queries.reshape((rows, groups, heads / groups * length, width))?;
+    let scores = (grouped.matmul(&source.keys.t()?)? * scale)?.reshape((rows, heads, length, keys))?;
+    let scores = match bias {
+        Some(bias) => scores.broadcast_add(bias)?,
+        None => scores,
+    };
+    let weights =
+        softmax(&scores, &Mode::Inference)?.reshape((rows, groups, heads / groups * length, keys))?;
+    let mixed = weights.matmul(&source.values)?.reshape((rows, heads, length, width))?;
+    Ok(mixed.transpose(1, 2)?.reshape((rows, length, heads * width))?)
+}
+
+/// (r, t, heads * w) to (r, heads, t, w), laid out for batched products.
+pub(crate) fn split_heads(xs: &Tensor, heads: usize) -> Result<Tensor> {
+    let (rows, length, _) = xs.dims3()?;
+    Ok(xs.reshape((rows, length, heads, ()))?.transpose(1, 2)?.contiguous()?)
+}

@@ -1,0 +1,67 @@
+//! Prompts that a decoder-only model continues, as what a search drives.
+
+use super::{CausalCache, CausalLm};
+use crate::{
+    batch::Batch,
+    decode::{GenerationOptions, Hypothesis, Inputs, Sequences, search},
+    error::Result,
+};
+
+/// The sequences of a decoder-only model.
+struct Prompts<'a> {
+    model: &'a dyn CausalLm,
+    prompts: &'a [Vec<u32>],
+    inputs: usize,
+    cache: CausalCache,
+}
+
+impl Sequences for Prompts<'_> {
+    fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    fn prompt(&self, input: usize) -> &[u32] {
+        &self.prompts[input]
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn begin(&mut self) -> Result<Vec<f32>> {
+        let batch = Batch::new(self.prompts, self.model.special_tokens().pad, self.model.device())?;
+        self.model.begin(&batch, &mut self.cache)
+    }
+
+    fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        self.model.decode(tokens, tokens.len(), &mut self.cache)
+    }
+
+    fn reorder(&mut self, rows: &[u32]) -> Result<()> {
+        self.cache.select(rows)
+    }
+
+    fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()> {
+        self.inputs = inputs.len();
+        self.cache.select(rows)
+    }
+}
+
+/// Continues every prompt: answer `i` has `num-return-sequences` hypotheses for prompt `i`, best first, without the
+/// prompt. Prompts of different lengths do not influence each other.
+///
+/// # Errors
+/// [`Error::Options`](crate::Error::Options) where the options cannot be used,
+/// [`Error::Batch`](crate::Error::Batch) where a prompt is empty or a sequence is longer than the model has positions
+/// for, or a tensor error.
+pub fn generate_causal(
+    model: &dyn CausalLm,
+    prompts: &[Vec<u32>],
+    options: &GenerationOptions,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let options = options.or(model.generation_defaults());
+    let inputs = Inputs { sources: Some(prompts), constraint: None };
+    let cache = CausalCache::new();
+    let mut sequences = Prompts { model, prompts, inputs: prompts.len(), cache };
+    search(&mut sequences, model.special_tokens(), &options, &inputs)
+}

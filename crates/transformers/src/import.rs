@@ -1,0 +1,108 @@
+//! A model folder written anew from a checkpoint: safetensors and `tokenizer.json`, whatever it had.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use safetensors::{Dtype, tensor::View};
+
+use crate::{
+    checkpoint::Checkpoint,
+    error::{Error, Result},
+};
+
+/// What goes along as it is.
+const COMPANIONS: [&str; 9] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "README.md",
+];
+
+/// A tensor as it is stored, to be written without being made into one.
+struct Raw<'a> {
+    dtype: Dtype,
+    shape: &'a [usize],
+    bytes: Cow<'a, [u8]>,
+}
+
+impl View for Raw<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Writes a checked checkpoint into `to`, which must not exist or be empty: its JSON files as they are, its tokenizer
+/// as `tokenizer.json`, and the tensors that the model uses as `model.safetensors`, under the model's own names and in
+/// the types in which they are stored. The folder appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Exists`] where `to` holds something, [`Error::Safetensors`], [`Error::Io`], and those of
+/// [`Checkpoint::tokenizer`].
+pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
+    match fs::read_dir(to) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(Error::Exists { path: to.into() });
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io(to, "read")(error)),
+    }
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+    let scratch = tempfile::Builder::new().prefix(".import-").tempdir_in(parent);
+    let scratch = scratch.map_err(Error::io(parent, "create"))?;
+    let folder = scratch.path();
+    for name in COMPANIONS {
+        let from = checkpoint.folder().join(name);
+        if from.exists() {
+            let into = folder.join(name);
+            if let Some(parent) = into.parent() {
+                fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+            }
+            fs::copy(&from, &into).map_err(Error::io(&from, "copy"))?;
+        }
+    }
+    let path = folder.join("tokenizer.json");
+    fs::write(&path, checkpoint.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;
+    weights(checkpoint, &folder.join("model.safetensors"))?;
+    if to.exists() {
+        fs::remove_dir(to).map_err(Error::io(to, "remove"))?;
+    }
+    fs::rename(folder, to).map_err(Error::io(to, "rename"))?;
+    // The folder that would be removed is the one that has its name now.
+    let _: PathBuf = scratch.keep();
+    Ok(())
+}
+
+fn weights(checkpoint: &Checkpoint, path: &Path) -> Result<()> {
+    let tensors: Vec<(&str, Raw<'_>)> = checkpoint
+        .raw_tensors()
+        .map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes }))
+        .collect();
+    // `transformers` refuses a file that does not say which framework's layout it has.
+    let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
+    safetensors::serialize_to_file(tensors, Some(layout), path)
+        .map_err(|source| Error::Safetensors { path: path.into(), source })
+}
