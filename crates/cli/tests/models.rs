@@ -2,14 +2,23 @@
 
 mod common;
 
-use std::{fs, io::Write, path::Path, process::Stdio};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Output, Stdio},
+};
 
-use common::{call, errors, root, sporran};
+use common::{errors, root, sporran};
 use serde_json::Value;
 use tempfile::TempDir;
 
 fn data(name: &str) -> String {
     root().join("crates/transformers/tests/data").join(name).display().to_string()
+}
+
+fn call(folder: &Path, arguments: &[&str]) -> Output {
+    sporran(folder, arguments).output().unwrap()
 }
 
 /// The objects that a call prints.

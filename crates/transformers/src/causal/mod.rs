@@ -142,7 +142,7 @@ impl<B: Body> CausalLm for B {
         let ids = token_rows(tokens, rows, &self.shape().device)?;
         let (_, length) = ids.dims2()?;
         let mask = Tensor::ones((rows, length), DType::F32, &Device::Cpu)?;
-        let states = advance(self, &Batch { ids, mask }, cache)?;
+        let states = advance(self, &Batch::from_tensors(ids, &mask)?, cache)?;
         host(&self.logits(&states.narrow(1, length - 1, 1)?.squeeze(1)?.contiguous()?)?)
     }
 
