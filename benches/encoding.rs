@@ -58,7 +58,10 @@ fn run() -> Outcome<()> {
         println!("MODELS names no folder of a model; see the head of benches/encoding.rs");
         return Ok(());
     };
-    println!("{} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}", rayon::current_num_threads());
+    println!(
+        "{} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}",
+        rayon::current_num_threads()
+    );
     for folder in env::split_paths(&models) {
         let checkpoint = Checkpoint::open(&folder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);

@@ -4,8 +4,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use candle_core::{DType, Device};
 use sporran_transformers::{
-    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq, Tokenizer,
-    each_batch, find_gguf, generate, generate_causal, length_batches,
+    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
+    Tokenizer, each_batch, find_gguf, generate, generate_causal, length_batches,
 };
 
 use crate::{Error, Result};

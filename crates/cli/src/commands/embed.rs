@@ -7,7 +7,7 @@ use serde::Serialize;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder};
 use sporran_transformers::{DeviceName, Pooling, Precision};
 
-use super::{input::Lines, print, print_json};
+use super::{input::Lines, models, print, print_json};
 use crate::error::Result;
 
 /// `sporran embed`
@@ -48,9 +48,9 @@ struct Answer<'a> {
 }
 
 impl Embed {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let encoder = BiEncoder::load(&BiEncoderOptions {
-            folder: self.model,
+            folder: models::resolve(&self.model, quiet)?,
             pooling: self.pooling,
             prefix: self.prefix,
             precision: self.precision,

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// `sporran generate`
 #[derive(Args)]
 pub(crate) struct Generate {
-    /// The model's folder, in the Hugging Face layout
+    /// The model: a folder in the Hugging Face layout, a GGUF file, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// How the weights are kept: f32, or int8, which is faster and less exact

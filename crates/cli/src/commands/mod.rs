@@ -68,8 +68,8 @@ impl Command {
             Self::Submit(command) => command.run(),
             Self::Train(command) => command.run(quiet),
             Self::Generate(command) => command.run(quiet),
-            Self::Embed(command) => command.run(),
-            Self::Rerank(command) => command.run(),
+            Self::Embed(command) => command.run(quiet),
+            Self::Rerank(command) => command.run(quiet),
             Self::Models(command) => command.run(quiet),
             Self::Convert(command) => {
                 let summary = command.run()?;

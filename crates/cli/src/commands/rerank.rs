@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sporran_reranker::{CrossEncoder, CrossEncoderOptions};
 use sporran_transformers::{DeviceName, Precision};
 
-use super::{input::Lines, print, print_json};
+use super::{input::Lines, models, print, print_json};
 use crate::error::Result;
 
 /// `sporran rerank`
@@ -49,13 +49,13 @@ struct Answer {
 }
 
 impl Rerank {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let model = CrossEncoder::load(&CrossEncoderOptions {
             precision: self.precision,
             device: self.device,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
-            ..CrossEncoderOptions::new(self.model)
+            ..CrossEncoderOptions::new(models::resolve(&self.model, quiet)?)
         })?;
         let parse = |line: String| {
             serde_json::from_str::<Request>(&line)
