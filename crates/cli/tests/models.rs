@@ -132,3 +132,11 @@ fn a_decoder_only_model_continues_its_input() {
         assert_eq!(&found["outputs"][0]["text"], decoded);
     }
 }
+
+#[test]
+fn what_a_decoder_only_model_cannot_do_is_refused() {
+    let (place, folder) = (TempDir::new().unwrap(), data("gpt2"));
+    let output = call(place.path(), &["generate", "--model", &folder, "--precision", "int8"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`precision`: expected `f32`"), "{}", errors(&output));
+}
