@@ -8,7 +8,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{errors, root, sporran};
+use common::{call, errors, root, sporran};
 
 fn generate(arguments: &[&str], input: &[u8]) -> Output {
     let model: PathBuf = root().join("models/minikilt-reader");
@@ -95,6 +95,13 @@ fn a_line_that_is_too_long_is_cut_with_a_warning() {
         "{said}"
     );
     assert!(!said.contains("standard input:1"), "{said}");
+}
+
+#[test]
+fn a_folder_without_a_model_is_named() {
+    let output = call(&root(), &["generate", "--model", "configs"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("configs: expected the file config.json"), "{}", errors(&output));
 }
 
 #[test]

@@ -2,14 +2,21 @@
 //!
 //! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
 //! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
+//! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
+//! marginalises over them.
 
 mod error;
+mod fid;
+mod passages;
 mod prompt;
+mod rag;
 mod seq2seq;
 mod text;
 
 pub use error::{Error, Result};
+pub use fid::{FidGenerator, FidOptions};
 pub use prompt::{Order, Prompt, PromptOptions};
+pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};

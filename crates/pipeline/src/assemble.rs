@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_generator::{Generator, Seq2SeqGenerator};
+use sporran_generator::{FidGenerator, Generator, RagGenerator, Seq2SeqGenerator};
 use sporran_kilt::{PassageId, PassageStore, store::BuildOptions};
 use sporran_retriever::{
     Retriever,
@@ -65,10 +65,11 @@ pub(crate) fn hash_json(value: &impl Serialize) -> String {
 /// Whatever is wrong with the source, an index or a model, each error naming the file.
 pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
     let mut assembly = assemble_retrieval(options, observe)?;
-    if let Some(GeneratorOptions::Seq2Seq(generator)) = &options.generator {
+    if let Some(generator) = &options.generator {
+        let model = generator.model();
         let mut files = Vec::new();
-        for entry in fs::read_dir(&generator.model).map_err(Error::io(&generator.model, "open"))? {
-            let path = entry.map_err(Error::io(&generator.model, "read"))?.path();
+        for entry in fs::read_dir(model).map_err(Error::io(model, "open"))? {
+            let path = entry.map_err(Error::io(model, "read"))?.path();
             // A model's card says where it comes from and does not change what it writes.
             if path.is_file() && path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
                 files.push(path);
@@ -77,8 +78,13 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
         files.sort();
         let hashes: Result<Vec<String>> = files.iter().map(|path| hash_file(path)).collect();
         let blake3 = hash_json(&(generator, hashes?));
-        assembly.hashes.push(PartHash { part: "generator", path: generator.model.clone(), blake3 });
-        assembly.generator = Some(Box::new(Seq2SeqGenerator::load(generator)?));
+        assembly.hashes.push(PartHash { part: "generator", path: model.to_owned(), blake3 });
+        assembly.generator = Some(match generator {
+            GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
+            GeneratorOptions::Fid(options) => Box::new(FidGenerator::load(options)?),
+            GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
+            GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
+        });
     }
     Ok(assembly)
 }

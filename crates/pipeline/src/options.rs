@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sporran_generator::Seq2SeqOptions;
+use sporran_generator::{FidOptions, PromptOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions};
 use sporran_kilt::{Dataset, PassageSplit, Split};
 use sporran_retriever::sparse::{Bm25Options, TfIdfOptions};
 use sporran_transformers::{DeviceName, training::TrainingOptions};
@@ -151,7 +151,36 @@ pub enum RetrieverOptions {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum GeneratorOptions {
     /// `kind = "seq2seq"`
+    #[serde(rename = "seq2seq")]
     Seq2Seq(Seq2SeqOptions),
+    /// `kind = "fid"`
+    Fid(FidOptions),
+    /// `kind = "rag-sequence"`
+    RagSequence(RagSequenceOptions),
+    /// `kind = "rag-token"`
+    RagToken(RagTokenOptions),
+}
+
+impl GeneratorOptions {
+    /// The model's folder.
+    pub fn model(&self) -> &Path {
+        match self {
+            Self::Seq2Seq(options) => &options.model,
+            Self::Fid(options) => &options.model,
+            Self::RagSequence(options) => &options.model,
+            Self::RagToken(options) => &options.model,
+        }
+    }
+
+    /// The text that the model reads.
+    pub fn prompt(&self) -> &PromptOptions {
+        match self {
+            Self::Seq2Seq(options) => &options.prompt,
+            Self::Fid(options) => &options.prompt,
+            Self::RagSequence(options) => &options.prompt,
+            Self::RagToken(options) => &options.prompt,
+        }
+    }
 }
 
 /// `[train]`: how `sporran train` makes the generator's model.
@@ -230,7 +259,7 @@ impl Default for ShapeOptions {
 }
 
 const RETRIEVERS: [&str; 2] = ["bm25", "tfidf"];
-const GENERATORS: [&str; 1] = ["seq2seq"];
+const GENERATORS: [&str; 4] = ["seq2seq", "fid", "rag-sequence", "rag-token"];
 const STAGES: [&str; 2] = ["retriever", "generator"];
 
 impl Options {
@@ -267,8 +296,11 @@ impl Options {
             "bm25" => document.read("retriever", table, &[]).map(RetrieverOptions::Bm25),
             _ => document.read("retriever", table, &[]).map(RetrieverOptions::TfIdf),
         });
-        let generator = document.stage("generator", &GENERATORS, |document, _, table| {
-            document.read("generator", table, &[]).map(GeneratorOptions::Seq2Seq)
+        let generator = document.stage("generator", &GENERATORS, |document, kind, table| match kind {
+            "fid" => document.read("generator", table, &[]).map(GeneratorOptions::Fid),
+            "rag-sequence" => document.read("generator", table, &[]).map(GeneratorOptions::RagSequence),
+            "rag-token" => document.read("generator", table, &[]).map(GeneratorOptions::RagToken),
+            _ => document.read("generator", table, &[]).map(GeneratorOptions::Seq2Seq),
         });
         let general: Option<General> = document.read_root(&STAGES);
         let options = match (general, retriever, generator) {

@@ -146,6 +146,9 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
     })
 }
 
+/// What is wrong with `[train]` beside another generator.
+pub(crate) const UNTRAINED: &str = "expected `seq2seq`: it is the kind that `[train]` makes a model for";
+
 /// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
 pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     let general = &options.general;
@@ -185,29 +188,30 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     if general.tasks.limit == Some(0) {
         document.report_key("tasks.limit", "expected at least 1, found 0");
     }
-    if let Some(GeneratorOptions::Seq2Seq(generator)) = &options.generator {
+    if let Some(generator) = &options.generator {
+        let (model, prompt) = (generator.model(), generator.prompt());
         if general.train.is_none() {
             for name in ["config.json", "tokenizer.json"] {
-                if !generator.model.join(name).is_file() {
-                    document.report_key(
-                        "generator.model",
-                        format!("{} has no {name}", generator.model.display()),
-                    );
+                if !model.join(name).is_file() {
+                    document.report_key("generator.model", format!("{} has no {name}", model.display()));
                 }
             }
         }
-        if let Err(error) = generator.device.check(generator.precision) {
+        if let Err(error) = generator.device().check(generator.precision()) {
             document.report_key("generator.device", error.to_string());
         }
-        if options.retriever.is_some() && generator.prompt.passages > general.evidence.depth {
+        if options.retriever.is_some() && prompt.passages > general.evidence.depth {
             let message = format!(
                 "expected at most `evidence.depth` ({}), found {}",
-                general.evidence.depth, generator.prompt.passages
+                general.evidence.depth, prompt.passages
             );
             document.report_key("generator.prompt.passages", message);
         }
     }
     if let Some(train) = &general.train {
+        if !matches!(options.generator, None | Some(GeneratorOptions::Seq2Seq(_))) {
+            document.report_key("generator.kind", UNTRAINED);
+        }
         if let Err(faults) = train.examples.resolve() {
             for (key, message) in faults {
                 document.report_key(&format!("train.examples.{key}"), message);

@@ -67,8 +67,18 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         Error::Config(vec![crate::Diagnostic { origin: "config".into(), line: 0, key: key.into(), message }])
     };
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
-    let Some(GeneratorOptions::Seq2Seq(generator)) = &options.generator else {
-        return Err(missing("generator"));
+    let generator = match &options.generator {
+        Some(GeneratorOptions::Seq2Seq(generator)) => generator,
+        Some(_) => {
+            let (key, message) = ("generator.kind".into(), crate::settings::UNTRAINED.into());
+            return Err(Error::Config(vec![crate::Diagnostic {
+                origin: "config".into(),
+                line: 0,
+                key,
+                message,
+            }]));
+        }
+        None => return Err(missing("generator")),
     };
     let assembly = assemble_retrieval(options, observe)?;
     let examples = readings(

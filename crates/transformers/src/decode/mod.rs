@@ -8,6 +8,7 @@ mod constraint;
 mod greedy;
 mod groups;
 mod options;
+mod rag;
 mod rules;
 mod sample;
 mod scores;
@@ -17,6 +18,7 @@ mod trie;
 
 pub use constraint::{Constraint, Inputs};
 pub use options::{EarlyStopping, GenerationOptions};
+pub use rag::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities};
 use sequences::Decoder;
 pub use sequences::Sequences;
 pub use trie::{Node, Trie, TrieBuilder, TrieConstraint, TrieCounts};

@@ -20,7 +20,7 @@ pub(crate) struct Scored {
 macro_rules! dispatch {
     ($(#[$doc:meta])* $name:ident, $body:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
         $(#[$doc])*
-        fn $name($($argument: $kind),*) -> $result {
+        pub(crate) fn $name($($argument: $kind),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2")]
@@ -111,6 +111,37 @@ pub(crate) fn log_sum_exp(scores: &[f32]) -> f32 {
     max + sum_of_exponentials(scores, max).ln() as f32
 }
 
+dispatch!(
+    /// The logarithm of the sum of the exponentials of the rows, each with a number added, place by place.
+    log_add,
+    log_add_in_lanes,
+    (rows: &[(&[f32], f32)], out: &mut [f32]) -> ()
+);
+
+#[inline(always)]
+fn log_add_in_lanes(rows: &[(&[f32], f32)], out: &mut [f32]) {
+    let mut sums = [0f32; BLOCK];
+    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+        let rows = || rows.iter().map(|(row, added)| (&row[block * BLOCK..][..out.len()], *added));
+        let mut greatest = [f32::NEG_INFINITY; BLOCK];
+        for (row, added) in rows() {
+            for (greatest, score) in greatest.iter_mut().zip(row) {
+                let score = score + added;
+                *greatest = if score > *greatest { score } else { *greatest };
+            }
+        }
+        sums.fill(0.0);
+        for (row, added) in rows() {
+            for ((sum, greatest), score) in sums.iter_mut().zip(&greatest).zip(row) {
+                *sum += exp(score + added - greatest);
+            }
+        }
+        for ((out, sum), greatest) in out.iter_mut().zip(&sums).zip(&greatest) {
+            *out = if *greatest > f32::NEG_INFINITY { greatest + sum.ln() } else { *greatest };
+        }
+    }
+}
+
 /// The first of the highest scores.
 pub(crate) fn argmax(scores: &[f32]) -> Scored {
     let score = greatest(scores);
@@ -183,6 +214,20 @@ mod tests {
             assert!((found - exact).abs() < 1e-6 * exact, "{length}: {found} for {exact}");
             assert_eq!(found.to_bits(), sum_of_exponentials_in_lanes(&row, max).to_bits());
         }
+    }
+
+    #[test]
+    fn rows_are_added_as_probabilities() {
+        let (a, b) = (row(5, 300), row(6, 300));
+        let mut out = vec![0.0; 300];
+        log_add(&[(&a, 0.5), (&b, -1.0)], &mut out);
+        for ((a, b), out) in a.iter().zip(&b).zip(&out) {
+            let exact = ((f64::from(*a) + 0.5).exp() + (f64::from(*b) - 1.0).exp()).ln();
+            assert!((f64::from(*out) - exact).abs() < 1e-5, "{out} for {exact}");
+        }
+        let none = [f32::NEG_INFINITY; 3];
+        log_add(&[(&none, 0.0), (&none, 0.0)], &mut out[..3]);
+        assert_eq!(out[..3], none);
     }
 
     #[test]

@@ -54,11 +54,17 @@ pub(crate) struct Decoder<'a> {
     model: &'a dyn Seq2Seq,
     memory: Memory,
     cache: Cache,
+    rows: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(model: &'a dyn Seq2Seq, memory: &Memory) -> Self {
-        Self { model, memory: memory.clone(), cache: Cache::new() }
+        Self { model, memory: memory.clone(), cache: Cache::new(), rows: memory.size() }
+    }
+
+    /// The number of sequences that are followed.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
     }
 }
 
@@ -85,10 +91,12 @@ impl Sequences for Decoder<'_> {
     }
 
     fn reorder(&mut self, rows: &[u32]) -> Result<()> {
+        self.rows = rows.len();
         self.cache.reorder(rows)
     }
 
     fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()> {
+        self.rows = rows.len();
         self.memory = self.memory.select(inputs)?;
         self.cache.keep(inputs, rows)
     }

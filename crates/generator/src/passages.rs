@@ -1,0 +1,106 @@
+//! Passages that a model reads one by one, each together with the input.
+
+use std::{path::Path, sync::Arc};
+
+use candle_core::{DType, Device, Tensor};
+use sporran_transformers::{Checkpoint, GenerationOptions, Hypothesis, Seq2Seq, Tokenizer, encode_apart};
+
+use crate::{Error, Generation, Prompt, PromptOptions, Request, Result, text::batches};
+
+/// A model, and the prompt that puts one passage beside the input.
+pub(crate) struct PassageReader {
+    pub(crate) model: Arc<dyn Seq2Seq>,
+    pub(crate) generation: GenerationOptions,
+    tokenizer: Tokenizer,
+    prompt: Prompt,
+    batch_tokens: usize,
+}
+
+/// Requests that are worked on together: which they are, and for each the token rows of its passages.
+pub(crate) struct Portion {
+    pub(crate) requests: Vec<usize>,
+    pub(crate) rows: Vec<Vec<Vec<u32>>>,
+}
+
+impl PassageReader {
+    pub(crate) fn load(
+        folder: &Path,
+        prompt: &PromptOptions,
+        generation: &GenerationOptions,
+        batch_tokens: usize,
+    ) -> Result<Self> {
+        let checkpoint = Checkpoint::open(folder)?;
+        let model = checkpoint.model(DType::F32, &Device::Cpu)?;
+        Self::new(model.into(), checkpoint.tokenizer()?, prompt, generation, batch_tokens)
+    }
+
+    pub(crate) fn new(
+        model: Arc<dyn Seq2Seq>,
+        tokenizer: Tokenizer,
+        prompt: &PromptOptions,
+        generation: &GenerationOptions,
+        batch_tokens: usize,
+    ) -> Result<Self> {
+        if batch_tokens == 0 {
+            let (option, expected) = ("batch-tokens", "at least 1");
+            return Err(Error::Option { option, expected, found: "0".into() });
+        }
+        let prompt = Prompt::new(prompt.clone())?;
+        Ok(Self { model, tokenizer, prompt, generation: generation.clone(), batch_tokens })
+    }
+
+    /// How many passages of a request are read at most.
+    pub(crate) fn passages(&self) -> usize {
+        self.prompt.options().passages
+    }
+
+    /// The tokens of the input with each of the passages, or of the input alone where there are none.
+    fn rows(&self, request: &Request<'_>) -> Result<Vec<Vec<u32>>> {
+        let most = self.model.max_input_length().unwrap_or(usize::MAX).min(self.prompt.options().max_tokens);
+        let count = request.passages.len().min(self.passages());
+        let alone = [&request.passages[..0]];
+        let each: Vec<_> = request.passages[..count].chunks(1).collect();
+        let passages = if each.is_empty() { &alone[..] } else { &each[..] };
+        passages
+            .iter()
+            .map(|passages| {
+                let text = self.prompt.text(&Request { query: request.query, passages }, &self.tokenizer)?;
+                Ok(self.tokenizer.encode(&text, Some(most))?)
+            })
+            .collect()
+    }
+
+    /// The requests in portions of at most `batch-tokens` tokens, or one request, longest first.
+    pub(crate) fn portions(&self, requests: &[Request<'_>]) -> Result<Vec<Portion>> {
+        let mut rows: Vec<Vec<Vec<u32>>> =
+            requests.iter().map(|request| self.rows(request)).collect::<Result<_>>()?;
+        let lengths: Vec<usize> = rows.iter().map(|rows| rows.iter().map(Vec::len).sum()).collect();
+        let portions = batches(&lengths, requests.len().max(1), self.batch_tokens);
+        Ok(portions
+            .into_iter()
+            .map(|requests| {
+                let rows = requests.iter().map(|at| std::mem::take(&mut rows[*at])).collect();
+                Portion { requests, rows }
+            })
+            .collect())
+    }
+
+    /// The encoder's states of every passage of a portion, grouped by request.
+    pub(crate) fn states(&self, portion: &Portion) -> Result<Vec<Vec<Tensor>>> {
+        let rows: Vec<&Vec<u32>> = portion.rows.iter().flatten().collect();
+        let mut states = encode_apart(self.model.as_ref(), &rows, self.batch_tokens)?.into_iter();
+        Ok(portion.rows.iter().map(|rows| states.by_ref().take(rows.len()).collect()).collect())
+    }
+
+    /// What a request's hypotheses say. The evidence is what was read.
+    pub(crate) fn generation(&self, request: &Request<'_>, found: &[Hypothesis]) -> Result<Generation> {
+        let texts = found.iter().map(|hypothesis| {
+            let text = self.tokenizer.decode(&hypothesis.tokens)?;
+            Ok((text.trim().to_owned(), hypothesis.score))
+        });
+        let mut texts = texts.collect::<Result<Vec<_>>>()?.into_iter();
+        let (text, score) = texts.next().unwrap_or_default();
+        let evidence = (0..request.passages.len().min(self.passages())).collect();
+        Ok(Generation { text, score, alternatives: texts.collect(), evidence })
+    }
+}

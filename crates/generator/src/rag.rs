@@ -1,0 +1,156 @@
+//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage apart, and the passage is
+//! marginalised over, with the softmax of the passages' scores as its probability.
+
+use std::{path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use sporran_transformers::{
+    GenerationOptions, Hypothesis, Inputs, Memory, Seq2Seq, Tokenizer,
+    decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
+    fuse,
+};
+
+use crate::{
+    Generation, Generator, PromptOptions, Request, Result,
+    fid::batch_tokens,
+    passages::{PassageReader, Portion},
+};
+
+/// `[generator]` with `kind = "rag-sequence"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RagSequenceOptions {
+    /// The model's folder, in the Hugging Face layout: BART or T5.
+    pub model: PathBuf,
+    /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
+    /// each of them.
+    #[serde(default)]
+    pub prompt: PromptOptions,
+    /// `[generator.generation]`: how sequences are searched for with each passage; `num-return-sequences` of all that
+    /// are found come back.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// `thorough` scores every sequence with every passage, `fast` only with those whose beams have it.
+    #[serde(default)]
+    pub decoding: RagDecoding,
+    /// Tokens that are worked on together, at most, unless one input with its passages has more.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+/// `[generator]` with `kind = "rag-token"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RagTokenOptions {
+    /// The model's folder, in the Hugging Face layout: BART or T5.
+    pub model: PathBuf,
+    /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
+    /// each of them.
+    #[serde(default)]
+    pub prompt: PromptOptions,
+    /// `[generator.generation]`: how the answer is searched for.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// Tokens that are worked on together, at most, unless one input with its passages has more.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+/// What is marginalised.
+enum Marginal {
+    Sequence(RagDecoding),
+    Token,
+}
+
+/// A model that answers with each passage and weighs the answers by the passages' scores.
+pub struct RagGenerator {
+    reader: PassageReader,
+    marginal: Marginal,
+}
+
+impl RagGenerator {
+    /// Loads the model of RAG-Sequence.
+    ///
+    /// # Errors
+    /// What is wrong with the model's folder or an option.
+    pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
+        let RagSequenceOptions { model, prompt, generation, decoding, batch_tokens } = options;
+        let reader = PassageReader::load(model, prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, marginal: Marginal::Sequence(*decoding) })
+    }
+
+    /// Loads the model of RAG-Token.
+    ///
+    /// # Errors
+    /// What is wrong with the model's folder or an option.
+    pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
+        let RagTokenOptions { model, prompt, generation, batch_tokens } = options;
+        let reader = PassageReader::load(model, prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, marginal: Marginal::Token })
+    }
+
+    /// RAG-Sequence with a model that is loaded already.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn sequence(
+        options: &RagSequenceOptions,
+        model: Arc<dyn Seq2Seq>,
+        tokenizer: Tokenizer,
+    ) -> Result<Self> {
+        let RagSequenceOptions { prompt, generation, decoding, batch_tokens, .. } = options;
+        let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, marginal: Marginal::Sequence(*decoding) })
+    }
+
+    /// RAG-Token with a model that is loaded already.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn token(options: &RagTokenOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
+        let RagTokenOptions { prompt, generation, batch_tokens, .. } = options;
+        let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, marginal: Marginal::Token })
+    }
+
+    fn search(
+        &self,
+        portion: &Portion,
+        memory: &Memory,
+        scores: &[Vec<f32>],
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        let (model, options) = (self.reader.model.as_ref(), &self.reader.generation);
+        Ok(match self.marginal {
+            Marginal::Sequence(decoding) => generate_rag_sequence(model, memory, scores, options, decoding)?,
+            Marginal::Token => {
+                let sources: Vec<Vec<u32>> = portion.rows.iter().map(|rows| rows.concat()).collect();
+                let inputs = Inputs { sources: Some(&sources), constraint: None };
+                generate_rag_token(model, memory, scores, options, &inputs)?
+            }
+        })
+    }
+}
+
+impl Generator for RagGenerator {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        let mut answers = vec![None; requests.len()];
+        for portion in self.reader.portions(requests)? {
+            let states = self.reader.states(&portion)?;
+            let memory = fuse(&states.iter().flatten().map(std::slice::from_ref).collect::<Vec<_>>())?;
+            let scores = portion.requests.iter().zip(&portion.rows).map(|(at, rows)| {
+                let scores = requests[*at].passages.iter().map(|candidate| candidate.score);
+                // Without passages the input alone is certain.
+                if requests[*at].passages.is_empty() { vec![0.0] } else { scores.take(rows.len()).collect() }
+            });
+            let found = self.search(&portion, &memory, &scores.collect::<Vec<_>>())?;
+            for (at, found) in portion.requests.iter().zip(found) {
+                answers[*at] = Some(self.reader.generation(&requests[*at], &found)?);
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn passages(&self) -> usize {
+        self.reader.passages()
+    }
+}

@@ -1,0 +1,174 @@
+//! Fusion-in-Decoder and RAG from requests to answers, with a tiny seeded BART. That their searches are right is tested
+//! where they are; here is what reads the passages.
+
+use std::path::{Path, PathBuf};
+
+use sporran_generator::{
+    Candidate, FidGenerator, FidOptions, Generation, Generator, Order, PromptOptions, RagGenerator,
+    RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
+};
+use sporran_kilt::{Dataset, Passage, PassageId, Query};
+use sporran_transformers::{GenerationOptions, decode::RagDecoding};
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart")
+}
+
+fn prompt(passages: usize) -> PromptOptions {
+    PromptOptions { passages, order: Order::PassagesFirst, max_tokens: 60, ..PromptOptions::default() }
+}
+
+fn generation(num_beams: usize) -> GenerationOptions {
+    GenerationOptions {
+        num_beams: Some(num_beams),
+        num_return_sequences: Some(num_beams.min(2)),
+        length_penalty: Some(0.0),
+        max_new_tokens: Some(9),
+        ..GenerationOptions::default()
+    }
+}
+
+fn fid(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
+    let (prompt, generation) = (prompt(passages), generation(num_beams));
+    Box::new(FidGenerator::load(&FidOptions { model: model(), prompt, generation, batch_tokens }).unwrap())
+}
+
+fn rag_token(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
+    let (prompt, generation) = (prompt(passages), generation(num_beams));
+    let options = RagTokenOptions { model: model(), prompt, generation, batch_tokens };
+    Box::new(RagGenerator::load_token(&options).unwrap())
+}
+
+fn rag_sequence(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
+    decoded(passages, num_beams, batch_tokens, RagDecoding::Thorough)
+}
+
+fn rag_sequence_fast(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
+    decoded(passages, num_beams, batch_tokens, RagDecoding::Fast)
+}
+
+fn decoded(
+    passages: usize,
+    num_beams: usize,
+    batch_tokens: usize,
+    decoding: RagDecoding,
+) -> Box<dyn Generator> {
+    let (prompt, generation) = (prompt(passages), generation(num_beams));
+    let options = RagSequenceOptions { model: model(), prompt, generation, decoding, batch_tokens };
+    Box::new(RagGenerator::load_sequence(&options).unwrap())
+}
+
+const KINDS: [fn(usize, usize, usize) -> Box<dyn Generator>; 3] = [fid, rag_token, rag_sequence];
+
+fn passages() -> Vec<Passage> {
+    let texts = ["the river was north of the city", "king and queen of the country", "film song band", "war"];
+    let passage = |(id, text): (u32, &str)| Passage {
+        id: PassageId(id),
+        page_id: id.to_string(),
+        title: text.split(' ').next().unwrap_or_default().into(),
+        section: String::new(),
+        text: text.into(),
+        start_paragraph: 1,
+        start_character: 0,
+        end_paragraph: 1,
+        end_character: 1,
+    };
+    (0u32..).zip(texts).map(passage).collect()
+}
+
+fn queries() -> Vec<Query> {
+    let texts = ["where was the author born?", "war", "which band wrote the song of the year?"];
+    let query = |(id, text): (i64, &str)| Query {
+        id: id.into(),
+        text: text.into(),
+        dataset: Some(Dataset::Nq),
+        template_questions: vec![],
+    };
+    (1i64..).zip(texts).map(query).collect()
+}
+
+/// Query i sees i + 1 passages, with these scores.
+fn answers(generator: &dyn Generator, scores: &[f32; 4], together: bool) -> Vec<Generation> {
+    let (queries, passages) = (queries(), passages());
+    let candidates: Vec<Candidate<'_>> =
+        passages.iter().zip(scores).map(|(passage, score)| Candidate { passage, score: *score }).collect();
+    let requests: Vec<Request<'_>> =
+        queries.iter().enumerate().map(|(i, query)| Request { query, passages: &candidates[..=i] }).collect();
+    match together {
+        true => generator.generate(&requests).unwrap(),
+        false => requests
+            .iter()
+            .flat_map(|request| generator.generate(std::slice::from_ref(request)).unwrap())
+            .collect(),
+    }
+}
+
+fn assert_same(a: &[Generation], b: &[Generation]) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        assert_eq!(a.text, b.text);
+        assert!((a.score - b.score).abs() < 1e-4, "{}: {} and {}", a.text, a.score, b.score);
+    }
+}
+
+const SCORES: [f32; 4] = [1.5, 1.0, 0.5, 0.0];
+
+#[test]
+fn a_batch_answers_as_its_members_do_alone() {
+    for kind in KINDS {
+        for beams in [1, 3] {
+            let together = answers(&*kind(2, beams, 4096), &SCORES, true);
+            assert_same(&together, &answers(&*kind(2, beams, 4096), &SCORES, false));
+            // One passage and one request at a time.
+            assert_same(&together, &answers(&*kind(2, beams, 1), &SCORES, true));
+            assert!(together.iter().all(|answer| answer.alternatives.len() == beams.min(2) - 1));
+            // Of three passages two are read.
+            let evidence: Vec<_> = together.iter().map(|answer| answer.evidence.clone()).collect();
+            assert_eq!(evidence, [vec![0], vec![0, 1], vec![0, 1]]);
+        }
+    }
+}
+
+#[test]
+fn with_one_passage_nothing_is_fused_or_marginalised() {
+    let (prompt, generation) = (prompt(1), generation(1));
+    let options = Seq2SeqOptions { model: model(), prompt, generation, batch_size: 4, batch_tokens: 4096 };
+    let plain = answers(&Seq2SeqGenerator::load(&options).unwrap(), &SCORES, true);
+    assert_same(&answers(&*fid(1, 1, 4096), &SCORES, true), &plain);
+    assert_same(&answers(&*rag_token(1, 1, 4096), &SCORES, true), &plain);
+    let texts = |answers: Vec<Generation>| answers.into_iter().map(|answer| answer.text).collect::<Vec<_>>();
+    assert_eq!(texts(answers(&*rag_sequence(1, 1, 4096), &SCORES, true)), texts(plain));
+}
+
+#[test]
+fn further_passages_change_what_is_read_as_far_as_their_scores_say() {
+    for kind in [rag_token, rag_sequence_fast] {
+        // All but the first are as good as impossible.
+        let sure = answers(&*kind(4, 3, 4096), &[90.0, -90.0, -90.0, -90.0], true);
+        let alone = answers(&*kind(1, 3, 4096), &SCORES, true);
+        assert_same(&sure[..2], &alone[..2]);
+        let even = answers(&*kind(4, 3, 4096), &[0.0; 4], true);
+        assert!((even[2].score - sure[2].score).abs() > 1e-3);
+    }
+    let (all, one) = (answers(&*fid(4, 3, 4096), &SCORES, true), answers(&*fid(1, 3, 4096), &SCORES, true));
+    assert!((all[2].score - one[2].score).abs() > 1e-3);
+}
+
+#[test]
+fn without_passages_a_request_is_answered_from_memory() {
+    let queries = queries();
+    let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
+    for kind in KINDS {
+        let answers = kind(3, 1, 4096).generate(&requests).unwrap();
+        assert_eq!(answers.len(), 3);
+        assert!(answers.iter().all(|answer| answer.evidence.is_empty()));
+        assert!(kind(3, 1, 4096).generate(&[]).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn empty_batches_are_an_error() {
+    let options =
+        FidOptions { model: model(), prompt: prompt(1), generation: generation(1), batch_tokens: 0 };
+    assert!(FidGenerator::load(&options).err().unwrap().to_string().contains("batch-tokens"));
+}
