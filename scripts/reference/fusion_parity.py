@@ -2,7 +2,7 @@
 that transformers_parity.py has made, computed by the `transformers` library on one CPU thread and in f32.
 
 RAG is `transformers`' own (RagSequenceForGeneration, RagTokenForGeneration) with the passages and their scores given, but
-for its fast decoding, which is counted out here after Lewis et al. 2020. Fusion-in-Decoder is the model's own generation
+for what is counted out here after Lewis et al. 2020: fast decoding, and which sequences thorough decoding scores. Fusion-in-Decoder is the model's own generation
 over the joined states of the passages, each encoded alone (Izacard and Grave 2021).
 
     python scripts/reference/fusion_parity.py                  # torch 2.15, transformers 5.23
@@ -110,20 +110,8 @@ def rag_sequence(model, rows, scores, options):
     options = dict(options)
     wanted = options.pop("num_return_sequences", 1)
     beams = options.get("num_beams", 1)
-    with torch.no_grad():
-        sequences = joined.generate(
-            context_input_ids=ids, context_attention_mask=mask, doc_scores=doc_scores, n_docs=len(rows),
-            num_return_sequences=wanted, **options,
-        )
-        found = []
-        for row in sequences:
-            loss = joined(
-                context_input_ids=ids, context_attention_mask=mask, doc_scores=doc_scores, labels=row[None],
-                exclude_bos_score=True, reduce_loss=False,
-            ).loss
-            found.append({"tokens": cut(model, row[1:].tolist()), "score": -loss.item()})
-
-    # Fast: only the passages whose beams have the sequence count.
+    # What each passage's beams have. `RagSequenceForGeneration.generate` reads the padding of shorter passages as if
+    # it were text, so every passage is read alone here; scores are the library's.
     priors = torch.log_softmax(doc_scores[0], dim=0).tolist()
     sums = {}
     for prior, text in zip(priors, rows, strict=True):
@@ -133,9 +121,29 @@ def rag_sequence(model, rows, scores, options):
         for hypothesis in outputs(model, out, given):
             total = hypothesis["score"] * len(hypothesis["tokens"]) ** power
             sums.setdefault(tuple(hypothesis["tokens"]), []).append(prior + total)
+
+    # Thorough: every sequence with every passage.
+    found = []
+    for tokens in sums:
+        labels = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens]])
+        with torch.no_grad():
+            loss = joined(
+                context_input_ids=ids, context_attention_mask=mask, doc_scores=doc_scores, labels=labels,
+                exclude_bos_score=True, reduce_loss=False,
+            ).loss
+        if len(tokens) == 1:
+            # The library adds the passages' probabilities to the second token, which is not there.
+            loss = joined(
+                context_input_ids=ids, context_attention_mask=mask, doc_scores=doc_scores, decoder_input_ids=labels,
+            ).logits[:, 0].log_softmax(-1)[:, tokens[0]]
+            loss = -torch.logsumexp(loss + torch.tensor(priors), 0)
+        found.append({"tokens": list(tokens), "score": -loss.item()})
+    found.sort(key=lambda hypothesis: -hypothesis["score"])
+
+    # Fast: only the passages whose beams have the sequence count.
     fast = [(torch.logsumexp(torch.tensor(values), 0).item(), tokens) for tokens, values in sums.items()]
     fast.sort(key=lambda pair: -pair[0])
-    return found, [{"tokens": list(tokens), "score": score} for score, tokens in fast[:wanted]]
+    return found[:wanted], [{"tokens": list(tokens), "score": score} for score, tokens in fast[:wanted]]
 
 
 def rag_token(model, rows, scores, options):

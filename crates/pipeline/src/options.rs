@@ -333,3 +333,56 @@ impl Options {
         toml::to_string_pretty(&table).map_err(fail)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(folder: &Path, stage: &str) -> PathBuf {
+        let path = folder.join("c.toml");
+        let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+        std::fs::write(&path, format!("{general}{stage}")).unwrap();
+        path
+    }
+
+    #[test]
+    fn every_kind_of_generator_is_read_as_it_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, keys) in [
+            ("seq2seq", "batch-size = 3"),
+            ("fid", "batch-tokens = 900"),
+            ("rag-sequence", "decoding = \"fast\""),
+            ("rag-token", "generation.temperature = 0.7\ngeneration.do-sample = true"),
+        ] {
+            let stage =
+                format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\nprompt.passages = 7\n{keys}\n");
+            let options = Options::load(&config(folder.path(), &stage), &[]).unwrap();
+            let generator = options.generator.clone().unwrap();
+            assert_eq!((generator.model(), generator.prompt().passages), (Path::new("m"), 7));
+            let shown = folder.path().join("shown.toml");
+            std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
+            assert_eq!(Options::load(&shown, &[]).unwrap().generator, Some(generator), "{kind}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_a_generators_table_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |stage: &str| {
+            let found = Options::check(&config(folder.path(), stage), &[]).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let table =
+            |kind: &str, keys: &str| format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\n{keys}\n");
+        assert!(check(&table("rag-tokens", "")).contains("did you mean `rag-token`?"));
+        assert!(
+            check(&table("rag-sequence", "decoding = \"slow\"")).contains("expected `thorough` or `fast`")
+        );
+        assert!(check(&table("rag-token", "decoding = \"fast\"")).contains("`generator.decoding`"));
+        assert!(check(&table("fid", "generation.top-pp = 0.5")).contains("did you mean `top-p`?"));
+        assert!(check(&table("fid", "")).contains("m has no config.json"));
+        let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        let found = check(&table("fid", train));
+        assert!(found.contains("`generator.kind`: expected `seq2seq`"), "{found}");
+    }
+}

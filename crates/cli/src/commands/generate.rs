@@ -39,7 +39,7 @@ pub(crate) struct Generate {
     no_repeat_ngram_size: Option<usize>,
     /// What the score of a token that was said already is divided by
     #[arg(long, value_name = "X")]
-    repetition_penalty: Option<f32>,
+    repetition_penalty: Option<f64>,
     /// Sequences that come back for each input
     #[arg(long, value_name = "N")]
     num_return_sequences: Option<usize>,
@@ -51,19 +51,19 @@ pub(crate) struct Generate {
     num_beam_groups: Option<usize>,
     /// What a token loses for each earlier group's beam that took it
     #[arg(long, value_name = "X")]
-    diversity_penalty: Option<f32>,
+    diversity_penalty: Option<f64>,
     /// Draw tokens by their probability
     #[arg(long)]
     do_sample: bool,
     /// What scores are divided by before tokens are drawn
     #[arg(long, value_name = "X", requires = "do_sample")]
-    temperature: Option<f32>,
+    temperature: Option<f64>,
     /// Draw from this many of the most probable tokens; 0 for all
     #[arg(long, value_name = "N", requires = "do_sample")]
     top_k: Option<usize>,
     /// Draw from the most probable tokens that make up this probability
     #[arg(long, value_name = "P", requires = "do_sample")]
-    top_p: Option<f32>,
+    top_p: Option<f64>,
     /// Decides what is drawn
     #[arg(long, value_name = "N", requires = "do_sample")]
     seed: Option<u64>,

@@ -90,13 +90,13 @@ pub struct GenerationOptions {
     pub do_sample: Option<bool>,
     /// Sampling: scores are divided by this before they become probabilities. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
+    pub temperature: Option<f64>,
     /// Sampling: only so many of the most probable tokens are drawn from; 0 for all. Default 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
     /// Sampling: only the most probable tokens whose probabilities reach this sum are drawn from. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f32>,
+    pub top_p: Option<f64>,
     /// Sampling: decides what is drawn. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -105,11 +105,11 @@ pub struct GenerationOptions {
     pub num_beam_groups: Option<usize>,
     /// Diverse beam search: what a token loses for each beam of an earlier group that took it at the same step.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub diversity_penalty: Option<f32>,
+    pub diversity_penalty: Option<f64>,
     /// The score of a token that stands in the sequence already is divided by this where it is positive and
     /// multiplied where it is negative. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub repetition_penalty: Option<f32>,
+    pub repetition_penalty: Option<f64>,
     /// No sequence has the same run of this many tokens twice; 0 allows it. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_repeat_ngram_size: Option<usize>,
@@ -146,12 +146,12 @@ struct Fields {
     early_stopping: Option<EarlyStopping>,
     num_return_sequences: Option<usize>,
     do_sample: Option<bool>,
-    temperature: Option<f32>,
+    temperature: Option<f64>,
     top_k: Option<usize>,
-    top_p: Option<f32>,
+    top_p: Option<f64>,
     num_beam_groups: Option<usize>,
-    diversity_penalty: Option<f32>,
-    repetition_penalty: Option<f32>,
+    diversity_penalty: Option<f64>,
+    repetition_penalty: Option<f64>,
     no_repeat_ngram_size: Option<usize>,
     encoder_no_repeat_ngram_size: Option<usize>,
     bad_words_ids: Option<Vec<Vec<u32>>>,

@@ -45,9 +45,9 @@ fn wrong<T>(option: &'static str, expected: impl Into<String>, found: impl ToStr
 }
 
 /// An option that must lie above 0.
-fn positive(option: &'static str, value: Option<f32>, default: f32) -> Result<f32> {
+fn positive(option: &'static str, value: Option<f64>, default: f64) -> Result<f32> {
     match value.unwrap_or(default) {
-        value if value.is_finite() && value > 0.0 => Ok(value),
+        value if value.is_finite() && value as f32 > 0.0 => Ok(value as f32),
         value => wrong(option, "a finite number above 0", value),
     }
 }
@@ -147,7 +147,7 @@ impl GenerationOptions {
         Ok(Some(Sampling {
             temperature: positive("temperature", self.temperature, 1.0)?,
             top_k: if top_k == 0 { 0 } else { top_k.max(least) },
-            top_p,
+            top_p: top_p as f32,
             seed: self.seed.unwrap_or(0),
             least,
         }))
@@ -168,7 +168,7 @@ impl GenerationOptions {
             let expected = if groups > 1 { "a finite number above 0" } else { "0 for one group of beams" };
             return wrong("diversity-penalty", expected, penalty);
         }
-        Ok((groups, penalty))
+        Ok((groups, penalty as f32))
     }
 
     /// The bad words, but for the end tokens, which must stay possible.
