@@ -58,7 +58,10 @@ fn decoded(
     Box::new(RagGenerator::load_sequence(&options).unwrap())
 }
 
-const KINDS: [fn(usize, usize, usize) -> Box<dyn Generator>; 3] = [fid, rag_token, rag_sequence];
+/// Makes a generator for so many passages, beams, and tokens of a batch.
+type Make = fn(usize, usize, usize) -> Box<dyn Generator>;
+
+const KINDS: [Make; 3] = [fid, rag_token, rag_sequence];
 
 fn passages() -> Vec<Passage> {
     let texts = ["the river was north of the city", "king and queen of the country", "film song band", "war"];
@@ -142,7 +145,7 @@ fn with_one_passage_nothing_is_fused_or_marginalised() {
 
 #[test]
 fn further_passages_change_what_is_read_as_far_as_their_scores_say() {
-    for kind in [rag_token, rag_sequence_fast] {
+    for kind in [rag_token as Make, rag_sequence_fast] {
         // All but the first are as good as impossible.
         let sure = answers(&*kind(4, 3, 4096), &[90.0, -90.0, -90.0, -90.0], true);
         let alone = answers(&*kind(1, 3, 4096), &SCORES, true);
