@@ -8,7 +8,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{call, errors, root, sporran};
+use common::{errors, root, sporran};
 
 fn generate(arguments: &[&str], input: &[u8]) -> Output {
     let model: PathBuf = root().join("models/minikilt-reader");
@@ -99,7 +99,7 @@ fn a_line_that_is_too_long_is_cut_with_a_warning() {
 
 #[test]
 fn a_folder_without_a_model_is_named() {
-    let output = call(&root(), &["generate", "--model", "configs"]);
+    let output = sporran(&root(), &["generate", "--model", "configs"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("configs: expected the file config.json"), "{}", errors(&output));
 }

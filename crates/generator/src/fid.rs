@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{GenerationOptions, Inputs, Seq2Seq, Tokenizer, fuse, generate_with};
+use sporran_transformers::{GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, fuse, generate_with};
 
 use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
 
@@ -14,6 +14,10 @@ use crate::{Generation, Generator, PromptOptions, Request, Result, passages::Pas
 pub struct FidOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
     pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
+    /// layer to 8 bits.
+    #[serde(default)]
+    pub precision: Precision,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -42,8 +46,8 @@ impl FidGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load(options: &FidOptions) -> Result<Self> {
-        let FidOptions { model, prompt, generation, batch_tokens } = options;
-        Ok(Self { reader: PassageReader::load(model, prompt, generation, *batch_tokens)? })
+        let FidOptions { model, precision, prompt, generation, batch_tokens } = options;
+        Ok(Self { reader: PassageReader::load(model, *precision, prompt, generation, *batch_tokens)? })
     }
 
     /// A model that is loaded already.

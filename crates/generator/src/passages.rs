@@ -2,8 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use candle_core::{DType, Device, Tensor};
-use sporran_transformers::{Checkpoint, GenerationOptions, Hypothesis, Seq2Seq, Tokenizer, encode_apart};
+use candle_core::Tensor;
+use sporran_transformers::{
+    Checkpoint, GenerationOptions, Hypothesis, Precision, Seq2Seq, Tokenizer, encode_apart,
+};
 
 use crate::{Error, Generation, Prompt, PromptOptions, Request, Result, text::batches};
 
@@ -25,13 +27,14 @@ pub(crate) struct Portion {
 impl PassageReader {
     pub(crate) fn load(
         folder: &Path,
+        precision: Precision,
         prompt: &PromptOptions,
         generation: &GenerationOptions,
         batch_tokens: usize,
     ) -> Result<Self> {
         let checkpoint = Checkpoint::open(folder)?;
-        let model = checkpoint.model(DType::F32, &Device::Cpu)?;
-        Self::new(model.into(), checkpoint.tokenizer()?, prompt, generation, batch_tokens)
+        let model = Arc::new(checkpoint.fast(precision)?);
+        Self::new(model, checkpoint.tokenizer()?, prompt, generation, batch_tokens)
     }
 
     pub(crate) fn new(

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{
-    GenerationOptions, Hypothesis, Inputs, Memory, Seq2Seq, Tokenizer,
+    GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq, Tokenizer,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
     fuse,
 };
@@ -22,6 +22,10 @@ use crate::{
 pub struct RagSequenceOptions {
     /// The model's folder, in the Hugging Face layout: BART or T5.
     pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
+    /// layer to 8 bits.
+    #[serde(default)]
+    pub precision: Precision,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -44,6 +48,10 @@ pub struct RagSequenceOptions {
 pub struct RagTokenOptions {
     /// The model's folder, in the Hugging Face layout: BART or T5.
     pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
+    /// layer to 8 bits.
+    #[serde(default)]
+    pub precision: Precision,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -74,8 +82,8 @@ impl RagGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
-        let RagSequenceOptions { model, prompt, generation, decoding, batch_tokens } = options;
-        let reader = PassageReader::load(model, prompt, generation, *batch_tokens)?;
+        let RagSequenceOptions { model, precision, prompt, generation, decoding, batch_tokens } = options;
+        let reader = PassageReader::load(model, *precision, prompt, generation, *batch_tokens)?;
         Ok(Self { reader, marginal: Marginal::Sequence(*decoding) })
     }
 
@@ -84,8 +92,8 @@ impl RagGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
-        let RagTokenOptions { model, prompt, generation, batch_tokens } = options;
-        let reader = PassageReader::load(model, prompt, generation, *batch_tokens)?;
+        let RagTokenOptions { model, precision, prompt, generation, batch_tokens } = options;
+        let reader = PassageReader::load(model, *precision, prompt, generation, *batch_tokens)?;
         Ok(Self { reader, marginal: Marginal::Token })
     }
 

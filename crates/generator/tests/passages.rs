@@ -8,7 +8,7 @@ use sporran_generator::{
     RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
-use sporran_transformers::{GenerationOptions, decode::RagDecoding};
+use sporran_transformers::{GenerationOptions, Precision, decode::RagDecoding};
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart")
@@ -30,12 +30,22 @@ fn generation(num_beams: usize) -> GenerationOptions {
 
 fn fid(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
     let (prompt, generation) = (prompt(passages), generation(num_beams));
-    Box::new(FidGenerator::load(&FidOptions { model: model(), prompt, generation, batch_tokens }).unwrap())
+    Box::new(
+        FidGenerator::load(&FidOptions {
+            model: model(),
+            precision: Precision::F32,
+            prompt,
+            generation,
+            batch_tokens,
+        })
+        .unwrap(),
+    )
 }
 
 fn rag_token(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
     let (prompt, generation) = (prompt(passages), generation(num_beams));
-    let options = RagTokenOptions { model: model(), prompt, generation, batch_tokens };
+    let options =
+        RagTokenOptions { model: model(), precision: Precision::F32, prompt, generation, batch_tokens };
     Box::new(RagGenerator::load_token(&options).unwrap())
 }
 
@@ -54,7 +64,14 @@ fn decoded(
     decoding: RagDecoding,
 ) -> Box<dyn Generator> {
     let (prompt, generation) = (prompt(passages), generation(num_beams));
-    let options = RagSequenceOptions { model: model(), prompt, generation, decoding, batch_tokens };
+    let options = RagSequenceOptions {
+        model: model(),
+        precision: Precision::F32,
+        prompt,
+        generation,
+        decoding,
+        batch_tokens,
+    };
     Box::new(RagGenerator::load_sequence(&options).unwrap())
 }
 
@@ -135,7 +152,14 @@ fn a_batch_answers_as_its_members_do_alone() {
 #[test]
 fn with_one_passage_nothing_is_fused_or_marginalised() {
     let (prompt, generation) = (prompt(1), generation(1));
-    let options = Seq2SeqOptions { model: model(), prompt, generation, batch_size: 4, batch_tokens: 4096 };
+    let options = Seq2SeqOptions {
+        model: model(),
+        precision: Precision::F32,
+        prompt,
+        generation,
+        batch_size: 4,
+        batch_tokens: 4096,
+    };
     let plain = answers(&Seq2SeqGenerator::load(&options).unwrap(), &SCORES, true);
     assert_same(&answers(&*fid(1, 1, 4096), &SCORES, true), &plain);
     assert_same(&answers(&*rag_token(1, 1, 4096), &SCORES, true), &plain);
@@ -171,7 +195,12 @@ fn without_passages_a_request_is_answered_from_memory() {
 
 #[test]
 fn empty_batches_are_an_error() {
-    let options =
-        FidOptions { model: model(), prompt: prompt(1), generation: generation(1), batch_tokens: 0 };
+    let options = FidOptions {
+        model: model(),
+        precision: Precision::F32,
+        prompt: prompt(1),
+        generation: generation(1),
+        batch_tokens: 0,
+    };
     assert!(FidGenerator::load(&options).err().unwrap().to_string().contains("batch-tokens"));
 }

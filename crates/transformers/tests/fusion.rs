@@ -6,12 +6,12 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Seq2Seq,
+    Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities},
     encode_apart, fuse, generate_from,
 };
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Folder {
     name: String,
     texts: Vec<Vec<Vec<u32>>>,
@@ -19,7 +19,7 @@ struct Folder {
     cases: Vec<Case>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Case {
     options: GenerationOptions,
     fid: Vec<Vec<Output>>,
@@ -29,14 +29,14 @@ struct Case {
     logits: Vec<Logits>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Output {
     tokens: Vec<u32>,
     score: f32,
 }
 
 /// The ten best next tokens with RAG-Token's log-probabilities, after three tokens.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Logits {
     tokens: Vec<u32>,
     scores: Vec<f32>,
@@ -46,15 +46,14 @@ fn folders() -> Vec<(Folder, Box<dyn Seq2Seq>)> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let text = std::fs::read_to_string(data.join("fusion.json")).unwrap();
     let folders: Vec<Folder> = serde_json::from_str(&text).unwrap();
-    let model =
-        |name: &str| Checkpoint::open(&data.join(name)).unwrap().model(DType::F32, &Device::Cpu).unwrap();
-    folders
-        .into_iter()
-        .map(|folder| {
-            let model = model(&folder.name);
-            (folder, model)
-        })
-        .collect()
+    // The plain model and the packed one of each folder.
+    let models = |name: &str| -> [Box<dyn Seq2Seq>; 2] {
+        let checkpoint = Checkpoint::open(&data.join(name)).unwrap();
+        let plain: Box<dyn Seq2Seq> = checkpoint.model(DType::F32, &Device::Cpu).unwrap();
+        [plain, Box::new(checkpoint.fast(Precision::F32).unwrap())]
+    };
+    let both = |folder: Folder| models(&folder.name).map(|model| (folder.clone(), model));
+    folders.into_iter().flat_map(both).collect()
 }
 
 /// The states of every text, grouped by input.
