@@ -4,7 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, fuse, generate_with};
+use sporran_transformers::{
+    DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, fuse, generate_with,
+};
 
 use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
 
@@ -18,6 +20,9 @@ pub struct FidOptions {
     /// layer to 8 bits.
     #[serde(default)]
     pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -46,8 +51,10 @@ impl FidGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load(options: &FidOptions) -> Result<Self> {
-        let FidOptions { model, precision, prompt, generation, batch_tokens } = options;
-        Ok(Self { reader: PassageReader::load(model, *precision, prompt, generation, *batch_tokens)? })
+        let FidOptions { model, device, precision, prompt, generation, batch_tokens } = options;
+        Ok(Self {
+            reader: PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?,
+        })
     }
 
     /// A model that is loaded already.

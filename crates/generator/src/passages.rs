@@ -4,10 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use candle_core::Tensor;
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, Hypothesis, Precision, Seq2Seq, Tokenizer, encode_apart,
+    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, Tokenizer, encode_apart,
+    length_batches,
 };
 
-use crate::{Error, Generation, Prompt, PromptOptions, Request, Result, text::batches};
+use crate::{Error, Generation, Prompt, PromptOptions, Request, Result};
 
 /// A model, and the prompt that puts one passage beside the input.
 pub(crate) struct PassageReader {
@@ -27,14 +28,14 @@ pub(crate) struct Portion {
 impl PassageReader {
     pub(crate) fn load(
         folder: &Path,
-        precision: Precision,
+        (device, precision): (DeviceName, Precision),
         prompt: &PromptOptions,
         generation: &GenerationOptions,
         batch_tokens: usize,
     ) -> Result<Self> {
         let checkpoint = Checkpoint::open(folder)?;
-        let model = Arc::new(checkpoint.fast(precision)?);
-        Self::new(model, checkpoint.tokenizer()?, prompt, generation, batch_tokens)
+        let model = checkpoint.seq2seq(device, precision)?;
+        Self::new(model.into(), checkpoint.tokenizer()?, prompt, generation, batch_tokens)
     }
 
     pub(crate) fn new(
@@ -78,7 +79,7 @@ impl PassageReader {
         let mut rows: Vec<Vec<Vec<u32>>> =
             requests.iter().map(|request| self.rows(request)).collect::<Result<_>>()?;
         let lengths: Vec<usize> = rows.iter().map(|rows| rows.iter().map(Vec::len).sum()).collect();
-        let portions = batches(&lengths, requests.len().max(1), self.batch_tokens);
+        let portions = length_batches(&lengths, requests.len().max(1), self.batch_tokens);
         Ok(portions
             .into_iter()
             .map(|requests| {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{
-    GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq, Tokenizer,
+    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq, Tokenizer,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
     fuse,
 };
@@ -26,6 +26,9 @@ pub struct RagSequenceOptions {
     /// layer to 8 bits.
     #[serde(default)]
     pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -52,6 +55,9 @@ pub struct RagTokenOptions {
     /// layer to 8 bits.
     #[serde(default)]
     pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
     /// `[generator.prompt]`: the text of the input with one passage, of which there are `passages`; `max-tokens` is for
     /// each of them.
     #[serde(default)]
@@ -82,8 +88,9 @@ impl RagGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
-        let RagSequenceOptions { model, precision, prompt, generation, decoding, batch_tokens } = options;
-        let reader = PassageReader::load(model, *precision, prompt, generation, *batch_tokens)?;
+        let RagSequenceOptions { model, device, precision, prompt, generation, decoding, batch_tokens } =
+            options;
+        let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
         Ok(Self { reader, marginal: Marginal::Sequence(*decoding) })
     }
 
@@ -92,8 +99,8 @@ impl RagGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
-        let RagTokenOptions { model, precision, prompt, generation, batch_tokens } = options;
-        let reader = PassageReader::load(model, *precision, prompt, generation, *batch_tokens)?;
+        let RagTokenOptions { model, device, precision, prompt, generation, batch_tokens } = options;
+        let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
         Ok(Self { reader, marginal: Marginal::Token })
     }
 

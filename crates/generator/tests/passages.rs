@@ -8,7 +8,7 @@ use sporran_generator::{
     RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
-use sporran_transformers::{GenerationOptions, Precision, decode::RagDecoding};
+use sporran_transformers::{DeviceName, GenerationOptions, Precision, decode::RagDecoding};
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart")
@@ -33,6 +33,7 @@ fn fid(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Genera
     Box::new(
         FidGenerator::load(&FidOptions {
             model: model(),
+            device: DeviceName::Cpu,
             precision: Precision::F32,
             prompt,
             generation,
@@ -44,8 +45,14 @@ fn fid(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Genera
 
 fn rag_token(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
     let (prompt, generation) = (prompt(passages), generation(num_beams));
-    let options =
-        RagTokenOptions { model: model(), precision: Precision::F32, prompt, generation, batch_tokens };
+    let options = RagTokenOptions {
+        model: model(),
+        device: DeviceName::Cpu,
+        precision: Precision::F32,
+        prompt,
+        generation,
+        batch_tokens,
+    };
     Box::new(RagGenerator::load_token(&options).unwrap())
 }
 
@@ -66,6 +73,7 @@ fn decoded(
     let (prompt, generation) = (prompt(passages), generation(num_beams));
     let options = RagSequenceOptions {
         model: model(),
+        device: DeviceName::Cpu,
         precision: Precision::F32,
         prompt,
         generation,
@@ -154,6 +162,7 @@ fn with_one_passage_nothing_is_fused_or_marginalised() {
     let (prompt, generation) = (prompt(1), generation(1));
     let options = Seq2SeqOptions {
         model: model(),
+        device: DeviceName::Cpu,
         precision: Precision::F32,
         prompt,
         generation,
@@ -197,6 +206,7 @@ fn without_passages_a_request_is_answered_from_memory() {
 fn empty_batches_are_an_error() {
     let options = FidOptions {
         model: model(),
+        device: DeviceName::Cpu,
         precision: Precision::F32,
         prompt: prompt(1),
         generation: generation(1),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sporran_generator::{FidOptions, PromptOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions};
 use sporran_kilt::{Dataset, PassageSplit, Split};
 use sporran_retriever::sparse::{Bm25Options, TfIdfOptions};
-use sporran_transformers::{DeviceName, training::TrainingOptions};
+use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
 use crate::{
     Error, Result,
@@ -169,6 +169,26 @@ impl GeneratorOptions {
             Self::Fid(options) => &options.model,
             Self::RagSequence(options) => &options.model,
             Self::RagToken(options) => &options.model,
+        }
+    }
+
+    /// Where the model runs.
+    pub fn device(&self) -> DeviceName {
+        match self {
+            Self::Seq2Seq(options) => options.device,
+            Self::Fid(options) => options.device,
+            Self::RagSequence(options) => options.device,
+            Self::RagToken(options) => options.device,
+        }
+    }
+
+    /// How the weights are kept.
+    pub fn precision(&self) -> Precision {
+        match self {
+            Self::Seq2Seq(options) => options.precision,
+            Self::Fid(options) => options.precision,
+            Self::RagSequence(options) => options.precision,
+            Self::RagToken(options) => options.precision,
         }
     }
 
