@@ -9,7 +9,9 @@
 //! PYTHON=python3 cargo bench --bench scores          # needs `rouge` 1.0.1 for the peer
 //! ```
 //!
-//! The peer is `scripts/reference/scores_peer.py`: ROUGE-L alone, sets where the public scorer searches lists.
+//! The peer is `scripts/reference/scores_peer.py`: ROUGE-L alone, sets where the public scorer searches lists. Its seconds
+//! are CPU time of its one thread, which other work on the machine does not lengthen by waiting; ours are of the clock, on
+//! all threads, the best of a few rounds.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{

@@ -97,13 +97,14 @@ fn push_normalised_ascii(text: &[u8], out: &mut Vec<u8>) -> bool {
         for (eight, bytes) in goes.as_chunks::<8>().0.iter().enumerate() {
             let mut flags = u64::from_le_bytes(*bytes);
             while flags != 0 {
-                let blank = at + 8 * eight + flags.trailing_zeros() as usize / 8;
-                flags &= flags - 1;
+                let first = flags.trailing_zeros() / 8;
+                let blank = at + 8 * eight + first as usize;
                 if blank < length {
                     end = move_back(lower, from..blank, end);
                     // An article goes too; the blank after it is looked at by itself.
-                    from = blank + 1 + lower[blank + 1..].iter().take_while(|&&byte| byte != b' ').count();
+                    from = blank + (flags >> (8 * first)) as usize % 256;
                 }
+                flags &= !(0xff << (8 * first));
             }
         }
     }
@@ -124,15 +125,17 @@ fn plain(bytes: &[u8; 16]) -> Option<[u8; 16]> {
     (others == 0).then_some(lower)
 }
 
-/// 1 for each byte that is a blank before a blank or before an article.
+/// For each byte that is a blank before a blank 1, and for one before an article the length of the two.
 fn blanks_that_go(bytes: &[u8]) -> [u8; LANES] {
     let mut goes = [0; LANES];
     let bytes = &bytes[..LANES + AHEAD];
     for (lane, goes) in goes.iter_mut().enumerate() {
         let is = |place: usize, byte: u8| bytes[lane + place] == byte;
-        let a_or_an = is(1, b'a') & (is(2, b' ') | (is(2, b'n') & is(3, b' ')));
-        let the = is(1, b't') & is(2, b'h') & is(3, b'e') & is(4, b' ');
-        *goes = u8::from(is(0, b' ') & (is(1, b' ') | a_or_an | the));
+        let count = |condition: bool, count: u8| u8::from(is(0, b' ') & condition) * count;
+        *goes = count(is(1, b' '), 1)
+            | count(is(1, b'a') & is(2, b' '), 2)
+            | count(is(1, b'a') & is(2, b'n') & is(3, b' '), 3)
+            | count(is(1, b't') & is(2, b'h') & is(3, b'e') & is(4, b' '), 4);
     }
     goes
 }

@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use serde::Serialize;
 use sporran_kilt::PassageId;
 
 use super::{
@@ -269,7 +270,7 @@ where
 /// Builds an index of `passages`, whose ids count from 0, in a folder that is there only when it is whole.
 pub(crate) fn build<M, P, T, U, E>(
     model: &M,
-    options: serde_json::Value,
+    options: &impl Serialize,
     passages: P,
     passages_hash: &str,
     target: &Path,
@@ -282,6 +283,8 @@ where
     U: AsRef<str>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let options = serde_json::to_value(options)
+        .map_err(|error| Error::Header { path: target.to_owned(), message: error.to_string() })?;
     let folder = Folder::create(target)?;
     let Runs { path, spill, mut finished, .. } = collect(model, passages, &folder.path(SPILL), &mut build)?;
     finished.sort_unstable_by_key(|run| run.first);

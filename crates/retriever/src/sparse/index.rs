@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use serde::de::DeserializeOwned;
 use sporran_kilt::{Hit, Query};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
     postings::{Cursor, Postings},
     search::{Pruning, Scratch, search},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// What an index holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,12 @@ impl Index {
             folder: folder.to_owned(),
             header,
         })
+    }
+
+    /// The options that it was built with.
+    pub(crate) fn options<O: DeserializeOwned>(&self) -> Result<O> {
+        serde_json::from_value(self.header.options.clone())
+            .map_err(|error| Error::Header { path: self.folder.clone(), message: error.to_string() })
     }
 
     /// The header.

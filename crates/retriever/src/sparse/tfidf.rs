@@ -135,9 +135,7 @@ impl TfIdf {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         options.check()?;
-        let written = serde_json::to_value(options)
-            .map_err(|error| Error::Header { path: dir.as_ref().to_owned(), message: error.to_string() })?;
-        builder::build(&TfIdfModel(options.clone()), written, passages, passages_hash, dir.as_ref(), build)
+        builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, dir.as_ref(), build)
     }
 
     /// Opens the index in a folder, which must be over the passages with this hash. Checks the header and the length of
@@ -146,10 +144,8 @@ impl TfIdf {
     /// # Errors
     /// As [`Bm25::open`](super::Bm25::open).
     pub fn open(dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
-        let dir = dir.as_ref();
-        let index = Index::open::<TfIdfModel>(dir, passages_hash)?;
-        let options: TfIdfOptions = serde_json::from_value(index.header().options.clone())
-            .map_err(|error| Error::Header { path: dir.to_owned(), message: error.to_string() })?;
+        let index = Index::open::<TfIdfModel>(dir.as_ref(), passages_hash)?;
+        let options: TfIdfOptions = index.options()?;
         options.check()?;
         Ok(Self { model: TfIdfModel(options), index })
     }

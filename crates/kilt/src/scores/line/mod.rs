@@ -1,5 +1,7 @@
 //! The few fields of a KILT record that scoring needs, borrowed from its line.
 
+mod scan;
+
 use std::{borrow::Cow, fmt, ops::Range, path::Path};
 
 use serde::{
@@ -126,11 +128,14 @@ impl<'a> Line<'a> {
     /// Reads a line in place of the one that was there.
     pub(super) fn read(&mut self, path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<()> {
         let text = jsonl::utf8(path, number, bytes)?;
-        let mut json = serde_json::Deserializer::from_str(text);
-        if RecordSeed(fields, &mut *self).deserialize(&mut json).and_then(|()| json.end()).is_ok() {
-            return Ok(());
+        match scan::record(text, fields, self) {
+            Some(()) => Ok(()),
+            None => self.parse(path, number, text, fields),
         }
-        // Only a failure pays for following the path of the field.
+    }
+
+    /// The same by serde, which follows the path of the field for what it says of a failure.
+    fn parse(&mut self, path: &Path, number: u64, text: &'a str, fields: &Fields) -> Result<()> {
         let mut json = serde_json::Deserializer::from_str(text);
         let mut track = serde_path_to_error::Track::new();
         RecordSeed(fields, self)

@@ -1,0 +1,251 @@
+//! BM25 as Lucene computes it, with exact passage lengths.
+//!
+//! S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, in the variant that C.
+//! Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020, call "Lucene (accurate)": a term `t` of the query adds
+//! `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average length))` for each time that it is
+//! in the query, with `N` passages of which `df` have `t`. Lengths count terms, after stop words are gone.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Hit, PassageId, Query};
+
+use super::{
+    analyzer::{Analyzer, AnalyzerOptions},
+    builder::{self, Build, Model},
+    index::{Index, Statistics},
+    postings::{Cursor, Scorer},
+    search::Pruning,
+    segment::SegmentBuilder,
+};
+use crate::{Error, Result, Retriever};
+
+/// How passages are indexed and scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bm25Options {
+    /// How soon further occurrences of a term stop counting: 0 counts a term once, larger values let repetitions count for
+    /// more. Finite and not negative.
+    pub k1: f64,
+    /// How much longer passages are marked down: 0 not at all, 1 in proportion to their length.
+    pub b: f64,
+    /// How many times a passage's title counts; its text counts once.
+    pub title_weight: u32,
+    /// How text becomes terms.
+    pub analyzer: AnalyzerOptions,
+}
+
+impl Default for Bm25Options {
+    /// Anserini's parameters for passages, which KILT's baselines use.
+    fn default() -> Self {
+        Self { k1: 0.9, b: 0.4, title_weight: 1, analyzer: AnalyzerOptions::default() }
+    }
+}
+
+impl Bm25Options {
+    fn check(&self) -> Result<()> {
+        let found = |value: f64| value.to_string();
+        if !(self.k1.is_finite() && self.k1 >= 0.0) {
+            return Err(Error::Option { option: "k1", expected: "a number from 0", found: found(self.k1) });
+        }
+        if !(0.0..=1.0).contains(&self.b) {
+            return Err(Error::Option {
+                option: "b",
+                expected: "a number from 0 to 1",
+                found: found(self.b),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The part of BM25 that knows passages' lengths: `k1 * (1 - b + b * length / average length)` for each passage.
+pub(crate) struct Saturation<'a>(&'a [[u8; 4]]);
+
+impl Saturation<'_> {
+    #[inline]
+    fn norm(&self, passage: u32) -> f32 {
+        // Every passage has a norm unless a file is damaged.
+        self.0.get(passage as usize).map_or(0.0, |bytes| f32::from_le_bytes(*bytes))
+    }
+}
+
+#[inline]
+fn saturate(count: u32, norm: f32) -> f32 {
+    // Counts are below 2^31 (`SegmentBuilder::count`), and only signed integers become floats four at a time.
+    let count = count as i32 as f32;
+    count / (count + norm)
+}
+
+impl Scorer for Saturation<'_> {
+    #[inline]
+    fn impact(&self, passage: u32, count: u32) -> f32 {
+        saturate(count, self.norm(passage))
+    }
+
+    #[inline]
+    fn impacts(&self, passages: &[u32], counts: &[u32], impacts: &mut [f32]) {
+        // Two loops, as the second one then compiles to operations on whole vectors.
+        for (&passage, impact) in passages.iter().zip(&mut *impacts) {
+            *impact = self.norm(passage);
+        }
+        for (&count, impact) in counts.iter().zip(impacts) {
+            *impact = saturate(count, *impact);
+        }
+    }
+}
+
+struct Bm25Model {
+    options: Bm25Options,
+    analyzer: Analyzer,
+}
+
+impl Bm25Model {
+    fn new(options: Bm25Options) -> Result<Self> {
+        options.check()?;
+        let analyzer = Analyzer::new(options.analyzer.clone());
+        Ok(Self { options, analyzer })
+    }
+}
+
+/// Words that were met before, with their terms' numbers; [`STOP`] for stop words.
+#[derive(Default)]
+pub(crate) struct Words {
+    known: FxHashMap<Box<str>, u32>,
+    buffer: String,
+}
+
+const STOP: u32 = u32::MAX;
+
+impl Model for Bm25Model {
+    type Cache = Words;
+    type Scorer<'a> = Saturation<'a>;
+    const KIND: &'static str = "bm25";
+
+    fn count(&self, title: &str, text: &str, words: &mut Words, segment: &mut SegmentBuilder) {
+        let Words { known, buffer } = words;
+        for (field, times) in [(title, self.options.title_weight), (text, 1)] {
+            if times == 0 {
+                continue;
+            }
+            self.analyzer.words(field, buffer, |word| {
+                let term = known.get(word).copied().unwrap_or_else(|| {
+                    let term = self.analyzer.term(word).map_or(STOP, |term| segment.intern(term.as_bytes()));
+                    known.insert(word.into(), term);
+                    term
+                });
+                if term != STOP {
+                    segment.count(term, times);
+                }
+            });
+        }
+    }
+
+    fn norms(&self, lengths: &[u32]) -> Vec<[u8; 4]> {
+        let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+        // Without a single term no norm is ever used.
+        let average = (total as f64 / lengths.len() as f64).max(f64::MIN_POSITIVE);
+        let Bm25Options { k1, b, .. } = self.options;
+        lengths
+            .iter()
+            .map(|&length| ((k1 * (1.0 - b + b * f64::from(length) / average)) as f32).to_le_bytes())
+            .collect()
+    }
+
+    fn scorer<'a>(&self, norms: &'a [[u8; 4]]) -> Saturation<'a> {
+        Saturation(norms)
+    }
+}
+
+/// A BM25 index that is mapped into memory.
+///
+/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+pub struct Bm25 {
+    model: Bm25Model,
+    index: Index,
+}
+
+impl Bm25 {
+    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in the folder `dir`, in place of an
+    /// index that is there. A passage's terms are those of its title and then those of its text. `passages_hash` names the
+    /// set of passages, and only with the same name will the index open.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for parameters out of range, [`Error::Passages`] and [`Error::PassageOrder`] for what the
+    /// passages do wrong, [`Error::InTheWay`] where something else is in the index's place, and [`Error::Io`]. After an
+    /// error, an index that was there before still is.
+    pub fn build<P, T, U, E>(
+        options: &Bm25Options,
+        passages: P,
+        passages_hash: &str,
+        dir: impl AsRef<Path>,
+        build: Build<'_>,
+    ) -> Result<()>
+    where
+        P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+        T: AsRef<str>,
+        U: AsRef<str>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let model = Bm25Model::new(options.clone())?;
+        builder::build(&model, options, passages, passages_hash, dir.as_ref(), build)
+    }
+
+    /// Opens the index in a folder, which must be over the passages with this hash. Checks the header and the length of
+    /// each file, not what is in them: see [`Bm25::verify`].
+    ///
+    /// # Errors
+    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`],
+    /// [`Error::Length`], [`Error::Corrupt`], [`Error::Io`], each naming the file.
+    pub fn open(dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
+        let index = Index::open::<Bm25Model>(dir.as_ref(), passages_hash)?;
+        index.check_norms()?;
+        Ok(Self { model: Bm25Model::new(index.options()?)?, index })
+    }
+
+    /// The options that it was built with.
+    pub fn options(&self) -> &Bm25Options {
+        &self.model.options
+    }
+
+    /// What it holds.
+    pub fn statistics(&self) -> Statistics {
+        self.index.statistics()
+    }
+
+    /// Reads all of the index and compares its hashes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] naming the first file that is not what was written.
+    pub fn verify(&self) -> Result<()> {
+        self.index.verify()
+    }
+
+    fn cursors(&self, query: &str) -> Result<Vec<Cursor<'_>>> {
+        let passages = f64::from(self.index.header().passages);
+        self.index.cursors(self.model.analyzer.terms(query), |occurrences, with_term| {
+            let with_term = f64::from(with_term);
+            let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln_1p();
+            (f64::from(occurrences) * idf) as f32
+        })
+    }
+
+    /// The same as [`Retriever::retrieve`], by scoring every passage that shares a term with the query: the oracle of the
+    /// search with pruning.
+    ///
+    /// # Errors
+    /// As [`Retriever::retrieve`].
+    pub fn retrieve_exhaustively(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, queries, k, Pruning::Off, |query| self.cursors(query))
+    }
+}
+
+impl Retriever for Bm25 {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, queries, k, Pruning::On, |query| self.cursors(query))
+    }
+}

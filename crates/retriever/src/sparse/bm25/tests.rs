@@ -1,0 +1,289 @@
+use std::{collections::BTreeSet, convert::Infallible, fs, io};
+
+use proptest::prelude::*;
+use sporran_kilt::Id;
+
+use super::*;
+use crate::sparse::{
+    analyzer::{Stemmer, StopWords},
+    builder::Progress,
+};
+
+type Fields = (String, String);
+
+fn query(text: &str) -> Query {
+    Query { id: Id::from("q"), text: text.into(), dataset: None, template_questions: Vec::new() }
+}
+
+fn build(options: &Bm25Options, passages: &[Fields], dir: &Path, memory: usize) {
+    let passages =
+        (0..).zip(passages).map(|(id, (title, text))| Ok::<_, Infallible>((PassageId(id), title, text)));
+    let build = Build { memory, progress: &mut |_| {} };
+    Bm25::build(options, passages, "passages", dir, build).unwrap();
+}
+
+fn built(options: &Bm25Options, passages: &[Fields]) -> (tempfile::TempDir, Bm25) {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("index");
+    build(options, passages, &dir, 1 << 20);
+    let index = Bm25::open(&dir, "passages").unwrap();
+    (place, index)
+}
+
+/// The module's formula, term by term and passage by passage, in `f64`.
+fn naive(options: &Bm25Options, passages: &[Fields], query: &str) -> Vec<f64> {
+    let analyzer = Analyzer::new(options.analyzer.clone());
+    let passages: Vec<Vec<String>> = passages
+        .iter()
+        .map(|(title, text)| {
+            let fields = std::iter::repeat_n(title, options.title_weight as usize).chain([text]);
+            fields.flat_map(|field| analyzer.terms(field)).collect()
+        })
+        .collect();
+    let n = passages.len() as f64;
+    let average = passages.iter().map(Vec::len).sum::<usize>() as f64 / n;
+    let mut scores = vec![0.0; passages.len()];
+    for term in analyzer.terms(query) {
+        let counts: Vec<usize> =
+            passages.iter().map(|passage| passage.iter().filter(|&other| *other == term).count()).collect();
+        let df = counts.iter().filter(|&&tf| tf > 0).count() as f64;
+        let idf = (1.0 + (n - df + 0.5) / (df + 0.5)).ln();
+        for ((score, passage), tf) in scores.iter_mut().zip(&passages).zip(counts) {
+            let norm = options.k1 * (1.0 - options.b + options.b * passage.len() as f64 / average);
+            if tf > 0 {
+                *score += idf * tf as f64 / (tf as f64 + norm);
+            }
+        }
+    }
+    scores
+}
+
+fn check(options: &Bm25Options, passages: &[Fields], index: &Bm25, asked: &str, k: usize) {
+    let expected = naive(options, passages, asked);
+    let hits = index.retrieve(&[query(asked)], k).unwrap().remove(0);
+    assert_eq!(hits.len(), expected.iter().filter(|&&score| score > 0.0).count().min(k));
+    for hit in &hits {
+        let score = expected[hit.passage.index()];
+        assert!((f64::from(hit.score) - score).abs() <= 1e-5 * score, "{} {score}", hit.score);
+    }
+    // Best first, ties by rising id, and nobody better was left out.
+    assert!(hits.windows(2).all(|pair| {
+        pair[0].score > pair[1].score || pair[0].score == pair[1].score && pair[0].passage < pair[1].passage
+    }));
+    let least = hits.last().map_or(f64::INFINITY, |hit| f64::from(hit.score));
+    let taken: BTreeSet<usize> = hits.iter().map(|hit| hit.passage.index()).collect();
+    for (passage, &score) in expected.iter().enumerate() {
+        let taken = taken.contains(&passage);
+        assert!(taken || score == 0.0 || hits.len() == k && score <= least * (1.0 + 1e-5), "{passage}");
+    }
+    // Not one bit differs from the search without pruning.
+    assert_eq!(hits, index.retrieve_exhaustively(&[query(asked)], k).unwrap().remove(0));
+}
+
+/// Words of which few are frequent and most are rare.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[ab]{2}",
+        3 => "[c-f]{2}",
+        2 => "[g-m]{2,3}",
+        1 => Just("the".to_owned()),
+        1 => Just("running".to_owned()),
+    ]
+}
+
+fn words(most: usize) -> impl Strategy<Value = String> {
+    prop::collection::vec(word(), 0..most).prop_map(|words| words.join(" "))
+}
+
+fn options() -> impl Strategy<Value = Bm25Options> {
+    let k1 = prop_oneof![Just(0.0), Just(0.9), Just(3.0)];
+    let b = prop_oneof![Just(0.0), Just(0.4), Just(1.0)];
+    (k1, b, 0u32..3, any::<bool>()).prop_map(|(k1, b, title_weight, plain)| {
+        let analyzer = match plain {
+            true => {
+                let (stop_words, stemmer) = (StopWords::None, Stemmer::None);
+                AnalyzerOptions { stop_words, stemmer, ..AnalyzerOptions::default() }
+            }
+            false => AnalyzerOptions::default(),
+        };
+        Bm25Options { k1, b, title_weight, analyzer }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn scores_are_the_naive_scorers(
+        options in options(),
+        passages in prop::collection::vec((words(3), words(40)), 1..60),
+        asked in prop::collection::vec(words(12), 4),
+        k in 1usize..80,
+    ) {
+        let (_place, index) = built(&options, &passages);
+        for asked in &asked {
+            check(&options, &passages, &index, asked, k);
+        }
+    }
+}
+
+/// A corpus over several windows and blocks, from a linear congruential generator.
+fn corpus(passages: usize) -> Vec<Fields> {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = |most: u64| {
+        let length = random(most);
+        // The product of two draws makes small numbers, the frequent words, much likelier.
+        let words: Vec<String> =
+            (0..length).map(|_| format!("w{}", random(60) * random(60) * random(4) / 7)).collect();
+        words.join(" ")
+    };
+    (0..passages).map(|_| (text(3), text(30))).collect()
+}
+
+#[test]
+fn a_corpus_of_many_windows_is_searched_exactly() {
+    let passages = corpus(13_000);
+    let options = Bm25Options::default();
+    let (_place, index) = built(&options, &passages);
+    for asked in ["w0", "w0 w8 w8", "w999 w3 w77 w120 w0 w5", "w1003", "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 w11"] {
+        for k in [1, 20, 5000] {
+            check(&options, &passages, &index, asked, k);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_match_returns_nothing() {
+    let passages = [("Red".into(), "green blue".into()), (String::new(), String::new())];
+    let (_place, index) = built(&Bm25Options::default(), &passages);
+    let queries = ["", "the", "unknown words", "?!", "blue"].map(query);
+    let hits = index.retrieve(&queries, 10).unwrap();
+    assert_eq!(hits.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
+    assert_eq!(index.retrieve(&queries, 0).unwrap(), vec![vec![]; 5]);
+    assert_eq!(index.retrieve(&[], 3).unwrap(), Vec::<Vec<Hit>>::new());
+    let (_place, empty) = built(&Bm25Options::default(), &[]);
+    assert_eq!(empty.retrieve(&queries, 10).unwrap(), vec![vec![]; 5]);
+}
+
+#[test]
+fn a_batch_equals_its_single_members() {
+    let (_place, index) = built(&Bm25Options::default(), &corpus(500));
+    let queries: Vec<_> = (0..40).map(|i| query(&format!("w{i} w{} w0 w3", i * 7))).collect();
+    let batch = index.retrieve(&queries, 10).unwrap();
+    for (query, hits) in queries.iter().zip(batch) {
+        assert_eq!(index.retrieve(std::slice::from_ref(query), 10).unwrap(), [hits]);
+    }
+}
+
+#[test]
+fn memory_and_threads_change_no_byte() {
+    let passages = corpus(4000);
+    let place = tempfile::tempdir().unwrap();
+    let files = |memory: usize, threads: usize| {
+        let dir = place.path().join("index");
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| build(&Bm25Options::default(), &passages, &dir, memory));
+        let mut files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect::<Vec<_>>()
+    };
+    let expected = files(1 << 30, 1);
+    assert_eq!(expected.len(), 7);
+    // With no memory at all every run goes to disk.
+    for (memory, threads) in [(1 << 30, 4), (0, 1), (0, 3), (100_000, 2)] {
+        assert!(files(memory, threads) == expected, "{memory} bytes, {threads} threads");
+    }
+}
+
+#[test]
+fn progress_ends_at_all_passages_and_postings() {
+    let place = tempfile::tempdir().unwrap();
+    let mut told = Vec::new();
+    let passages = ["red green", "red"].map(|text| text.to_owned());
+    let passages = (0..).zip(&passages).map(|(id, text)| Ok::<_, Infallible>((PassageId(id), "", text)));
+    let mut tell = |progress| told.push(progress);
+    let build = Build::new(&mut tell);
+    Bm25::build(&Bm25Options::default(), passages, "", place.path().join("index"), build).unwrap();
+    assert_eq!(told, [Progress::Passages(2), Progress::Postings { done: 3, total: 3 }]);
+}
+
+#[test]
+fn wrong_passages_leave_the_old_index_in_place() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("index");
+    build(&Bm25Options::default(), &corpus(10), &dir, 1 << 20);
+    let try_build = |passages: Vec<io::Result<(PassageId, &str, &str)>>| {
+        Bm25::build(&Bm25Options::default(), passages, "x", &dir, Build::new(&mut |_| {})).unwrap_err()
+    };
+    let gap = vec![Ok((PassageId(0), "", "a")), Ok((PassageId(2), "", "b"))];
+    assert!(matches!(try_build(gap), Error::PassageOrder { expected: 1, found: 2 }));
+    let broken = vec![Ok((PassageId(0), "", "a")), Err(io::Error::other("the disk is gone"))];
+    assert!(matches!(try_build(broken), Error::Passages { passage: 1, .. }));
+    assert_eq!(Bm25::open(&dir, "passages").unwrap().statistics().passages, 10);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_index_opens_only_over_its_own_passages_and_whole() {
+    let passages = corpus(300);
+    let (place, index) = built(&Bm25Options::default(), &passages);
+    let dir = place.path().join("index");
+    index.verify().unwrap();
+    drop(index);
+    assert!(matches!(Bm25::open(&dir, "others"), Err(Error::OtherPassages { .. })));
+    for name in ["terms", "names", "slots", "postings", "blocks", "norms"] {
+        let path = dir.join(name);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        let error = Bm25::open(&dir, "passages").err().unwrap();
+        assert!(matches!(&error, Error::Length { path, .. } if path.ends_with(name)), "{error}");
+        fs::write(&path, &bytes).unwrap();
+    }
+    Bm25::open(&dir, "passages").unwrap();
+}
+
+#[test]
+fn a_damaged_index_is_no_panic_and_verify_finds_it() {
+    let passages = corpus(600);
+    let (place, index) = built(&Bm25Options::default(), &passages);
+    drop(index);
+    let dir = place.path().join("index");
+    let queries: Vec<_> = (0..30).map(|i| query(&format!("w{i} w{} w0", i * 3))).collect();
+    for name in ["terms", "names", "slots", "postings", "blocks", "norms"] {
+        let path = dir.join(name);
+        let bytes = fs::read(&path).unwrap();
+        for seed in 0..60usize {
+            let mut damaged = bytes.clone();
+            for (i, byte) in damaged.iter_mut().enumerate().filter(|(i, _)| (i * 31 + seed) % 17 == 0) {
+                *byte ^= ((i * 131 + seed * 71) % 255) as u8 + 1;
+            }
+            fs::write(&path, &damaged).unwrap();
+            let Ok(index) = Bm25::open(&dir, "passages") else { continue };
+            assert!(matches!(index.verify(), Err(Error::Corrupt { .. })), "{name}");
+            // Wrong results or an error, but no panic and no endless loop.
+            let _ = index.retrieve(&queries, 20);
+        }
+        fs::write(&path, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn parameters_out_of_range_are_errors() {
+    for (options, named) in [
+        (Bm25Options { k1: -0.1, ..Bm25Options::default() }, "k1"),
+        (Bm25Options { k1: f64::INFINITY, ..Bm25Options::default() }, "k1"),
+        (Bm25Options { b: 1.1, ..Bm25Options::default() }, "b"),
+        (Bm25Options { b: f64::NAN, ..Bm25Options::default() }, "b"),
+    ] {
+        let none = std::iter::empty::<Result<(PassageId, &str, &str), Infallible>>();
+        let place = tempfile::tempdir().unwrap();
+        let error = Bm25::build(&options, none, "", place.path().join("i"), Build::new(&mut |_| {}));
+        assert!(matches!(error, Err(Error::Option { option, .. }) if option == named));
+    }
+    let error = serde_json::from_str::<Bm25Options>(r#"{"k2": 1.0}"#).unwrap_err();
+    assert!(error.to_string().contains("k2"), "{error}");
+}

@@ -1,0 +1,114 @@
+//! Postings on disk: in which passages a term is, how often, and bounds on what it can add to a score.
+//!
+//! A term's postings are cut into blocks of 128. Full blocks are bit-packed, the steps between passages first, then the
+//! counts less 1. What is left over follows as varints: the step doubled, plus 1 where the term occurs once, otherwise its
+//! count comes next. Where there is at least one full block, the file `blocks` says of each block, the last included: its
+//! last passage, its greatest impact, where it begins, and the two bit widths.
+
+mod cursor;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+
+use bitpacking::{BitPacker, BitPacker4x};
+
+pub(crate) use cursor::Cursor;
+pub(crate) use writer::PostingsWriter;
+
+use super::{
+    dictionary::Entry,
+    layout::{Header, Mapped, map},
+};
+use crate::Result;
+
+const POSTINGS: &str = "postings";
+const BLOCKS: &str = "blocks";
+
+/// Postings in a block.
+pub(crate) const BLOCK: usize = BitPacker4x::BLOCK_LEN;
+
+/// What a term adds to a passage's score, apart from its weight in the query.
+pub(crate) trait Scorer: Sync {
+    /// The impact, finite and not negative, of a term that occurs `count` times in a passage. The index keeps maxima of
+    /// these numbers, so building and searching must compute them alike.
+    fn impact(&self, passage: u32, count: u32) -> f32;
+
+    /// [`Scorer::impact`], bit for bit, of several passages.
+    fn impacts(&self, passages: &[u32], counts: &[u32], impacts: &mut [f32]) {
+        for ((&passage, &count), impact) in passages.iter().zip(counts).zip(impacts) {
+            *impact = self.impact(passage, count);
+        }
+    }
+}
+
+/// What `blocks` says of a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Block {
+    last: u32,
+    impact: f32,
+    /// From the beginning of the term's postings.
+    offset: u32,
+    step_bits: u8,
+    count_bits: u8,
+}
+
+impl Block {
+    const BYTES: usize = 16;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.last.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.impact.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[12] = self.step_bits;
+        bytes[13] = self.count_bits;
+        bytes
+    }
+}
+
+fn u32_at(bytes: &[u8; Block::BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn last_of(bytes: &[u8; Block::BYTES]) -> u32 {
+    u32_at(bytes, 0)
+}
+
+fn impact_of(bytes: &[u8; Block::BYTES]) -> f32 {
+    f32::from_bits(u32_at(bytes, 4))
+}
+
+/// Mapped postings.
+pub(crate) struct Postings {
+    postings: Mapped,
+    blocks: Mapped,
+}
+
+impl Postings {
+    /// Maps the files.
+    pub(crate) fn open(folder: &Path, header: &Header) -> Result<Self> {
+        let blocks = map(folder, header, BLOCKS)?;
+        if blocks.len() % Block::BYTES != 0 {
+            return Err(blocks.corrupt(format!("{} bytes are no whole number of blocks", blocks.len())));
+        }
+        Ok(Self { postings: map(folder, header, POSTINGS)?, blocks })
+    }
+
+    /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` tells terms apart.
+    pub(crate) fn cursor(&self, number: u32, entry: &Entry, weight: f32) -> Result<Cursor<'_>> {
+        let (metas, _) = self.blocks.as_chunks::<{ Block::BYTES }>();
+        let passages = entry.passages as usize;
+        let count = if passages < BLOCK { 0 } else { passages.div_ceil(BLOCK) };
+        let first = entry.blocks as usize;
+        let metas = metas
+            .get(first..first + count)
+            .ok_or_else(|| self.blocks.corrupt(format!("expected {count} blocks from {first}")))?;
+        let bytes = self
+            .postings
+            .get(entry.postings as usize..)
+            .ok_or_else(|| self.postings.corrupt(format!("expected postings at byte {}", entry.postings)))?;
+        Cursor::new(&self.postings, number, entry, weight, bytes, metas)
+    }
+}
