@@ -72,6 +72,10 @@ impl Folder {
         lock.set_len(0)
             .and_then(|()| std::io::Write::write_all(&mut lock, std::process::id().to_string().as_bytes()))
             .map_err(Error::io(&path, "write"))?;
+        // Of a process that was killed while it wrote: the lock says that nobody writes here now.
+        for folder in [&root, &root.join("predictions"), &root.join("retrieval"), &work] {
+            jsonl::remove_leftovers(folder)?;
+        }
         Ok(Self { root, _lock: lock })
     }
 
