@@ -1,9 +1,8 @@
 //! Weights packed for products, and the products.
 
-use std::{ops::Range, str::FromStr};
+use std::ops::Range;
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     buffer::Buffer,
@@ -15,8 +14,7 @@ use crate::{
 };
 
 /// How weights are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// As they are.
     #[default]
@@ -24,18 +22,6 @@ pub enum Precision {
     /// In 8 bits with one scale for each output; inputs are rounded to 8 bits with one scale for each row, and the
     /// sums are exact.
     Int8,
-}
-
-impl FromStr for Precision {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "f32" => Ok(Self::F32),
-            "int8" => Ok(Self::Int8),
-            other => Err(format!("expected `f32` or `int8`, found `{other}`")),
-        }
-    }
 }
 
 /// The weights of a linear layer, (outputs, inputs), cut into panels of 32 outputs.
