@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// What every machine of the target has.
     Portable,
-    /// AVX2 with FMA.
+    /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX-512 (F, BW, DQ, VL), without VNNI.
     Avx512,
@@ -34,7 +34,9 @@ impl Isa {
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -60,15 +62,15 @@ macro_rules! dispatch {
     ($isa:expr, $body:ident($($name:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {{
         #[cfg(target_arch = "x86_64")]
         {
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
             fn vnni($($name: $type),*) $(-> $result)? {
                 $body::<$crate::simd::Vnni>($($name),*)
             }
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
             fn avx512($($name: $type),*) $(-> $result)? {
                 $body::<$crate::simd::Avx512>($($name),*)
             }
-            #[target_feature(enable = "avx2,fma")]
+            #[target_feature(enable = "avx2,fma,f16c")]
             fn avx2($($name: $type),*) $(-> $result)? {
                 $body::<$crate::simd::Avx2>($($name),*)
             }

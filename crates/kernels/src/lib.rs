@@ -1,5 +1,6 @@
-//! The arithmetic of transformers on a CPU, over plain slices: products with packed matrices in f32 and int8, the
-//! attention of one head, normalisation, softmax and activations.
+//! The arithmetic of transformers and of vector search on a CPU, over plain slices: products with packed matrices in f32
+//! and int8, the attention of one head, normalisation, softmax and activations; the greatest inner products of rows with
+//! queries.
 //!
 //! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
 //! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. An element of a
@@ -12,12 +13,18 @@ mod isa;
 mod math;
 mod matrix;
 mod rows;
+mod scan;
 mod simd;
 mod team;
+mod top;
+mod vectors;
 
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
 pub use isa::Isa;
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};
 pub use rows::{Part, Rows};
+pub use scan::{Filter, Panels, Storage};
 pub use team::Team;
+pub use top::{Top, by_rank};
+pub use vectors::Vectors;

@@ -126,7 +126,7 @@ impl Matrix {
 }
 
 /// Rounds the weights of one output into lane `lane` of its panel, and gives its scale and offset.
-fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
+pub(crate) fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
     let scale = scale_of(row);
     let inverse = 1.0 / scale;
     let mut sum = 0;
@@ -190,7 +190,7 @@ pub struct Machine {
 }
 
 #[derive(Debug, Default)]
-struct Scratch {
+pub(crate) struct Scratch {
     values: Vec<u8>,
     scales: Vec<f32>,
 }
@@ -211,7 +211,7 @@ impl Default for Machine {
 
 /// The inputs of a product, as its tiles read them.
 #[derive(Clone, Copy)]
-enum Input<'a> {
+pub(crate) enum Input<'a> {
     F32 { values: &'a [f32], stride: usize },
     Int8 { values: &'a [u8], stride: usize, scales: &'a [f32] },
 }
@@ -386,7 +386,7 @@ fn store(how: Store, sums: &[f32; LANES], out: &mut [f32; LANES]) {
 }
 
 /// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it.
-fn quantise<'a>(
+pub(crate) fn quantise<'a>(
     isa: Isa,
     team: &Team,
     values: &[f32],

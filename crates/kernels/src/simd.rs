@@ -1,5 +1,7 @@
 //! Thirty-two lanes of each instruction set, and the innermost loops of a product over them.
 
+use half::f16;
+
 /// The columns of a panel: what one row of a tile holds in registers.
 pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
@@ -24,6 +26,10 @@ pub(crate) trait Simd: Copy {
     /// `sum + a * b`
     unsafe fn add_product(sum: Self::Floats, a: f32, b: Self::Floats) -> Self::Floats;
     unsafe fn store_floats(to: *mut f32, values: Self::Floats);
+    /// Thirty-two values in 16 bits (64 bytes), widened.
+    unsafe fn load_halves(from: *const u16) -> Self::Floats;
+    /// `sum + a * b`, lane by lane.
+    unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
     unsafe fn zero_ints() -> Self::Ints;
     /// Four signed bytes for each lane.
@@ -34,7 +40,7 @@ pub(crate) trait Simd: Copy {
 
     /// Asks for the memory of `values`, which are needed soon.
     #[inline(always)]
-    fn prefetch(_values: &[f32]) {}
+    fn prefetch<T>(_values: &[T]) {}
 
     /// `a * b + c`, in one instruction where there is one.
     #[inline(always)]
@@ -77,6 +83,21 @@ impl Simd for Portable {
     unsafe fn store_floats(to: *mut f32, values: Self::Floats) {
         // SAFETY: good for all lanes by the trait's contract.
         unsafe { to.cast::<Self::Floats>().write_unaligned(values) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(from: *const u16) -> Self::Floats {
+        // SAFETY: good for 32 values of 16 bits by the trait's contract.
+        let halves = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        halves.map(|half| f16::from_bits(half).to_f32())
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(mut sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        for (sum, (a, b)) in sum.iter_mut().zip(a.into_iter().zip(b)) {
+            *sum += a * b;
+        }
+        sum
     }
 
     #[inline(always)]
@@ -124,6 +145,33 @@ pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
         let mut sums = [S::zero_floats(); M];
         for at in 0..depth {
             let b = S::load_floats(panel.add(at * LANES));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum = S::add_product(*sum, *a.add(row * stride + at), b);
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(sums) {
+            S::store_floats(out.as_mut_ptr(), sum);
+        }
+    }
+}
+
+/// The sums of a tile whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
+///
+/// # Safety
+/// As for [`tile_f32`].
+#[inline(always)]
+pub(crate) unsafe fn tile_f16<S: Simd, const M: usize>(
+    depth: usize,
+    a: *const f32,
+    stride: usize,
+    panel: *const u16,
+    out: &mut [[f32; LANES]; MOST_ROWS],
+) {
+    // SAFETY: as in `tile_f32`.
+    unsafe {
+        let mut sums = [S::zero_floats(); M];
+        for at in 0..depth {
+            let b = S::load_halves(panel.add(at * LANES));
             for (row, sum) in sums.iter_mut().enumerate() {
                 *sum = S::add_product(*sum, *a.add(row * stride + at), b);
             }

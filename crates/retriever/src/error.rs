@@ -142,6 +142,44 @@ pub enum Error {
         /// How many values there are.
         values: usize,
     },
+    /// An index over the vectors of another encoder.
+    #[error(
+        "{path}: the index was built with encoder {found}, but this one is {expected} (model, pooling, templates, similarity); build the index again"
+    )]
+    OtherEncoder {
+        /// The header file.
+        path: PathBuf,
+        /// Hash of the encoder at hand.
+        expected: String,
+        /// Hash of the encoder that the vectors are from.
+        found: String,
+    },
+    /// A dense index that was built with other options.
+    #[error("{path}: expected an index built with {expected}, found {found}; build the index again")]
+    OtherOptions {
+        /// The header file.
+        path: PathBuf,
+        /// The options asked for.
+        expected: String,
+        /// The options that it was built with.
+        found: String,
+    },
+    /// An index that another process builds in the same place.
+    #[error("{path}: another process builds this index; wait for it or choose another folder")]
+    Busy {
+        /// The folder where it is built.
+        path: PathBuf,
+    },
+    /// A vector that cannot be stored or searched for.
+    #[error("vector {vector}: expected {expected}, found {found}")]
+    Vector {
+        /// Its number: the passage's, or the query's in its batch.
+        vector: usize,
+        /// What would be right.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
     /// More of something than the format can count.
     #[error("the index would hold more than {most} {what}")]
     TooLarge {

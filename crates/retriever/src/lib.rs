@@ -5,6 +5,7 @@
 
 pub mod dense;
 mod error;
+mod layout;
 pub mod sparse;
 
 pub use error::{Error, Result};

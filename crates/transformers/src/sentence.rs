@@ -8,7 +8,7 @@ use std::{
 };
 
 use candle_core::{D, DType, Device, IndexOp, Tensor};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -24,7 +24,8 @@ const PROMPTS: &str = "config_sentence_transformers.json";
 const CONFIG: &str = "config.json";
 
 /// How the states of an input's tokens become one vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Pooling {
     /// The first token's state.
     Cls,
@@ -79,6 +80,20 @@ impl FromStr for Pooling {
             expected: "`cls`, `max`, `mean` or `mean_sqrt_len`".into(),
             found: format!("`{name}`"),
         })
+    }
+}
+
+impl TryFrom<String> for Pooling {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
+    }
+}
+
+impl From<Pooling> for String {
+    fn from(pooling: Pooling) -> Self {
+        pooling.to_string()
     }
 }
 

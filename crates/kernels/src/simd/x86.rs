@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Simd;
 
-/// AVX2 with FMA.
+/// AVX2 with FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
 
@@ -16,6 +16,16 @@ pub(crate) struct Avx512;
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
 
+/// Asks for each cache line of `values`.
+#[inline(always)]
+fn prefetch<T>(values: &[T]) {
+    const LINE: usize = 64;
+    for at in (0..size_of_val(values)).step_by(LINE) {
+        // SAFETY: every x86-64 machine has SSE, the address lies in `values`, and no memory is changed.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().add(at)) };
+    }
+}
+
 impl Simd for Avx2 {
     const ROWS: usize = 2;
     const FMA: bool = true;
@@ -24,11 +34,8 @@ impl Simd for Avx2 {
     type Bytes = [__m256i; 4];
 
     #[inline(always)]
-    fn prefetch(values: &[f32]) {
-        for line in values.chunks(16) {
-            // SAFETY: every x86-64 machine has SSE, and no memory is changed.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-        }
+    fn prefetch<T>(values: &[T]) {
+        prefetch(values);
     }
 
     #[inline(always)]
@@ -63,6 +70,23 @@ impl Simd for Avx2 {
                 _mm256_storeu_ps(to.add(8 * i), values);
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(from: *const u16) -> Self::Floats {
+        // SAFETY: AVX2 with F16C, and a pointer that is good for 32 values, by the trait's contract.
+        unsafe { std::array::from_fn(|i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(mut sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        // SAFETY: AVX2 and FMA by the trait's contract.
+        unsafe {
+            for i in 0..4 {
+                sum[i] = _mm256_fmadd_ps(a[i], b[i], sum[i]);
+            }
+        }
+        sum
     }
 
     #[inline(always)]
@@ -117,11 +141,8 @@ macro_rules! avx512 {
             type Bytes = (__m512i, __m512i);
 
             #[inline(always)]
-            fn prefetch(values: &[f32]) {
-                for line in values.chunks(16) {
-                    // SAFETY: every x86-64 machine has SSE, and no memory is changed.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-                }
+            fn prefetch<T>(values: &[T]) {
+                prefetch(values);
             }
 
             #[inline(always)]
@@ -152,6 +173,21 @@ macro_rules! avx512 {
                     _mm512_storeu_ps(to, values.0);
                     _mm512_storeu_ps(to.add(16), values.1);
                 }
+            }
+
+            #[inline(always)]
+            unsafe fn load_halves(from: *const u16) -> Self::Floats {
+                // SAFETY: AVX-512, and a pointer that is good for 32 values, by the trait's contract.
+                unsafe {
+                    let halves = |at: usize| _mm512_cvtph_ps(_mm256_loadu_si256(from.add(at).cast()));
+                    (halves(0), halves(16))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe { (_mm512_fmadd_ps(a.0, b.0, sum.0), _mm512_fmadd_ps(a.1, b.1, sum.1)) }
             }
 
             #[inline(always)]

@@ -1,7 +1,22 @@
-//! Texts as vectors.
+//! Texts as vectors, and the search among vectors.
+//!
+//! An [`Encoder`] makes vectors of texts; [`BiEncoder`] is one. A [`VectorIndex`] finds the vectors that are nearest to
+//! others; [`Index`] is one on disk. [`Dense`] is the retriever that has both.
 
 mod bi_encoder;
 mod encoder;
+mod fingerprint;
+mod flat;
+mod header;
+mod index;
+mod options;
+mod retriever;
+mod rows;
+mod template;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions};
 pub use encoder::{Embeddings, Encoder};
+pub use index::{Index, Origin, Progress, VectorIndex};
+pub use options::{DenseOptions, FlatOptions, IndexOptions, RescoreStorage, Similarity, Storage};
+pub use retriever::Dense;
+pub use sporran_kernels::Filter;

@@ -19,11 +19,11 @@ use sporran_kilt::PassageId;
 
 use super::{
     dictionary::DictionaryWriter,
-    layout::{Folder, Header},
+    header::Header,
     postings::{PostingsWriter, Scorer},
     segment::{Merge, Run, SegmentBuilder},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, layout::Folder};
 
 /// What distinguishes the kinds of index: how text becomes terms, and what a term adds to a score.
 pub(crate) trait Model: Sync {

@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use super::{
-    layout::{Folder, Header, Mapped, Section, SectionWriter, map},
-    murmur::murmur3_32,
+use super::{header::Header, murmur::murmur3_32};
+use crate::{
+    Error, Result,
+    layout::{Folder, Mapped, Section, SectionWriter, map},
 };
-use crate::{Error, Result};
 
 const TERMS: &str = "terms";
 const NAMES: &str = "names";

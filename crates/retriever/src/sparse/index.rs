@@ -9,11 +9,14 @@ use sporran_kilt::{Hit, Query};
 use super::{
     builder::{Model, NORMS},
     dictionary::Dictionary,
-    layout::{Header, Mapped, map, read_header, verify},
+    header::Header,
     postings::{Cursor, Postings},
     search::{Pruning, Scratch, search},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    layout::{Mapped, map, read_header, verify},
+};
 
 /// What an index holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub(crate) struct Index {
 impl Index {
     /// Maps the index in a folder after checking its header and the lengths of its files.
     pub(crate) fn open<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
-        let header = read_header(folder, M::KIND, passages_hash)?;
+        let header: Header = read_header(folder, M::KIND, passages_hash)?;
         Ok(Self {
             dictionary: Dictionary::open(folder, &header)?,
             postings: Postings::open(folder, &header)?,

@@ -3,10 +3,10 @@
 use bitpacking::{BitPacker, BitPacker4x};
 
 use super::{
-    super::{dictionary::Entry, layout::Mapped, varint},
+    super::{dictionary::Entry, varint},
     BLOCK, Block, Scorer, impact_of, last_of, u32_at,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, layout::Mapped};
 
 /// Walks a term's postings in the order of passages.
 pub(crate) struct Cursor<'a> {

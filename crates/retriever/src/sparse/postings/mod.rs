@@ -17,11 +17,11 @@ use bitpacking::{BitPacker, BitPacker4x};
 pub(crate) use cursor::Cursor;
 pub(crate) use writer::PostingsWriter;
 
-use super::{
-    dictionary::Entry,
-    layout::{Header, Mapped, map},
+use super::{dictionary::Entry, header::Header};
+use crate::{
+    Result,
+    layout::{Mapped, map},
 };
-use crate::Result;
 
 const POSTINGS: &str = "postings";
 const BLOCKS: &str = "blocks";

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sparse::layout::Folder;
+use crate::layout::Folder;
 
 struct Ratio;
 

@@ -3,14 +3,13 @@
 use bitpacking::{BitPacker, BitPacker4x};
 
 use super::{
-    super::{
-        dictionary::Entry,
-        layout::{Folder, Section, SectionWriter},
-        varint,
-    },
+    super::{dictionary::Entry, varint},
     BLOCK, BLOCKS, Block, POSTINGS, Scorer,
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    layout::{Folder, Section, SectionWriter},
+};
 
 /// Writes the postings of terms as they come.
 pub(crate) struct PostingsWriter {

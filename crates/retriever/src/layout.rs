@@ -1,7 +1,7 @@
 //! An index's folder: a header and the files it describes.
 //!
 //! The file `header` is text. Its first line is `sporran-index VERSION BLAKE3`, where the hash is of all that follows;
-//! then comes a JSON object, [`Header`], with the length and the hash of every other file. All numbers in the other
+//! then comes a JSON object, a [`Header`], with the length and the hash of every other file. All numbers in the other
 //! files are little-endian. An index is written to a folder beside its place and renamed, so that it is there whole or
 //! not at all.
 
@@ -13,35 +13,26 @@ use std::{
 };
 
 use memmap2::Mmap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result};
 
-/// Version of the format; an index of any other is refused.
-pub(crate) const VERSION: u32 = 1;
 const MAGIC: &str = "sporran-index ";
 const HEADER: &str = "header";
 
 /// What an index is and of which files it consists.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Header {
-    /// What kind of index: `bm25`, `tfidf`.
-    pub(crate) kind: String,
-    /// The options that it was built with.
-    pub(crate) options: serde_json::Value,
-    /// How many passages it covers.
-    pub(crate) passages: u32,
+pub(crate) trait Header: Serialize + DeserializeOwned {
+    /// Version of the format; an index of any other is refused.
+    const VERSION: u32;
+
+    /// What kind of index.
+    fn kind(&self) -> &str;
+
     /// Hash of the passages.
-    pub(crate) passages_hash: String,
-    /// How many different terms it holds.
-    pub(crate) terms: u32,
-    /// How many pairs of a term and a passage it holds.
-    pub(crate) postings: u64,
-    /// How many terms the passages hold, repetitions included.
-    pub(crate) tokens: u64,
+    fn passages_hash(&self) -> &str;
+
     /// The files beside the header.
-    pub(crate) sections: Vec<Section>,
+    fn sections(&self) -> &[Section];
 }
 
 /// A file of an index.
@@ -60,7 +51,8 @@ pub(crate) struct Section {
 pub(crate) struct Folder {
     target: PathBuf,
     building: PathBuf,
-    finished: bool,
+    /// Whether the folder outlives this value: it is the index now, or somebody will go on with it.
+    stays: bool,
 }
 
 impl Folder {
@@ -69,6 +61,27 @@ impl Folder {
     /// # Errors
     /// [`Error::InTheWay`] where something else stands there; [`Error::Io`].
     pub(crate) fn create(target: &Path) -> Result<Self> {
+        let mut folder = Self::prepare(target)?;
+        folder.stays = false;
+        let building = &folder.building;
+        if building.exists() {
+            fs::remove_dir_all(building).map_err(Error::io(building, "remove"))?;
+        }
+        fs::create_dir_all(building).map_err(Error::io(building, "create"))?;
+        Ok(folder)
+    }
+
+    /// As [`create`](Self::create), but what a killed build left is still there, and what this one leaves will be.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub(crate) fn resume(target: &Path) -> Result<Self> {
+        let folder = Self::prepare(target)?;
+        fs::create_dir_all(&folder.building).map_err(Error::io(&folder.building, "create"))?;
+        Ok(folder)
+    }
+
+    fn prepare(target: &Path) -> Result<Self> {
         let in_the_way = || Error::InTheWay { path: target.to_owned() };
         if target.exists() && !is_index(target) {
             let mut entries = fs::read_dir(target).map_err(|_| in_the_way())?;
@@ -78,11 +91,7 @@ impl Folder {
         }
         // A fixed name, so that what a killed build left behind goes away with the next.
         let building = beside(target, "building").ok_or_else(in_the_way)?;
-        if building.exists() {
-            fs::remove_dir_all(&building).map_err(Error::io(&building, "remove"))?;
-        }
-        fs::create_dir_all(&building).map_err(Error::io(&building, "create"))?;
-        Ok(Self { target: target.to_owned(), building, finished: false })
+        Ok(Self { target: target.to_owned(), building, stays: true })
     }
 
     /// A file of the index, or one that is gone before it is finished.
@@ -99,11 +108,12 @@ impl Folder {
     }
 
     /// Writes the header and puts the index in its place.
-    pub(crate) fn finish(mut self, header: &Header) -> Result<()> {
+    pub(crate) fn finish<H: Header>(mut self, header: &H) -> Result<()> {
         let path = self.path(HEADER);
         let body = serde_json::to_string_pretty(header)
             .map_err(|error| Error::Header { path: path.clone(), message: error.to_string() })?;
-        let text = format!("{MAGIC}{VERSION} {}\n{body}\n", blake3::hash(format!("{body}\n").as_bytes()));
+        let text =
+            format!("{MAGIC}{} {}\n{body}\n", H::VERSION, blake3::hash(format!("{body}\n").as_bytes()));
         let mut file = File::create(&path).map_err(Error::io(&path, "create"))?;
         file.write_all(text.as_bytes()).map_err(Error::io(&path, "write"))?;
         file.sync_all().map_err(Error::io(&path, "sync"))?;
@@ -116,7 +126,7 @@ impl Folder {
             fs::rename(&self.target, replaced).map_err(Error::io(&self.target, "rename"))?;
         }
         fs::rename(&self.building, &self.target).map_err(Error::io(&self.target, "rename"))?;
-        self.finished = true;
+        self.stays = true;
         if let Some(replaced) = &replaced {
             fs::remove_dir_all(replaced).map_err(Error::io(replaced, "remove"))?;
         }
@@ -126,7 +136,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if !self.finished
+        if !self.stays
             && let Err(error) = fs::remove_dir_all(&self.building)
         {
             tracing::warn!(folder = %self.building.display(), %error, "could not remove an unfinished index");
@@ -201,6 +211,38 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
+    /// Maps a file of that length.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Io`].
+    pub(crate) fn open(path: PathBuf, expected: u64) -> Result<Self> {
+        let file = File::open(&path).map_err(Error::io(&path, "open"))?;
+        let found = file.metadata().map_err(Error::io(&path, "read"))?.len();
+        if found != expected {
+            return Err(Error::Length { path, expected, found });
+        }
+        let map = if found == 0 {
+            None
+        } else {
+            // SAFETY: the map is read-only, and an index is never written in place: a new one is renamed over it, which
+            // leaves this file's content alone. That no other program shortens or changes the file meanwhile is the usual
+            // condition of mapping a file, and what the index's documentation asks for. All reads are of plain bytes.
+            Some(unsafe { Mmap::map(&file) }.map_err(Error::io(&path, "map"))?)
+        };
+        Ok(Self { map, path })
+    }
+
+    /// Checks that there are as many bytes as the header's counts ask for.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn expect(&self, bytes: usize) -> Result<()> {
+        if self.len() == bytes {
+            return Ok(());
+        }
+        Err(self.corrupt(format!("expected {bytes} bytes by the counts of the header, found {}", self.len())))
+    }
+
     /// The error for content that cannot be.
     pub(crate) fn corrupt(&self, message: impl Into<String>) -> Error {
         Error::Corrupt { path: self.path.clone(), message: message.into() }
@@ -220,7 +262,7 @@ impl Deref for Mapped {
 /// # Errors
 /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`] in that order,
 /// or [`Error::Io`].
-pub(crate) fn read_header(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<Header> {
+pub(crate) fn read_header<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<H> {
     let path = folder.join(HEADER);
     let bytes = fs::read(&path).map_err(Error::io(&path, "read"))?;
     let damaged = |message: String| Error::Header { path: path.clone(), message };
@@ -236,22 +278,22 @@ pub(crate) fn read_header(folder: &Path, kind: &'static str, passages_hash: &str
         .split_once(' ')
         .ok_or_else(|| damaged(format!("expected a version and a hash, found {line:?}")))?;
     let found = version.parse().map_err(|_| damaged(format!("expected a version, found {version:?}")))?;
-    if found != VERSION {
-        return Err(Error::Version { path, expected: VERSION, found });
+    if found != H::VERSION {
+        return Err(Error::Version { path, expected: H::VERSION, found });
     }
     let actual = blake3::hash(body).to_hex();
     if hash != actual.as_str() {
         return Err(damaged(format!("expected BLAKE3 {hash}, found {actual}")));
     }
-    let header: Header = serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))?;
-    if header.kind != kind {
-        return Err(Error::Kind { path, expected: kind, found: header.kind });
+    let header: H = serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))?;
+    if header.kind() != kind {
+        return Err(Error::Kind { path, expected: kind, found: header.kind().to_owned() });
     }
-    if header.passages_hash != passages_hash {
+    if header.passages_hash() != passages_hash {
         return Err(Error::OtherPassages {
             path,
             expected: passages_hash.to_owned(),
-            found: header.passages_hash,
+            found: header.passages_hash().to_owned(),
         });
     }
     Ok(header)
@@ -261,33 +303,20 @@ pub(crate) fn read_header(folder: &Path, kind: &'static str, passages_hash: &str
 ///
 /// # Errors
 /// [`Error::Header`] where the header does not list it, [`Error::Length`], [`Error::Io`].
-pub(crate) fn map(folder: &Path, header: &Header, name: &str) -> Result<Mapped> {
+pub(crate) fn map<H: Header>(folder: &Path, header: &H, name: &str) -> Result<Mapped> {
     let path = folder.join(name);
-    let section = header.sections.iter().find(|section| section.name == name).ok_or_else(|| {
+    let section = header.sections().iter().find(|section| section.name == name).ok_or_else(|| {
         Error::Header { path: folder.join(HEADER), message: format!("expected a file {name:?} in its list") }
     })?;
-    let file = File::open(&path).map_err(Error::io(&path, "open"))?;
-    let found = file.metadata().map_err(Error::io(&path, "read"))?.len();
-    if found != section.bytes {
-        return Err(Error::Length { path, expected: section.bytes, found });
-    }
-    let map = if found == 0 {
-        None
-    } else {
-        // SAFETY: the map is read-only, and an index is never written in place: a new one is renamed over it, which leaves
-        // this file's content alone. That no other program shortens or changes the file meanwhile is the usual condition
-        // of mapping a file, and what the index's documentation asks for. All reads are of plain bytes.
-        Some(unsafe { Mmap::map(&file) }.map_err(Error::io(&path, "map"))?)
-    };
-    Ok(Mapped { map, path })
+    Mapped::open(path, section.bytes)
 }
 
 /// Reads every file of an index and compares its hash with the header's.
 ///
 /// # Errors
 /// [`Error::Length`] or [`Error::Corrupt`] for the first file that is not what was written.
-pub(crate) fn verify(folder: &Path, header: &Header) -> Result<()> {
-    for section in &header.sections {
+pub(crate) fn verify<H: Header>(folder: &Path, header: &H) -> Result<()> {
+    for section in header.sections() {
         let mapped = map(folder, header, &section.name)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&mapped);
@@ -303,20 +332,33 @@ pub(crate) fn verify(folder: &Path, header: &Header) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn written(folder: &Path) -> Header {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Card {
+        passages: u32,
+        sections: Vec<Section>,
+    }
+
+    impl Header for Card {
+        const VERSION: u32 = 1;
+
+        fn kind(&self) -> &str {
+            "bm25"
+        }
+
+        fn passages_hash(&self) -> &str {
+            "abc"
+        }
+
+        fn sections(&self) -> &[Section] {
+            &self.sections
+        }
+    }
+
+    fn written(folder: &Path) -> Card {
         let building = Folder::create(folder).unwrap();
         let mut data = building.section("data").unwrap();
         data.put(b"0123456789").unwrap();
-        let header = Header {
-            kind: "bm25".into(),
-            options: serde_json::json!({}),
-            passages: 3,
-            passages_hash: "abc".into(),
-            terms: 0,
-            postings: 0,
-            tokens: 0,
-            sections: vec![data.finish().unwrap()],
-        };
+        let header = Card { passages: 3, sections: vec![data.finish().unwrap()] };
         building.finish(&header).unwrap();
         header
     }
@@ -334,7 +376,7 @@ mod tests {
         // The second time, the first is replaced.
         for _ in 0..2 {
             let header = written(&folder);
-            assert_eq!(read_header(&folder, "bm25", "abc").unwrap(), header);
+            assert_eq!(read_header::<Card>(&folder, "bm25", "abc").unwrap(), header);
             assert_eq!(&*map(&folder, &header, "data").unwrap(), b"0123456789");
             verify(&folder, &header).unwrap();
             assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
@@ -353,6 +395,11 @@ mod tests {
         building.section("data").unwrap().put(b"0").unwrap();
         drop(building);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        // One that is meant to go on finds what was there.
+        let building = Folder::resume(&folder).unwrap();
+        building.section("data").unwrap().put(b"0").unwrap();
+        drop(building);
+        assert!(Folder::resume(&folder).unwrap().path("data").exists());
     }
 
     #[test]
@@ -368,7 +415,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("index");
         let header = folder.join(HEADER);
-        let read = || read_header(&folder, "bm25", "abc").unwrap_err();
+        let read = || read_header::<Card>(&folder, "bm25", "abc").unwrap_err();
 
         assert!(matches!(read(), Error::Io { action: "read", .. }));
         written(&folder);
@@ -376,16 +423,16 @@ mod tests {
         assert!(matches!(read(), Error::NotAnIndex { found, .. } if found == "somebody-else "));
         written_again(&folder);
         edit(&header, "sporran-index 1 ", "sporran-index 9 ");
-        assert!(matches!(read(), Error::Version { expected: VERSION, found: 9, .. }));
+        assert!(matches!(read(), Error::Version { expected: 1, found: 9, .. }));
         written_again(&folder);
         edit(&header, "\"passages\": 3", "\"passages\": 4");
         assert!(matches!(read(), Error::Header { message, .. } if message.contains("BLAKE3")));
         fs::write(&header, "sporran-index 1").unwrap();
         assert!(matches!(read(), Error::Header { .. }));
         written_again(&folder);
-        let found = read_header(&folder, "tfidf", "abc").unwrap_err();
+        let found = read_header::<Card>(&folder, "tfidf", "abc").unwrap_err();
         assert!(matches!(found, Error::Kind { expected: "tfidf", found, .. } if found == "bm25"));
-        let found = read_header(&folder, "bm25", "abd").unwrap_err();
+        let found = read_header::<Card>(&folder, "bm25", "abd").unwrap_err();
         assert!(
             matches!(found, Error::OtherPassages { expected, found, .. } if expected == "abd" && found == "abc")
         );

@@ -1,0 +1,492 @@
+//! Exact search: the rows with the greatest inner products with a query.
+//!
+//! Rows lie in panels of 32: their first values side by side, then their second ones, and so on, which is the order in
+//! which a product with a tile of queries reads them. The scores of a tile go no further than the cache; what exceeds the
+//! worst of a query's best so far is kept.
+
+use std::{
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use half::f16;
+use rayon::prelude::*;
+
+use crate::{
+    isa::{Isa, dispatch},
+    matrix::{Input, Scratch, quantise, quantise_output},
+    rows::Rows,
+    simd::{LANES, MOST_ROWS, Simd, tile, tile_f16, tile_f32, tile_i8},
+    team::Team,
+    top::Top,
+};
+
+// Panels are mapped from files as they are.
+const _: () =
+    assert!(cfg!(target_endian = "little"), "rows are kept in the order of bytes of small-endian machines");
+
+/// Which rows may be found.
+pub type Filter<'a> = &'a (dyn Fn(u32) -> bool + Sync);
+
+/// Queries that share a pass over the rows: what a worker keeps of their best stays within some megabytes.
+const PASS: usize = 1024;
+
+/// Bytes of rows that a worker takes at once: they stay in the second cache while blocks of queries pass by.
+const BLOCK: usize = 512 << 10;
+
+/// How the values of rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// As they are.
+    F32,
+    /// In 16 bits; sums are in f32.
+    F16,
+    /// In 8 bits with one scale for each row. A query is rounded to 8 bits as well, and the sums are exact.
+    Int8,
+}
+
+impl Storage {
+    /// The length of a panel of rows of `dim` values. In int8 it begins with 32 scales (f32) and 32 offsets (128 times the
+    /// sum of a row's bytes, i32), and a row's values are filled up with zeros to a multiple of 4.
+    #[must_use]
+    pub fn panel_bytes(self, dim: usize) -> usize {
+        match self {
+            Self::F32 => 4 * dim * LANES,
+            Self::F16 => 2 * dim * LANES,
+            Self::Int8 => HEAD + dim.next_multiple_of(4) * LANES,
+        }
+    }
+
+    /// Writes a panel of at most 32 rows; those that are missing are zeros.
+    ///
+    /// # Panics
+    /// Where `rows` are not up to 32 whole rows of `dim` values, or `panel` is not as long as one is.
+    pub fn pack(self, dim: usize, rows: &[f32], panel: &mut [u8]) {
+        assert!(dim > 0 && rows.len().is_multiple_of(dim) && rows.len() <= dim * LANES);
+        assert_eq!(panel.len(), self.panel_bytes(dim));
+        panel.fill(0);
+        let rows = rows.chunks_exact(dim).enumerate();
+        match self {
+            Self::F32 => {
+                for (lane, row) in rows {
+                    for (values, value) in panel.chunks_exact_mut(4 * LANES).zip(row) {
+                        values[4 * lane..][..4].copy_from_slice(&value.to_le_bytes());
+                    }
+                }
+            }
+            Self::F16 => {
+                for (lane, row) in rows {
+                    for (values, value) in panel.chunks_exact_mut(2 * LANES).zip(row) {
+                        values[2 * lane..][..2].copy_from_slice(&f16::from_f32(*value).to_le_bytes());
+                    }
+                }
+            }
+            Self::Int8 => {
+                let mut bytes = vec![0i8; panel.len() - HEAD];
+                for (lane, row) in rows {
+                    let (scale, offset) = quantise_output(row, lane, &mut bytes);
+                    panel[4 * lane..][..4].copy_from_slice(&scale.to_le_bytes());
+                    panel[4 * (LANES + lane)..][..4].copy_from_slice(&offset.to_le_bytes());
+                }
+                for (to, byte) in panel[HEAD..].iter_mut().zip(bytes) {
+                    *to = byte as u8;
+                }
+            }
+        }
+    }
+}
+
+/// Scales and offsets before the bytes of a panel in int8.
+const HEAD: usize = 8 * LANES;
+
+/// Rows in panels.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels<'a> {
+    storage: Storage,
+    dim: usize,
+    rows: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Panels<'a> {
+    /// Rows of a panel.
+    pub const ROWS: usize = LANES;
+
+    /// `rows` rows of `dim` values as [`Storage::pack`] writes them, panel after panel.
+    ///
+    /// # Panics
+    /// Where the bytes are not that many panels, or the rows more than ids can number.
+    #[must_use]
+    pub fn new(storage: Storage, dim: usize, rows: usize, bytes: &'a [u8]) -> Self {
+        assert!(dim > 0 && u32::try_from(rows).is_ok());
+        assert_eq!(bytes.len(), rows.div_ceil(LANES) * storage.panel_bytes(dim));
+        Self { storage, dim, rows, bytes }
+    }
+
+    /// Writes row `at`, as far as its storage keeps it.
+    ///
+    /// # Panics
+    /// Where there is no such row, or `out` is not as long as a row.
+    pub fn row(&self, at: usize, out: &mut [f32]) {
+        assert!(at < self.rows && out.len() == self.dim);
+        let (panel, lane) = (self.panel(at / LANES), at % LANES);
+        match self.storage {
+            Storage::F32 => {
+                for (out, values) in out.iter_mut().zip(panel.as_chunks::<4>().0.chunks_exact(LANES)) {
+                    *out = f32::from_le_bytes(values[lane]);
+                }
+            }
+            Storage::F16 => {
+                for (out, values) in out.iter_mut().zip(panel.as_chunks::<2>().0.chunks_exact(LANES)) {
+                    *out = f16::from_le_bytes(values[lane]).to_f32();
+                }
+            }
+            Storage::Int8 => {
+                let (head, bytes) = panel.split_at(HEAD);
+                let scale = f32::from_le_bytes(head.as_chunks::<4>().0[lane]);
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = f32::from(bytes[i / 4 * 4 * LANES + lane * 4 + i % 4] as i8) * scale;
+                }
+            }
+        }
+    }
+
+    /// For each query (of as many values as a row has), the `k` rows with the greatest inner products, as row and score:
+    /// best first, of equal scores the smaller row. Fewer where there are fewer rows that `filter` lets through.
+    ///
+    /// Squares of all rows' and queries' values must have finite sums, so that no score is NaN.
+    ///
+    /// # Panics
+    /// Where `queries` are not whole vectors.
+    #[must_use]
+    pub fn search(
+        &self,
+        isa: Isa,
+        queries: &[f32],
+        k: usize,
+        filter: Option<Filter<'_>>,
+    ) -> Vec<Vec<(u32, f32)>> {
+        assert_eq!(queries.len() % self.dim, 0, "queries of {} values", self.dim);
+        let passes = queries.chunks(PASS * self.dim);
+        passes.flat_map(|queries| self.pass(isa, queries, k.min(self.rows), filter)).collect()
+    }
+
+    fn panel(&self, at: usize) -> &'a [u8] {
+        let size = self.storage.panel_bytes(self.dim);
+        &self.bytes[at * size..][..size]
+    }
+
+    fn pass(&self, isa: Isa, queries: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<Vec<(u32, f32)>> {
+        let team = Team::global();
+        let count = queries.len() / self.dim;
+        // Each query in a row with a gap, as the tiles like it.
+        let mut rows = Rows::new(count, self.dim);
+        queries
+            .chunks_exact(self.dim)
+            .enumerate()
+            .for_each(|(at, query)| rows.row_mut(at).copy_from_slice(query));
+        let mut scratch = Scratch::default();
+        let input = match self.storage {
+            Storage::F32 | Storage::F16 => Input::F32 { values: rows.values(), stride: rows.stride() },
+            Storage::Int8 => quantise(isa, team, rows.values(), rows.stride(), self.dim, &mut scratch),
+        };
+        let panels = self.rows.div_ceil(LANES);
+        let block = (BLOCK / self.storage.panel_bytes(self.dim)).max(1);
+        let blocks = panels.div_ceil(block);
+        let next = AtomicUsize::new(0);
+        let workers: Vec<Mutex<Vec<Top>>> =
+            (0..team.threads().min(blocks)).map(|_| Mutex::default()).collect();
+        team.run(workers.len(), &|worker| {
+            let mut tops = vec![Top::new(k); count];
+            loop {
+                // A worker's blocks come in ascending order, as `Top` asks of ids.
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= blocks {
+                    break;
+                }
+                let block = at * block..((at + 1) * block).min(panels);
+                self.scan(isa, input, block, filter, &mut tops);
+            }
+            *workers[worker].lock().unwrap_or_else(PoisonError::into_inner) = tops;
+        });
+        let mut parts: Vec<_> = workers
+            .into_iter()
+            .map(|worker| worker.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter())
+            .collect();
+        let parts: Vec<Vec<Top>> =
+            (0..count).map(|_| parts.iter_mut().filter_map(Iterator::next).collect()).collect();
+        parts.into_par_iter().map(|parts| Top::merged(parts, k)).collect()
+    }
+
+    /// Offers the rows of `panels` to every query.
+    fn scan(
+        &self,
+        isa: Isa,
+        queries: Input<'_>,
+        panels: Range<usize>,
+        filter: Option<Filter<'_>>,
+        tops: &mut [Top],
+    ) {
+        #[inline(always)]
+        fn body<S: Simd>(
+            rows: &Panels<'_>,
+            queries: Input<'_>,
+            panels: Range<usize>,
+            filter: Option<Filter<'_>>,
+            tops: &mut [Top],
+        ) {
+            rows.scan_body::<S>(queries, panels, filter, tops);
+        }
+        let rows = self;
+        dispatch!(isa, body(
+            rows: &Panels<'_>,
+            queries: Input<'_>,
+            panels: Range<usize>,
+            filter: Option<Filter<'_>>,
+            tops: &mut [Top],
+        ));
+    }
+
+    #[inline(always)]
+    fn scan_body<S: Simd>(
+        &self,
+        queries: Input<'_>,
+        panels: Range<usize>,
+        filter: Option<Filter<'_>>,
+        tops: &mut [Top],
+    ) {
+        // Queries that stay in the second cache while panels pass by.
+        const CACHED_VALUES: usize = 150_000;
+        let together =
+            (CACHED_VALUES / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        for first in (0..tops.len()).step_by(together) {
+            let count = together.min(tops.len() - first);
+            let tiles = count.div_ceil(S::ROWS);
+            for panel in panels.clone() {
+                let rows = panel * LANES;
+                let there = u32::MAX >> (LANES - (self.rows - rows).min(LANES));
+                for at in 0..tiles {
+                    let start = first + at * count / tiles;
+                    let end = first + (at + 1) * count / tiles;
+                    self.tile::<S>(queries, start..end, panel, &mut sums);
+                    for (top, sums) in tops[start..end].iter_mut().zip(&sums) {
+                        let threshold = top.threshold();
+                        let mut above = 0u32;
+                        for (lane, sum) in sums.iter().enumerate() {
+                            above |= u32::from(*sum > threshold) << lane;
+                        }
+                        if above & there != 0 {
+                            offer(top, above & there, rows, sums, filter);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The scores of a tile: `sums[i]` are those of query `queries.start + i` with the rows of a panel.
+    #[inline(always)]
+    fn tile<S: Simd>(
+        &self,
+        queries: Input<'_>,
+        of: Range<usize>,
+        panel: usize,
+        sums: &mut [[f32; LANES]; MOST_ROWS],
+    ) {
+        let dim = self.dim;
+        let bytes = self.panel(panel);
+        let height = of.len();
+        match queries {
+            Input::F32 { values, stride } => {
+                let a = &values[of.start * stride..(of.end - 1) * stride + dim];
+                if self.storage == Storage::F32 {
+                    // SAFETY: `dispatch` has checked that the machine has `S`; the queries are `height` rows, and a panel
+                    // in f32 is `dim` times 32 values; unaligned loads are what `Simd` asks for.
+                    unsafe {
+                        tile!(tile_f32, S, height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
+                    }
+                } else {
+                    // SAFETY: as above, for a panel in f16.
+                    unsafe {
+                        tile!(tile_f16, S, height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
+                    }
+                }
+                // -0 becomes 0, which it is equal to by `>` but not in the order of results.
+                for sums in &mut sums[..height] {
+                    for sum in sums {
+                        *sum += 0.0;
+                    }
+                }
+            }
+            Input::Int8 { values, stride, scales } => {
+                let quads = dim.div_ceil(4);
+                let (head, bytes) = bytes.split_at(HEAD);
+                let (of_rows, offsets) = head.split_at(4 * LANES);
+                let mut ints = [[0i32; LANES]; MOST_ROWS];
+                let a = &values[of.start * stride..(of.end - 1) * stride + 4 * quads];
+                // SAFETY: as above; a panel in int8 has `quads` times 128 bytes behind its head.
+                unsafe {
+                    tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), &mut ints);
+                }
+                let of_rows = of_rows.as_chunks::<4>().0;
+                let offsets = offsets.as_chunks::<4>().0;
+                for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[of]) {
+                    for i in 0..LANES {
+                        let sum = ints[i] - i32::from_le_bytes(offsets[i]);
+                        // An exact 0 is no -0, since scales are above it.
+                        sums[i] = sum as f32 * (f32::from_le_bytes(of_rows[i]) * scale);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the lanes that are set in `above`.
+#[inline(never)]
+fn offer(top: &mut Top, mut above: u32, rows: usize, sums: &[f32; LANES], filter: Option<Filter<'_>>) {
+    while above != 0 {
+        let lane = above.trailing_zeros() as usize;
+        above &= above - 1;
+        let row = (rows + lane) as u32;
+        // The threshold may have risen since the mask was made.
+        if sums[lane] > top.threshold() && filter.is_none_or(|filter| filter(row)) {
+            top.offer(row, sums[lane]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::top::by_rank;
+
+    const STORAGES: [Storage; 3] = [Storage::F32, Storage::F16, Storage::Int8];
+
+    fn random(count: usize, seed: u64) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    }
+
+    fn packed(storage: Storage, dim: usize, rows: &[f32]) -> Vec<u8> {
+        let size = storage.panel_bytes(dim);
+        rows.chunks(dim * LANES)
+            .flat_map(|rows| {
+                let mut panel = vec![0xff; size];
+                storage.pack(dim, rows, &mut panel);
+                panel
+            })
+            .collect()
+    }
+
+    fn product(a: &[f32], b: &[f32]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    }
+
+    /// Rows, width, queries: single ones, whole panels and tiles, and one more.
+    const SHAPES: [(usize, usize, usize); 7] =
+        [(1, 1, 1), (31, 7, 2), (32, 64, 12), (33, 5, 13), (500, 48, 30), (2000, 130, 3), (70, 33, 210)];
+
+    #[test]
+    fn scores_are_inner_products_up_to_the_rounding_of_the_storage() {
+        for isa in Isa::available() {
+            for (rows, dim, count) in SHAPES {
+                let (values, queries) = (random(rows * dim, 1), random(count * dim, 2));
+                for storage in STORAGES {
+                    let bytes = packed(storage, dim, &values);
+                    let panels = Panels::new(storage, dim, rows, &bytes);
+                    let found = panels.search(isa, &queries, rows, None);
+                    assert_eq!(found.len(), count);
+                    for (query, found) in queries.chunks(dim).zip(found) {
+                        // Every row is there once, in order.
+                        assert!(found.is_sorted_by(|a, b| by_rank(a, b).is_lt()));
+                        let mut ids: Vec<u32> = found.iter().map(|(id, _)| *id).collect();
+                        ids.sort_unstable();
+                        assert!(ids.into_iter().eq(0..rows as u32));
+                        // Half a step of f16 is 2^-11 of a value; in int8 both factors are off by half a step of 1/127 at
+                        // most: a random walk of that length for each value.
+                        let root = (dim as f64).sqrt();
+                        let bound = match storage {
+                            Storage::F32 => 1e-5,
+                            Storage::F16 => 1e-5 + 4.0 * root / 2048.0,
+                            Storage::Int8 => 6.0 * root / 127.0 * 0.5,
+                        };
+                        for (id, score) in found {
+                            let expected = product(query, &values[id as usize * dim..][..dim]);
+                            assert!((f64::from(score) - expected).abs() < bound, "{isa:?} {storage:?} {dim}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_are_the_first_of_all_alone_and_among_others() {
+        let (rows, dim, count) = (5000, 24, 40);
+        let (values, queries) = (random(rows * dim, 3), random(count * dim, 4));
+        for storage in STORAGES {
+            let bytes = packed(storage, dim, &values);
+            let panels = Panels::new(storage, dim, rows, &bytes);
+            for isa in Isa::available() {
+                let all = panels.search(isa, &queries, rows, None);
+                let best = panels.search(isa, &queries, 10, None);
+                for ((all, best), query) in all.iter().zip(&best).zip(queries.chunks(dim)) {
+                    assert_eq!(all[..10], best[..]);
+                    assert_eq!(panels.search(isa, query, 10, None)[0], *best);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_scores_are_ordered_by_row_and_a_filter_holds() {
+        // Rows repeat every 5: rows 2, 7, 12 .. are the best of the query.
+        let (rows, dim) = (3000, 3);
+        let values: Vec<f32> =
+            (0..rows).flat_map(|row| [if row % 5 == 2 { 2.0 } else { -1.0 }, 0.5, 0.0]).collect();
+        for storage in STORAGES {
+            let bytes = packed(storage, dim, &values);
+            let panels = Panels::new(storage, dim, rows, &bytes);
+            for isa in Isa::available() {
+                let ids = |filter: Option<Filter<'_>>, k| -> Vec<u32> {
+                    let found = panels.search(isa, &[1.0, 0.0, 0.0], k, filter);
+                    found[0].iter().map(|(id, _)| *id).collect()
+                };
+                assert!(ids(None, 50).into_iter().eq((0..50).map(|at| 5 * at + 2)));
+                assert!(ids(Some(&|id| id % 2 == 1), 50).into_iter().eq((0..50).map(|at| 10 * at + 7)));
+                assert_eq!(ids(Some(&|id| id == 1234), 50), [1234]);
+                assert!(ids(None, 0).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_back_up_to_the_rounding_of_the_storage() {
+        let (rows, dim) = (70, 9);
+        let values = random(rows * dim, 5);
+        for (storage, tolerance) in STORAGES.into_iter().zip([0.0, 1.0 / 2048.0, 0.5 / 127.0 + 1e-6]) {
+            let bytes = packed(storage, dim, &values);
+            let panels = Panels::new(storage, dim, rows, &bytes);
+            for at in [0, 31, 32, 69] {
+                let mut out = vec![0.0; dim];
+                panels.row(at, &mut out);
+                assert!(out.iter().zip(&values[at * dim..]).all(|(a, b)| (a - b).abs() <= tolerance));
+            }
+        }
+    }
+
+    #[test]
+    fn no_rows_and_no_queries_are_nothing() {
+        let panels = Panels::new(Storage::Int8, 4, 0, &[]);
+        assert_eq!(panels.search(Isa::detected(), &[1.0; 8], 3, None), [vec![], vec![]]);
+        assert!(panels.search(Isa::detected(), &[], 3, None).is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! What vectors depend on, as a hash.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+
+use super::DenseOptions;
+use crate::{Error, Result};
+
+/// Endings of files that say what a model computes: weights, configs, vocabularies. Cards, code and other formats of the
+/// same weights change nothing.
+const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
+
+/// BLAKE3, in hexadecimal, over the encoders' weight and config files and over the options that change a vector. Not over
+/// the device or the size of batches, which change the rounding of sums only.
+///
+/// # Errors
+/// [`Error::Io`] where a file cannot be read.
+pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
+    let model = folder_hash(&options.model)?;
+    let passage_model = options.passage_model.as_deref().map(folder_hash).transpose()?;
+    let key = json!({
+        "model": model,
+        "passage-model": passage_model,
+        "pooling": options.pooling,
+        "query-template": options.query_template,
+        "passage-template": options.passage_template,
+        "similarity": options.similarity,
+        "max-tokens": options.max_tokens,
+        "precision": options.precision,
+    });
+    Ok(blake3::hash(key.to_string().as_bytes()).to_hex().to_string())
+}
+
+/// BLAKE3 over the names and contents of a model's files, in its folder and the folders in that, as sentence-transformers
+/// has a folder for each layer.
+fn folder_hash(folder: &Path) -> Result<String> {
+    let mut names = Vec::new();
+    for name in entries(folder)? {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            names.extend(entries(&path)?.into_iter().map(|inner| name.join(inner)));
+        } else {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let mut hasher = blake3::Hasher::new();
+    for name in names {
+        let path = folder.join(&name);
+        let ending = name.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if !ENDINGS.contains(&ending) || !path.is_file() {
+            continue;
+        }
+        let mut content = blake3::Hasher::new();
+        content.update_mmap_rayon(&path).map_err(Error::io(&path, "read"))?;
+        let name = name.to_string_lossy();
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        hasher.update(content.finalize().as_bytes());
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The names in a folder that are not hidden.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
+        let name = entry.map_err(Error::io(folder, "read"))?.file_name();
+        if !name.to_string_lossy().starts_with('.') {
+            names.push(PathBuf::from(name));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::Similarity;
+
+    #[test]
+    fn what_changes_vectors_changes_the_hash_and_nothing_else_does() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
+        let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        write("config.json", "{}");
+        write("model.safetensors", "weights");
+        fs::create_dir(folder.join("1_Pooling")).unwrap();
+        write("1_Pooling/config.json", "{}");
+        let options = DenseOptions::new(folder.into());
+        let first = encoder_hash(&options).unwrap();
+        write("README.md", "a card");
+        write(".gitattributes", "");
+        let same = DenseOptions { batch_tokens: 1, ..options.clone() };
+        assert_eq!(encoder_hash(&same).unwrap(), first);
+        write("1_Pooling/config.json", "{ }");
+        let second = encoder_hash(&options).unwrap();
+        let cosine = DenseOptions { similarity: Similarity::Cosine, ..options.clone() };
+        let towers = DenseOptions { passage_model: Some(folder.into()), ..options.clone() };
+        let hashes = [first, second, encoder_hash(&cosine).unwrap(), encoder_hash(&towers).unwrap()];
+        assert!(hashes.iter().enumerate().all(|(at, hash)| !hashes[..at].contains(hash)));
+        let missing = DenseOptions::new(folder.join("none"));
+        assert!(matches!(encoder_hash(&missing), Err(Error::Io { action: "open", .. })));
+    }
+}

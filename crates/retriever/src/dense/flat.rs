@@ -1,0 +1,170 @@
+//! Exact search: every vector is compared with every query.
+
+use std::path::Path;
+
+use half::f16;
+use rayon::prelude::*;
+use sporran_kernels::{Filter, Isa, Panels, Vectors, by_rank};
+
+use super::{
+    Embeddings, FlatOptions, Progress, RescoreStorage, Storage, VectorIndex, header::Header, rows::Rows,
+};
+use crate::{
+    Error, Result,
+    layout::{Folder, Mapped, Section, map},
+};
+
+/// The vectors in panels of 32, as the scan reads them.
+const PANELS: &str = "panels";
+/// The vectors one after the other, where they are picked one by one.
+const VECTORS: &str = "vectors";
+
+/// Rows that are packed at once.
+const AT_ONCE: usize = 4096;
+
+/// Vectors that are all compared.
+pub(crate) struct Flat {
+    storage: sporran_kernels::Storage,
+    dim: usize,
+    count: usize,
+    panels: Mapped,
+    rescore: Option<Rescore>,
+}
+
+/// What the best are scored anew with.
+struct Rescore {
+    /// How many for each that is asked for.
+    times: usize,
+    half: bool,
+    vectors: Mapped,
+}
+
+/// Writes the files of an index.
+pub(crate) fn write(
+    options: &FlatOptions,
+    rows: &Rows,
+    folder: &Folder,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Section>> {
+    let (dim, count) = (rows.dim(), rows.count());
+    let storage: sporran_kernels::Storage = options.storage.into();
+    let half = options.rescore > 0 && options.rescore_storage == RescoreStorage::F16;
+    let mut panels = folder.section(PANELS)?;
+    let mut beside = if options.rescore > 0 { Some(folder.section(VECTORS)?) } else { None };
+    let size = storage.panel_bytes(dim);
+    let lanes = Panels::ROWS;
+    let (mut values, mut bytes) = (Vec::new(), Vec::new());
+    for first in (0..count).step_by(AT_ONCE) {
+        let some = AT_ONCE.min(count - first);
+        values.clear();
+        rows.read(first, some, &mut values);
+        if options.storage == Storage::F16 || half {
+            check_halves(&values, dim, first)?;
+        }
+        bytes.resize(some.div_ceil(lanes) * size, 0);
+        bytes
+            .par_chunks_mut(size)
+            .zip(values.par_chunks(lanes * dim))
+            .for_each(|(panel, rows)| storage.pack(dim, rows, panel));
+        panels.put(&bytes)?;
+        if let Some(beside) = &mut beside {
+            beside.put(&encode(&values, half))?;
+        }
+        progress(Progress::Indexed { done: (first + some) as u64, total: count as u64 });
+    }
+    let mut sections = vec![panels.finish()?];
+    sections.extend(beside.map(|beside| beside.finish()).transpose()?);
+    Ok(sections)
+}
+
+/// Values in 16 or in 32 bits.
+pub(crate) fn encode(values: &[f32], half: bool) -> Vec<u8> {
+    if half {
+        values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect()
+    } else {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+}
+
+/// The error for a value that 16 bits cannot hold.
+pub(crate) fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
+    match values.iter().position(|value| value.abs() > f16::MAX.to_f32()) {
+        None => Ok(()),
+        Some(at) => Err(Error::Vector {
+            vector: first + at / dim,
+            expected: format!("values up to {} for f16", f16::MAX),
+            found: values[at].to_string(),
+        }),
+    }
+}
+
+impl Flat {
+    /// Maps an index.
+    pub(crate) fn open(options: &FlatOptions, folder: &Path, header: &Header) -> Result<Self> {
+        let storage: sporran_kernels::Storage = options.storage.into();
+        let (dim, count) = (header.dim, header.passages as usize);
+        let panels = map(folder, header, PANELS)?;
+        panels.expect(count.div_ceil(Panels::ROWS) * storage.panel_bytes(dim))?;
+        let rescore = if options.rescore > 0 {
+            let half = options.rescore_storage == RescoreStorage::F16;
+            let vectors = map(folder, header, VECTORS)?;
+            vectors.expect(count * dim * if half { 2 } else { 4 })?;
+            Some(Rescore { times: options.rescore, half, vectors })
+        } else {
+            None
+        };
+        Ok(Self { storage, dim, count, panels, rescore })
+    }
+}
+
+impl VectorIndex for Flat {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn search(
+        &self,
+        queries: &Embeddings,
+        k: usize,
+        filter: Option<Filter<'_>>,
+    ) -> Result<Vec<Vec<(u32, f32)>>> {
+        let isa = Isa::detected();
+        let panels = Panels::new(self.storage, self.dim, self.count, &self.panels);
+        let Some(rescore) = &self.rescore else {
+            return Ok(panels.search(isa, queries.values(), k, filter));
+        };
+        let mut found = panels.search(isa, queries.values(), k.saturating_mul(rescore.times), filter);
+        let vectors = Vectors::new(self.dim, rescore.half, &rescore.vectors);
+        let queries: Vec<&[f32]> = queries.rows().collect();
+        found.par_iter_mut().zip(queries).for_each_init(
+            || (Vec::new(), Vec::new()),
+            |(ids, scores), (found, query)| {
+                rescore_with(&vectors, isa, query, found, ids, scores);
+                found.truncate(k);
+            },
+        );
+        Ok(found)
+    }
+}
+
+/// Scores what was found anew and puts it in order.
+pub(crate) fn rescore_with(
+    vectors: &Vectors<'_>,
+    isa: Isa,
+    query: &[f32],
+    found: &mut [(u32, f32)],
+    ids: &mut Vec<u32>,
+    scores: &mut Vec<f32>,
+) {
+    ids.clear();
+    ids.extend(found.iter().map(|(id, _)| *id));
+    vectors.scores(isa, query, ids, scores);
+    for ((_, score), new) in found.iter_mut().zip(scores) {
+        *score = *new;
+    }
+    found.sort_unstable_by(by_rank);
+}

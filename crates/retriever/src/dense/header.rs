@@ -1,0 +1,47 @@
+//! What the header of a dense index says.
+
+use serde::{Deserialize, Serialize};
+
+use super::{IndexOptions, Similarity};
+use crate::layout::{self, Section};
+
+/// The kind of every dense index in a header; `index` says more.
+pub(crate) const KIND: &str = "dense";
+
+/// What an index is and of which files it consists.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Header {
+    /// [`KIND`].
+    pub(crate) kind: String,
+    /// What it was built with.
+    pub(crate) index: IndexOptions,
+    /// How near two vectors are.
+    pub(crate) similarity: Similarity,
+    /// The width of a vector.
+    pub(crate) dim: usize,
+    /// How many vectors it holds.
+    pub(crate) passages: u32,
+    /// Hash of the passages.
+    pub(crate) passages_hash: String,
+    /// Hash of what made their vectors.
+    pub(crate) encoder_hash: String,
+    /// The files beside the header.
+    pub(crate) sections: Vec<Section>,
+}
+
+impl layout::Header for Header {
+    const VERSION: u32 = 1;
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn passages_hash(&self) -> &str {
+        &self.passages_hash
+    }
+
+    fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+}

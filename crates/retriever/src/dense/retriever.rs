@@ -1,0 +1,224 @@
+//! Dense retrieval over passages.
+
+use std::path::Path;
+
+use sporran_kilt::{Hit, PassageId, Query};
+
+use super::{
+    BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, VectorIndex,
+    fingerprint::encoder_hash, template::Template,
+};
+use crate::{Error, Result, Retriever};
+
+/// Passages that are found by the vectors of their texts.
+///
+/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+pub struct Dense {
+    encoder: BiEncoder,
+    template: Option<Template>,
+    index: Index,
+}
+
+/// One of the two encoders with its template.
+fn load(options: &DenseOptions, folder: &Path, template: Option<&Template>) -> Result<BiEncoder> {
+    BiEncoder::load(&BiEncoderOptions {
+        folder: folder.to_owned(),
+        pooling: options.pooling,
+        // A template is the whole text, the folder's prompt included.
+        prefix: template.map(|_| String::new()),
+        max_tokens: options.max_tokens,
+        precision: options.precision,
+        device: options.device,
+        batch_tokens: options.batch_tokens,
+    })
+}
+
+fn query_template(options: &DenseOptions) -> Result<Option<Template>> {
+    let template = options.query_template.as_deref();
+    template
+        .map(|text| Template::parse("query-template", "a text with `{text}`", text, &["text"]))
+        .transpose()
+}
+
+fn passage_template(options: &DenseOptions) -> Result<Option<Template>> {
+    let expected = "a text with `{title}`, `{text}` or both";
+    let template = options.passage_template.as_deref();
+    template.map(|text| Template::parse("passage-template", expected, text, &["title", "text"])).transpose()
+}
+
+impl DenseOptions {
+    /// Checks what can be checked without a model: ranges and templates.
+    ///
+    /// # Errors
+    /// [`Error::Option`]; [`Error::Transformers`] for a device that this build does not have, or a precision that it does
+    /// not compute with.
+    pub fn check(&self) -> Result<()> {
+        query_template(self)?;
+        passage_template(self)?;
+        self.device.check(self.precision)?;
+        if self.batch_tokens == 0 {
+            return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
+        }
+        self.index.check()
+    }
+
+    /// BLAKE3, in hexadecimal, of all that an index on disk depends on beside its passages: the encoders' files and the
+    /// options, but for those that only a search depends on, the device and the size of batches.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a model's file cannot be read.
+    pub fn key(&self) -> Result<String> {
+        let key = serde_json::json!([encoder_hash(self)?, self.index.built()]);
+        Ok(blake3::hash(key.to_string().as_bytes()).to_hex().to_string())
+    }
+}
+
+impl Dense {
+    /// Encodes and indexes passages and puts the index in the folder `dir`, in place of an index that is there.
+    /// `passages` gives `(id, title, text)` from an id on, in the order of their ids. `passages_hash` names the set of
+    /// passages, and only with the same name will the index open.
+    ///
+    /// Vectors go to disk as they are made, so that a build that was killed goes on where it stopped: see
+    /// [`Index::build`].
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options out of range, [`Error::Transformers`] and [`Error::Pooling`] for a model that cannot
+    /// be used, [`Error::Passages`] and [`Error::PassageOrder`] for what the passages do wrong, and those of
+    /// [`Index::build`].
+    pub fn build<F, P, T, U, E>(
+        options: &DenseOptions,
+        passages: F,
+        passages_hash: &str,
+        dir: impl AsRef<Path>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()>
+    where
+        F: FnOnce(PassageId) -> P,
+        P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+        T: AsRef<str>,
+        U: AsRef<str>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        options.check()?;
+        let template = passage_template(options)?;
+        let folder = options.passage_model.as_ref().unwrap_or(&options.model);
+        let encoder = load(options, folder, template.as_ref())?;
+        let encoder_hash = encoder_hash(options)?;
+        let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
+        let vectors = |from: u32| Portions {
+            passages: passages(PassageId(from)).into_iter(),
+            next: from,
+            encode: |passages: &[(T, U)]| match &template {
+                None => {
+                    let pairs: Vec<_> =
+                        passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
+                    encoder.encode_passages(&pairs)
+                }
+                Some(template) => {
+                    let texts: Vec<_> = passages
+                        .iter()
+                        .map(|(title, text)| template.fill(&[title.as_ref(), text.as_ref()]))
+                        .collect();
+                    encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+                }
+            },
+        };
+        Index::build(
+            &options.index,
+            options.similarity,
+            encoder.dim(),
+            origin,
+            vectors,
+            dir.as_ref(),
+            progress,
+        )
+    }
+
+    /// Opens the index in a folder, which must be over the passages with this hash and built with these options and these
+    /// models (see [`DenseOptions::key`]). Checks the header and the length of each file, not what is in them: see
+    /// [`Index::verify`].
+    ///
+    /// # Errors
+    /// Those of [`Index::open`] and of loading the queries' model; [`Error::Option`] where its vectors have another width
+    /// than the index's.
+    pub fn open(options: &DenseOptions, dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
+        options.check()?;
+        let encoder_hash = encoder_hash(options)?;
+        let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
+        let index = Index::open(&options.index, options.similarity, origin, dir.as_ref())?;
+        let template = query_template(options)?;
+        let encoder = load(options, &options.model, template.as_ref())?;
+        if encoder.dim() != index.dim() {
+            return Err(Error::Option {
+                option: "model",
+                expected: "an encoder whose vectors are as wide as those of `passage-model`",
+                found: format!("{} values, and {} there", encoder.dim(), index.dim()),
+            });
+        }
+        Ok(Self { encoder, template, index })
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The vectors of queries.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn encode(&self, queries: &[&str]) -> Result<Embeddings> {
+        match &self.template {
+            None => self.encoder.encode(queries),
+            Some(template) => {
+                let texts: Vec<String> = queries.iter().map(|query| template.fill(&[query])).collect();
+                self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+impl Retriever for Dense {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        if queries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
+        let found = self.index.search(&self.encode(&texts)?, k, None)?;
+        let hit = |(id, score)| Hit { passage: PassageId(id), score };
+        Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
+    }
+}
+
+/// Passages as portions of vectors.
+struct Portions<P, F> {
+    passages: P,
+    next: u32,
+    encode: F,
+}
+
+impl<P, F, T, U, E> Iterator for Portions<P, F>
+where
+    P: Iterator<Item = Result<(PassageId, T, U), E>>,
+    F: Fn(&[(T, U)]) -> Result<Embeddings>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Item = Result<Embeddings>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut portion = Vec::with_capacity(Index::PORTION);
+        for passage in self.passages.by_ref().take(Index::PORTION) {
+            match passage {
+                Ok((PassageId(id), title, text)) if id == self.next => {
+                    portion.push((title, text));
+                    self.next = self.next.saturating_add(1);
+                }
+                Ok((PassageId(found), ..)) => {
+                    return Some(Err(Error::PassageOrder { expected: self.next, found }));
+                }
+                Err(error) => return Some(Err(Error::Passages { passage: self.next, source: error.into() })),
+            }
+        }
+        (!portion.is_empty()).then(|| (self.encode)(&portion))
+    }
+}

@@ -1,0 +1,177 @@
+//! Vectors on disk as they are encoded, so that a killed build can go on.
+//!
+//! Beside the index that they become lies the file `rows`: the vectors in f32, one after the other. A second file,
+//! `journal`, begins with a line that says of what they are, and has a line for each portion with how many there are now,
+//! written when the portion is safely on disk. Whoever goes on drops what is behind the last whole line and asks for the
+//! vectors from there on; portions are cut at the same places every time, so that batches are the same and with them every
+//! byte. A portion that is not full was the last.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{Embeddings, Progress, Similarity};
+use crate::{
+    Error, Result,
+    layout::{Folder, Mapped},
+};
+
+/// Vectors of a portion: what a kill loses at most.
+pub(crate) const PORTION: usize = 1024;
+
+const ROWS: &str = "rows";
+const JOURNAL: &str = "journal";
+const MAGIC: &str = "sporran-rows 1";
+
+/// All vectors of an index to be, mapped; in no index.
+pub(crate) struct Rows {
+    dim: usize,
+    map: Mapped,
+    journal: PathBuf,
+    rows: PathBuf,
+    /// Keeps other processes out as long as it is open.
+    _lock: File,
+}
+
+impl Rows {
+    /// The width of a vector.
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.map.len() / (4 * self.dim)
+    }
+
+    /// Appends `count` vectors from `first` on to `out`.
+    pub(crate) fn read(&self, first: usize, count: usize, out: &mut Vec<f32>) {
+        let bytes = &self.map[4 * self.dim * first..][..4 * self.dim * count];
+        out.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
+    }
+
+    /// Removes the files: the index is there.
+    pub(crate) fn remove(self) -> Result<()> {
+        let Self { map, journal, rows, _lock, .. } = self;
+        drop(map);
+        fs::remove_file(&journal).map_err(Error::io(&journal, "remove"))?;
+        fs::remove_file(&rows).map_err(Error::io(&rows, "remove"))
+    }
+}
+
+/// Brings all vectors to disk. `source` gives those from a number on in portions of [`PORTION`], the last of which may be
+/// smaller; `key` names what they are made from.
+///
+/// # Errors
+/// [`Error::Busy`] where another process does the same, what the source gives, [`Error::Vector`] for values that no index
+/// can hold, [`Error::TooLarge`], [`Error::Io`].
+pub(crate) fn collect<F, I>(
+    folder: &Folder,
+    key: &str,
+    dim: usize,
+    similarity: Similarity,
+    source: F,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Rows>
+where
+    F: FnOnce(u32) -> I,
+    I: IntoIterator<Item = Result<Embeddings>>,
+{
+    let (path, journal_path) = (folder.path(ROWS), folder.path(JOURNAL));
+    let mut journal = open(&journal_path)?;
+    match journal.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: folder.path("") }),
+        Err(TryLockError::Error(error)) => return Err(Error::io(&journal_path, "lock")(error)),
+    }
+    let mut file = open(&path)?;
+    let length = file.metadata().map_err(Error::io(&path, "read"))?.len();
+    let mut text = String::new();
+    journal.read_to_string(&mut text).map_err(Error::io(&journal_path, "read"))?;
+    let head = format!("{MAGIC} {key}\n");
+    let mut count = 0;
+    let mut kept = head.len();
+    if let Some(lines) = text.strip_prefix(&head) {
+        for line in lines.split_inclusive('\n') {
+            let rows = line.strip_suffix('\n').and_then(|number| number.parse::<u32>().ok());
+            let Some(rows) = rows.filter(|rows| u64::from(*rows) * 4 * dim as u64 <= length) else { break };
+            count = rows;
+            kept += line.len();
+        }
+        if count > 0 {
+            tracing::info!(rows = count, folder = %folder.path("").display(), "a build goes on where it stopped");
+        }
+    } else {
+        journal.set_len(0).map_err(Error::io(&journal_path, "write"))?;
+        append(&mut journal, 0, head.as_bytes(), &journal_path)?;
+    }
+    journal.set_len(kept as u64).map_err(Error::io(&journal_path, "write"))?;
+    let mut end = u64::from(count) * 4 * dim as u64;
+    file.set_len(end).map_err(Error::io(&path, "write"))?;
+    progress(Progress::Encoded(u64::from(count)));
+
+    let mut bytes = Vec::new();
+    // After a portion that is not full there is nothing to ask for.
+    let source = (count as usize).is_multiple_of(PORTION).then(|| source(count));
+    for portion in source.into_iter().flatten() {
+        let portion = portion?;
+        assert!(portion.dim() == dim && portion.len() <= PORTION, "a portion of another width or length");
+        if portion.is_empty() {
+            break;
+        }
+        bytes.clear();
+        for (at, row) in portion.rows().enumerate() {
+            let scale = scale(row, count as usize + at, similarity)?;
+            bytes.extend(row.iter().flat_map(|value| ((f64::from(*value) * scale) as f32).to_le_bytes()));
+        }
+        append(&mut file, end, &bytes, &path)?;
+        end += bytes.len() as u64;
+        count = u32::try_from(portion.len())
+            .ok()
+            .and_then(|more| count.checked_add(more))
+            .filter(|count| *count < u32::MAX)
+            .ok_or(Error::TooLarge { what: "vectors", most: u64::from(u32::MAX) - 1 })?;
+        let line = format!("{count}\n");
+        append(&mut journal, kept as u64, line.as_bytes(), &journal_path)?;
+        kept += line.len();
+        progress(Progress::Encoded(u64::from(count)));
+        if portion.len() < PORTION {
+            break;
+        }
+    }
+    Ok(Rows { dim, map: Mapped::open(path.clone(), end)?, journal: journal_path, rows: path, _lock: journal })
+}
+
+/// What a vector is multiplied by.
+///
+/// # Errors
+/// [`Error::Vector`] for one of which the sum of squares is not finite: its scores might not be either.
+pub(crate) fn scale(row: &[f32], number: usize, similarity: Similarity) -> Result<f64> {
+    let squares: f64 = row.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
+    if !(squares as f32).is_finite() {
+        return Err(Error::Vector {
+            vector: number,
+            expected: "finite values whose squares have a finite sum".into(),
+            found: format!("squares that add up to {squares}"),
+        });
+    }
+    Ok(match similarity {
+        Similarity::Cosine if squares > 0.0 => 1.0 / squares.sqrt(),
+        Similarity::Cosine | Similarity::InnerProduct => 1.0,
+    })
+}
+
+fn open(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    options.open(path).map_err(Error::io(path, "open"))
+}
+
+/// Writes bytes at a place, and waits until they are on disk.
+fn append(file: &mut File, at: u64, bytes: &[u8], path: &Path) -> Result<()> {
+    file.seek(SeekFrom::Start(at)).map_err(Error::io(path, "write"))?;
+    file.write_all(bytes).map_err(Error::io(path, "write"))?;
+    file.sync_data().map_err(Error::io(path, "sync"))
+}
