@@ -188,8 +188,7 @@ mod tests {
     }
 
     fn text(options: PromptOptions, dataset: Dataset, input: &str, passages: &[Passage]) -> String {
-        let query =
-            Query { id: 1i64.into(), text: input.into(), dataset: Some(dataset), template_questions: vec![] };
+        let query = Query { dataset: Some(dataset), ..Query::of_text(1i64, input) };
         let candidates: Vec<_> = passages.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
         let request = Request { query: &query, passages: &candidates };
         Prompt::new(options).unwrap().text(&request, &tokenizer()).unwrap()

@@ -106,12 +106,7 @@ fn passages() -> Vec<Passage> {
 
 fn queries() -> Vec<Query> {
     let texts = ["where was the author born?", "war", "which band wrote the song of the year?"];
-    let query = |(id, text): (i64, &str)| Query {
-        id: id.into(),
-        text: text.into(),
-        dataset: Some(Dataset::Nq),
-        template_questions: vec![],
-    };
+    let query = |(id, text): (i64, &str)| Query { dataset: Some(Dataset::Nq), ..Query::of_text(id, text) };
     (1i64..).zip(texts).map(query).collect()
 }
 

@@ -97,12 +97,7 @@ fn queries() -> Vec<Query> {
     ]
     .iter()
     .zip(1i64..)
-    .map(|(text, id)| Query {
-        id: id.into(),
-        text: (*text).into(),
-        dataset: Some(Dataset::Nq),
-        template_questions: vec![],
-    })
+    .map(|(text, id)| Query { dataset: Some(Dataset::Nq), ..Query::of_text(id, *text) })
     .collect()
 }
 

@@ -24,7 +24,7 @@ pub use error::{Error, Result};
 pub use id::{Id, PassageId};
 pub use page::{Anchor, Page};
 pub use passage::{Hit, Passage, Split as PassageSplit};
-pub use query::{Example, Prediction, Query, with_context};
+pub use query::{Example, Prediction, Query, split_mention, with_context};
 pub use record::{Output, Provenance, Record};
 pub use store::PassageStore;
 pub use task::{Dataset, Metric, Split, Task};

@@ -13,8 +13,30 @@ pub struct Query {
     pub text: String,
     /// The dataset it comes from, where that is known.
     pub dataset: Option<Dataset>,
+    /// The mention that entity linking asks about, between `[START_ENT]` and `[END_ENT]`.
+    pub mention: Option<String>,
     /// Zero-shot RE's questions for the slot, as its files give them for test records too.
     pub template_questions: Vec<String>,
+}
+
+/// What stands before, in and after the tagged mention of an input.
+pub fn split_mention(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once("[START_ENT]")?;
+    let (mention, after) = rest.split_once("[END_ENT]")?;
+    Some((before, mention.trim(), after))
+}
+
+impl Query {
+    /// A text that is asked by itself.
+    pub fn of_text(id: impl Into<Id>, text: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            text: text.into(),
+            dataset: None,
+            mention: None,
+            template_questions: Vec::new(),
+        }
+    }
 }
 
 impl Query {
@@ -38,7 +60,8 @@ impl Query {
             record.meta.as_ref().and_then(|meta| meta.get("template_questions")).and_then(Value::as_array);
         let template_questions =
             templates.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(Self { id: record.id.clone(), text: text.to_owned(), dataset, template_questions })
+        let mention = split_mention(text).map(|(_, mention, _)| mention.to_owned());
+        Ok(Self { id: record.id.clone(), text: text.to_owned(), dataset, mention, template_questions })
     }
 }
 

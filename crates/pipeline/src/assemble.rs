@@ -9,15 +9,22 @@ use std::{
 use serde::Serialize;
 use sporran_generator::{FidGenerator, Generator, RagGenerator, Seq2SeqGenerator};
 use sporran_kilt::{PassageId, PassageStore, store::BuildOptions};
+use sporran_reranker::CrossEncoder;
 use sporran_retriever::{
-    Retriever,
-    sparse::{self, Bm25, Build, TfIdf},
+    Filtered, PassageScorer, Retriever,
+    dense::{self, Dense, DenseOptions},
+    entity::{Aliases, EntityRetriever},
+    fusion::Hybrid,
+    iterative::Iterative,
+    sparse::{self, Bm25, Bm25Options, Build, TfIdf},
 };
 
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
-    options::{GeneratorOptions, Options, RetrieverOptions, SourceOptions},
+    options::{GeneratorOptions, Options, PagesOptions, SourceOptions},
+    rerank::Reranked,
+    retrieval::{RetrieverOptions, ScorerOptions},
 };
 
 /// The parts of a run.
@@ -53,6 +60,20 @@ pub(crate) fn hash_file(path: &Path) -> Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
+/// BLAKE3 of each file of a model's folder that its results depend on.
+fn hash_model(folder: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
+        let path = entry.map_err(Error::io(folder, "read"))?.path();
+        // A model's card says where it comes from and does not change what it writes.
+        if path.is_file() && path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files.iter().map(|path| hash_file(path)).collect()
+}
+
 /// BLAKE3 over a value's JSON.
 pub(crate) fn hash_json(value: &impl Serialize) -> String {
     // Options are plain data, whose JSON cannot fail.
@@ -67,17 +88,7 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
     let mut assembly = assemble_retrieval(options, observe)?;
     if let Some(generator) = &options.generator {
         let model = generator.model();
-        let mut files = Vec::new();
-        for entry in fs::read_dir(model).map_err(Error::io(model, "open"))? {
-            let path = entry.map_err(Error::io(model, "read"))?.path();
-            // A model's card says where it comes from and does not change what it writes.
-            if path.is_file() && path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
-                files.push(path);
-            }
-        }
-        files.sort();
-        let hashes: Result<Vec<String>> = files.iter().map(|path| hash_file(path)).collect();
-        let blake3 = hash_json(&(generator, hashes?));
+        let blake3 = hash_json(&(generator, hash_model(model)?));
         assembly.hashes.push(PartHash { part: "generator", path: model.to_owned(), blake3 });
         assembly.generator = Some(match generator {
             GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
@@ -89,7 +100,7 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
     Ok(assembly)
 }
 
-/// Builds or opens the store and the index only.
+/// Builds or opens the store and the indexes only.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -98,26 +109,204 @@ pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Resu
     let Some(source) = &options.general.source else { return Ok(assembly) };
     let store = store(source, observe, &mut assembly.hashes)?;
     if let Some(retriever) = &options.retriever {
-        let key = hash_json(&(retriever, store.hash()));
-        let (kind, folder) = match retriever {
-            RetrieverOptions::Bm25(_) => ("bm25", source.indexes.join(format!("bm25-{}", &key[..12]))),
-            RetrieverOptions::TfIdf(_) => ("tfidf", source.indexes.join(format!("tfidf-{}", &key[..12]))),
-        };
-        assembly.hashes.push(PartHash { part: "retriever", path: folder.clone(), blake3: key });
-        let mut index = Index { kind, folder: &folder, store: &store, observe };
-        assembly.retriever = Some(match retriever {
-            RetrieverOptions::Bm25(options) => Box::new(index.open_or_build(
-                |folder, hash| Bm25::open(folder, hash),
-                |passages, hash, folder, build| Bm25::build(options, passages, hash, folder, build),
-            )?),
-            RetrieverOptions::TfIdf(options) => Box::new(index.open_or_build(
-                |folder, hash| TfIdf::open(folder, hash),
-                |passages, hash, folder, build| TfIdf::build(options, passages, hash, folder, build),
-            )?),
+        let hashes = &mut assembly.hashes;
+        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes };
+        let found = indexes.retriever(retriever)?;
+        assembly.retriever = Some(match &options.general.pages {
+            None => found,
+            Some(pages) => {
+                let blake3 = hash_json(&(pages, hash_file(&pages.file)?));
+                assembly.hashes.push(PartHash { part: "pages", path: pages.file.clone(), blake3 });
+                filter(found, pages, &store)?
+            }
         });
     }
     assembly.store = Some(store);
     Ok(assembly)
+}
+
+/// Holds a retriever to the pages that a file lists, or to the others.
+fn filter(
+    base: Box<dyn Retriever>,
+    pages: &PagesOptions,
+    store: &Arc<PassageStore>,
+) -> Result<Box<dyn Retriever>> {
+    let mut listed = vec![false; store.pages()];
+    let text = sporran_kilt::jsonl::read_to_string(&pages.file)?;
+    for (line, name) in text.lines().enumerate() {
+        let name = name.trim();
+        if name.is_empty() {
+            continue;
+        }
+        let page = store.page_by_id(name).or_else(|| store.page_by_title(name)).ok_or_else(|| {
+            let message = format!("expected the id or the title of a page of the source, found `{name}`");
+            sporran_kilt::Error::Record {
+                path: pages.file.clone(),
+                line: line as u64 + 1,
+                field: ".".into(),
+                message,
+            }
+        })?;
+        listed[page.0 as usize] = true;
+    }
+    let (store, exclude) = (Arc::clone(store), pages.exclude);
+    Ok(Box::new(Filtered::new(base, move |passage| listed[store.page_of(passage).0 as usize] != exclude)))
+}
+
+/// Opens or builds what retrievers search.
+struct Indexes<'a, 'o> {
+    source: &'a SourceOptions,
+    store: &'a Arc<PassageStore>,
+    aliases: Option<Arc<Aliases>>,
+    observe: &'a mut Observer<'o>,
+    hashes: &'a mut Vec<PartHash>,
+}
+
+impl Indexes<'_, '_> {
+    fn retriever(&mut self, options: &RetrieverOptions) -> Result<Box<dyn Retriever>> {
+        Ok(match options {
+            RetrieverOptions::Bm25(options) => Box::new(self.bm25(options)?),
+            RetrieverOptions::TfIdf(tfidf) => {
+                let (folder, hash) = self.place("tfidf", hash_json(&(options, self.store.hash())));
+                self.build("tfidf", &folder, |passages, build| {
+                    TfIdf::build(tfidf, passages, &hash, &folder, build)
+                })?;
+                Box::new(TfIdf::open(&folder, self.store.hash())?)
+            }
+            RetrieverOptions::Dense(options) => Box::new(self.dense(options)?),
+            RetrieverOptions::Entity(options) => {
+                let context: Option<Box<dyn PassageScorer>> = match options.context.as_deref() {
+                    Some(RetrieverOptions::Bm25(options)) => Some(Box::new(self.bm25(options)?)),
+                    Some(RetrieverOptions::Dense(options)) => Some(Box::new(self.dense(options)?)),
+                    // Reading a config lets no other kind through.
+                    _ => None,
+                };
+                self.record("names", &options.names);
+                let (store, aliases) = (Arc::clone(self.store), self.aliases()?);
+                Box::new(EntityRetriever::new(store, aliases, context, options.names.clone())?)
+            }
+            RetrieverOptions::Hybrid(options) => {
+                let parts: Result<Vec<_>> = options.parts.iter().map(|part| self.retriever(part)).collect();
+                self.record("fusion", &options.fusion);
+                Box::new(Hybrid::new(parts?, options.fusion.clone())?)
+            }
+            RetrieverOptions::Iterative(options) => {
+                let base = self.retriever(&options.base)?;
+                let words = self.bm25(&options.coverage)?;
+                self.record("hops", &options.hops);
+                let (store, aliases) = (Arc::clone(self.store), self.aliases()?);
+                Box::new(Iterative::new(base, store, aliases, words, options.hops.clone())?)
+            }
+            RetrieverOptions::Reranked(options) => {
+                let base = self.retriever(&options.base)?;
+                let ScorerOptions::CrossEncoder(model) = &options.reranker.model;
+                let blake3 = hash_json(&(&options.reranker, hash_model(&model.folder)?));
+                self.hashes.push(PartHash { part: "reranker", path: model.folder.clone(), blake3 });
+                let reranker = Box::new(CrossEncoder::load(model)?);
+                Box::new(Reranked::new(
+                    base,
+                    reranker,
+                    Arc::clone(self.store),
+                    options.reranker.rerank.clone(),
+                ))
+            }
+        })
+    }
+
+    /// Notes options that a ranking depends on and that no index holds.
+    fn record(&mut self, part: &'static str, options: &impl Serialize) {
+        self.hashes.push(PartHash { part, path: self.source.path.clone(), blake3: hash_json(options) });
+    }
+
+    /// The folder of an index that all of `key` decides.
+    fn place(&mut self, kind: &'static str, key: String) -> (PathBuf, String) {
+        let folder = self.source.indexes.join(format!("{kind}-{}", &key[..12]));
+        self.hashes.push(PartHash { part: "retriever", path: folder.clone(), blake3: key });
+        (folder, self.store.hash().to_owned())
+    }
+
+    fn bm25(&mut self, options: &Bm25Options) -> Result<Bm25> {
+        let key = hash_json(&(RetrieverOptions::Bm25(options.clone()), self.store.hash()));
+        let (folder, hash) = self.place("bm25", key);
+        self.build("bm25", &folder, |passages, build| Bm25::build(options, passages, &hash, &folder, build))?;
+        Ok(Bm25::open(&folder, &hash)?)
+    }
+
+    fn dense(&mut self, options: &DenseOptions) -> Result<Dense> {
+        let key = hash_json(&("dense", options.key()?, self.store.hash()));
+        let (folder, hash) = self.place("dense", key);
+        self.record("search", options);
+        let step = "index dense".to_owned();
+        if folder.exists() {
+            (self.observe)(Event::Skip { step });
+        } else {
+            let store = self.store;
+            begin(self.observe, step, store.len() as u64, Unit::Passages);
+            let passages = |from: PassageId| passages(store, from);
+            let observe = &mut *self.observe;
+            let mut progress = |progress| {
+                if let dense::Progress::Encoded(done) = progress {
+                    advance(observe, done);
+                }
+            };
+            Dense::build(options, passages, &hash, &folder, &mut progress)?;
+            (self.observe)(Event::End);
+        }
+        Ok(Dense::open(options, &folder, &hash)?)
+    }
+
+    /// The names of pages, which all parts share.
+    fn aliases(&mut self) -> Result<Arc<Aliases>> {
+        if let Some(aliases) = &self.aliases {
+            return Ok(Arc::clone(aliases));
+        }
+        let (folder, hash) = self.place("names", hash_json(&("names", self.store.hash())));
+        let step = "index names".to_owned();
+        if folder.exists() {
+            (self.observe)(Event::Skip { step });
+        } else {
+            begin(self.observe, step, self.store.pages() as u64, Unit::Records);
+            let observe = &mut *self.observe;
+            Aliases::build(&self.source.path, self.store, &folder, &mut |done| advance(observe, done))?;
+            (self.observe)(Event::End);
+        }
+        let aliases = Arc::new(Aliases::open(&folder, &hash)?);
+        self.aliases = Some(Arc::clone(&aliases));
+        Ok(aliases)
+    }
+
+    /// Builds a sparse index where it is not there.
+    fn build(
+        &mut self,
+        kind: &'static str,
+        folder: &Path,
+        build: impl FnOnce(Passages<'_>, Build<'_>) -> sporran_retriever::Result<()>,
+    ) -> Result<()> {
+        let step = format!("index {kind}");
+        if folder.exists() {
+            (self.observe)(Event::Skip { step });
+            return Ok(());
+        }
+        begin(self.observe, step, self.store.len() as u64, Unit::Passages);
+        let observe = &mut *self.observe;
+        let mut progress = |progress| {
+            if let sparse::Progress::Passages(done) = progress {
+                advance(observe, done);
+            }
+        };
+        build(passages(self.store, PassageId(0)), Build::new(&mut progress))?;
+        (self.observe)(Event::End);
+        Ok(())
+    }
+}
+
+type Passages<'s> =
+    Box<dyn Iterator<Item = Result<(PassageId, &'s str, String), std::convert::Infallible>> + 's>;
+
+/// The passages of a store from one on, as indexes take them.
+fn passages(store: &PassageStore, from: PassageId) -> Passages<'_> {
+    let passage = |id| Ok((id, store.page_title(store.page_of(id)), store.text(id)));
+    Box::new((from.0..store.len() as u32).map(PassageId).map(passage))
 }
 
 /// Opens the store of a source, building it if it is not there.
@@ -148,43 +337,4 @@ fn store(
     };
     hashes.push(PartHash { part: "store", path: folder, blake3: store.hash().to_owned() });
     Ok(Arc::new(store))
-}
-
-/// An index of a store that is opened, or built first.
-struct Index<'a, 'o> {
-    kind: &'static str,
-    folder: &'a Path,
-    store: &'a PassageStore,
-    observe: &'a mut Observer<'o>,
-}
-
-type Passages<'s> =
-    Box<dyn Iterator<Item = Result<(PassageId, &'s str, String), std::convert::Infallible>> + 's>;
-
-impl Index<'_, '_> {
-    fn open_or_build<T>(
-        &mut self,
-        open: impl Fn(&Path, &str) -> sporran_retriever::Result<T>,
-        build: impl FnOnce(Passages<'_>, &str, &Path, Build<'_>) -> sporran_retriever::Result<()>,
-    ) -> Result<T> {
-        let step = format!("index {}", self.kind);
-        if self.folder.exists() {
-            (self.observe)(Event::Skip { step });
-        } else {
-            let store = self.store;
-            begin(self.observe, step, store.len() as u64, Unit::Passages);
-            let passages = (0..store.len() as u32)
-                .map(PassageId)
-                .map(|id| Ok((id, store.page_title(store.page_of(id)), store.text(id))));
-            let observe = &mut *self.observe;
-            let mut progress = |progress| {
-                if let sparse::Progress::Passages(done) = progress {
-                    advance(observe, done);
-                }
-            };
-            build(Box::new(passages), store.hash(), self.folder, Build::new(&mut progress))?;
-            (self.observe)(Event::End);
-        }
-        Ok(open(self.folder, self.store.hash())?)
-    }
 }

@@ -77,7 +77,8 @@ impl Text {
     }
 }
 
-type Table<'t> = DeTable<'t>;
+/// A table with its place in the text.
+pub(crate) type Table<'t> = Spanned<DeTable<'t>>;
 
 /// A stage's table was wrong; what is wrong has been reported.
 pub(crate) struct Wrong;
@@ -86,7 +87,7 @@ pub(crate) struct Wrong;
 #[derive(Clone)]
 pub(crate) struct Document<'t> {
     text: &'t Text,
-    root: Spanned<Table<'t>>,
+    root: Table<'t>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -143,59 +144,108 @@ impl<'t> Document<'t> {
         at
     }
 
-    fn take_table(&mut self, key: &str) -> Option<Spanned<Table<'t>>> {
-        let (name, value) = self.root.get_ref().get_key_value(key)?;
-        let (start, span) = (name.span().start, value.span());
-        match self.root.get_mut().remove(key)?.into_inner() {
-            DeValue::Table(table) => Some(Spanned::new(span, table)),
+    /// Takes the table `name` out of the one at the path `key`; `None` where there is none of that name.
+    fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Wrong> {
+        let Some((written, value)) = table.get_mut().remove_entry(name) else { return Ok(None) };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(inner) => Ok(Some(Spanned::new(span, inner))),
             other => {
-                self.report(
-                    start,
-                    key.to_owned(),
-                    format!("expected a table `[{key}]`, found a {}", other.type_str()),
-                );
-                None
+                let path = join(key, name);
+                let message = format!("expected a table `[{path}]`, found a {}", other.type_str());
+                self.report(written.span().start, path, message);
+                Err(Wrong)
             }
         }
     }
 
-    fn take_kind(&mut self, key: &str, table: &mut Spanned<Table<'t>>, kinds: &[&str]) -> Option<String> {
+    /// Takes a table out of the one at the path `key`, which has to hold it.
+    pub(crate) fn take_table_of(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Table<'t>, Wrong> {
+        let start = table.span().start;
+        self.take(key, name, table)?.ok_or_else(|| {
+            self.report(start, join(key, name), "is missing");
+            Wrong
+        })
+    }
+
+    /// Takes an array of tables out of the table at the path `key`, which has to hold it.
+    pub(crate) fn take_tables(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Vec<Table<'t>>, Wrong> {
+        let path = join(key, name);
+        let Some((written, value)) = table.get_mut().remove_entry(name) else {
+            self.report(table.span().start, path, "is missing");
+            return Err(Wrong);
+        };
+        let start = written.span().start;
+        let DeValue::Array(items) = value.into_inner() else {
+            self.report(start, path.clone(), format!("expected tables `[[{path}]]`"));
+            return Err(Wrong);
+        };
+        let mut tables = Vec::with_capacity(items.len());
+        for item in items {
+            let span = item.span();
+            match item.into_inner() {
+                DeValue::Table(inner) => tables.push(Spanned::new(span, inner)),
+                other => {
+                    self.report(
+                        span.start,
+                        path.clone(),
+                        format!("expected a table, found a {}", other.type_str()),
+                    );
+                    return Err(Wrong);
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Takes the `kind` out of the table at the path `key`.
+    pub(crate) fn take_kind(
+        &mut self,
+        key: &str,
+        table: &mut Table<'t>,
+        kinds: &[&str],
+    ) -> Result<String, Wrong> {
         let start = table.span().start;
         let one_of = || kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
         let Some((name, value)) = table.get_mut().remove_entry("kind") else {
             self.report(start, format!("{key}.kind"), format!("is missing; expected one of {}", one_of()));
-            return None;
+            return Err(Wrong);
         };
         let start = name.span().start;
-        match value.get_ref().as_str() {
-            Some(kind) if kinds.contains(&kind) => Some(kind.to_owned()),
+        let message = match value.get_ref().as_str() {
+            Some(kind) if kinds.contains(&kind) => return Ok(kind.to_owned()),
             Some(kind) => {
                 let near = nearest(kind, kinds.iter().copied())
                     .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-                let message = format!("unknown kind `{kind}`, expected one of {}{near}", one_of());
-                self.report(start, format!("{key}.kind"), message);
-                None
+                format!("unknown kind `{kind}`, expected one of {}{near}", one_of())
             }
-            None => {
-                self.report(start, format!("{key}.kind"), format!("expected a string, one of {}", one_of()));
-                None
-            }
-        }
+            None => format!("expected a string, one of {}", one_of()),
+        };
+        self.report(start, format!("{key}.kind"), message);
+        Err(Wrong)
     }
 
-    /// Takes a stage's table out and reads it by its kind; `None` where the config has no such stage.
-    pub(crate) fn stage<T>(
-        &mut self,
-        key: &str,
-        kinds: &[&str],
-        read: impl FnOnce(&mut Self, &str, Spanned<Table<'t>>) -> Option<T>,
-    ) -> Result<Option<T>, Wrong> {
-        if !self.root.get_ref().contains_key(key) {
-            return Ok(None);
-        }
-        let mut table = self.take_table(key).ok_or(Wrong)?;
-        let kind = self.take_kind(key, &mut table, kinds).ok_or(Wrong)?;
-        read(self, &kind, table).map(Some).ok_or(Wrong)
+    /// Takes a stage's table out of the root; `None` where the config has no such stage.
+    pub(crate) fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Wrong> {
+        let mut root = std::mem::replace(&mut self.root, Spanned::new(0..0, DeTable::new()));
+        let taken = self.take("", key, &mut root);
+        self.root = root;
+        taken
+    }
+
+    /// Whether the root has a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.root.get_ref().contains_key(key)
     }
 
     /// Puts back what reading took out of an earlier copy; mistakes stay.
@@ -213,7 +263,7 @@ impl<'t> Document<'t> {
     pub(crate) fn read<T: DeserializeOwned>(
         &mut self,
         key: &str,
-        mut table: Spanned<Table<'t>>,
+        mut table: Table<'t>,
         also: &[&str],
     ) -> Option<T> {
         let mut removed: Vec<String> = Vec::new();
@@ -257,7 +307,7 @@ impl<'t> Document<'t> {
 }
 
 /// Lays one table over another; tables are merged, everything else is replaced.
-fn merge<'t>(base: &mut Table<'t>, over: Table<'t>) {
+fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
     for (key, value) in over {
         match (base.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
             (Some(DeValue::Table(inner)), DeValue::Table(_)) => {
@@ -274,7 +324,7 @@ fn merge<'t>(base: &mut Table<'t>, over: Table<'t>) {
 }
 
 /// Takes the innermost entry that covers byte `at` out of a table and tells its path.
-fn remove_at(table: &mut Table<'_>, at: usize, path: &str) -> Option<String> {
+fn remove_at(table: &mut DeTable<'_>, at: usize, path: &str) -> Option<String> {
     let covers = |span: std::ops::Range<usize>| span.start <= at && at < span.end.max(span.start + 1);
     let name =
         table.iter().find(|(key, value)| covers(key.span()) || covers(value.span()) || within(value, at))?.0;
@@ -318,7 +368,7 @@ fn within(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
 }
 
 /// The path of the innermost table that starts at or covers byte `at`.
-fn table_at(table: &Table<'_>, at: usize, path: &str) -> String {
+fn table_at(table: &DeTable<'_>, at: usize, path: &str) -> String {
     for (key, value) in table {
         let inner = join(path, key.get_ref());
         match value.get_ref() {

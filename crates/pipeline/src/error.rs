@@ -73,6 +73,7 @@ impl Error {
             Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Retriever(Retriever::Kilt(error)) => error.is_input(),
             Self::Retriever(Retriever::Transformers(error))
             | Self::Reranker(sporran_reranker::Error::Transformers(error))
             | Self::Generator(sporran_generator::Error::Transformers(error))

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sporran_generator::{FidOptions, PromptOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions};
 use sporran_kilt::{Dataset, PassageSplit, Split};
-use sporran_retriever::sparse::{Bm25Options, TfIdfOptions};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document, Text},
+    config::{Diagnostic, Document, Text, Wrong},
+    retrieval::{self, RetrieverOptions},
 };
 
 /// A whole config.
@@ -20,7 +20,8 @@ use crate::{
 pub struct Options {
     /// Everything but the stages.
     pub general: General,
-    /// `[retriever]`: finds passages; without it the generator works from memory.
+    /// `[retriever]`: finds passages; without it the generator works from memory. A `[reranker]` beside it is a
+    /// retriever of kind `reranked` around it.
     pub retriever: Option<RetrieverOptions>,
     /// `[generator]`: writes answers; without it predictions hold evidence only.
     pub generator: Option<GeneratorOptions>,
@@ -40,6 +41,8 @@ pub struct General {
     pub output: PathBuf,
     /// `[source]`: the knowledge source. Closed-book runs can do without.
     pub source: Option<SourceOptions>,
+    /// `[pages]`: which pages can be found; all of them without it.
+    pub pages: Option<PagesOptions>,
     /// `[tasks]`: what is asked.
     pub tasks: TasksOptions,
     /// `[query]`: how a record's input becomes the retriever's query.
@@ -74,6 +77,17 @@ pub struct SourceOptions {
 
 fn indexes() -> PathBuf {
     "indexes".into()
+}
+
+/// `[pages]`: which pages of the source can be found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PagesOptions {
+    /// A page's id or title a line.
+    pub file: PathBuf,
+    /// Whether the listed pages are left out, rather than all others.
+    #[serde(default)]
+    pub exclude: bool,
 }
 
 /// `[tasks]`: task files by folder, split and dataset, or one by one.
@@ -133,17 +147,6 @@ impl Default for EvidenceOptions {
     fn default() -> Self {
         Self { depth: 100, limit: 20, one_per_page: true, title_first: true, with_text: false }
     }
-}
-
-/// `[retriever]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum RetrieverOptions {
-    /// `kind = "bm25"`
-    Bm25(Bm25Options),
-    /// `kind = "tfidf"`
-    #[serde(rename = "tfidf")]
-    TfIdf(TfIdfOptions),
 }
 
 /// `[generator]`, told apart by `kind`.
@@ -278,9 +281,8 @@ impl Default for ShapeOptions {
     }
 }
 
-const RETRIEVERS: [&str; 2] = ["bm25", "tfidf"];
 const GENERATORS: [&str; 4] = ["seq2seq", "fid", "rag-sequence", "rag-token"];
-const STAGES: [&str; 2] = ["retriever", "generator"];
+const STAGES: [&str; 3] = ["retriever", "reranker", "generator"];
 
 impl Options {
     /// Reads a config file and lays `key=value` overrides over it.
@@ -312,16 +314,8 @@ impl Options {
         let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
         let mut document = Document::parse(&text);
         let written = document.clone();
-        let retriever = document.stage("retriever", &RETRIEVERS, |document, kind, table| match kind {
-            "bm25" => document.read("retriever", table, &[]).map(RetrieverOptions::Bm25),
-            _ => document.read("retriever", table, &[]).map(RetrieverOptions::TfIdf),
-        });
-        let generator = document.stage("generator", &GENERATORS, |document, kind, table| match kind {
-            "fid" => document.read("generator", table, &[]).map(GeneratorOptions::Fid),
-            "rag-sequence" => document.read("generator", table, &[]).map(GeneratorOptions::RagSequence),
-            "rag-token" => document.read("generator", table, &[]).map(GeneratorOptions::RagToken),
-            _ => document.read("generator", table, &[]).map(GeneratorOptions::Seq2Seq),
-        });
+        let retriever = retrieval::read(&mut document);
+        let generator = generator(&mut document);
         let general: Option<General> = document.read_root(&STAGES);
         let options = match (general, retriever, generator) {
             (Some(general), Ok(retriever), Ok(generator)) => Some(Self { general, retriever, generator }),
@@ -352,6 +346,20 @@ impl Options {
         }
         toml::to_string_pretty(&table).map_err(fail)
     }
+}
+
+/// Takes `[generator]` out of a config.
+fn generator(document: &mut Document<'_>) -> Result<Option<GeneratorOptions>, Wrong> {
+    let key = "generator";
+    let Some(mut table) = document.take_stage(key)? else { return Ok(None) };
+    let kind = document.take_kind(key, &mut table, &GENERATORS)?;
+    let options = match kind.as_str() {
+        "fid" => document.read(key, table, &[]).map(GeneratorOptions::Fid),
+        "rag-sequence" => document.read(key, table, &[]).map(GeneratorOptions::RagSequence),
+        "rag-token" => document.read(key, table, &[]).map(GeneratorOptions::RagToken),
+        _ => document.read(key, table, &[]).map(GeneratorOptions::Seq2Seq),
+    };
+    options.map(Some).ok_or(Wrong)
 }
 
 #[cfg(test)]

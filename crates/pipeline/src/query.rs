@@ -1,19 +1,17 @@
 //! From a record's input to the retriever's query.
 
-use sporran_kilt::{Query, Task};
+use sporran_kilt::{Query, Task, split_mention};
 
 use crate::options::QueryOptions;
 
-const START: &str = "[START_ENT]";
-const END: &str = "[END_ENT]";
 const SEPARATOR: &str = "[SEP]";
 
 /// The query that a retriever sees: entity linking keeps the mention and the words around it, slot filling loses its
 /// separator, everything else stays as it is.
 pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
     let task = query.dataset.map(|dataset| dataset.task());
-    let text = if query.text.contains(START) && query.text.contains(END) {
-        around_mention(&query.text, options)
+    let text = if let Some((before, mention, after)) = split_mention(&query.text) {
+        around_mention(before, mention, after, options)
     } else if task == Some(Task::SlotFilling) || query.text.contains(SEPARATOR) {
         query.text.replace(SEPARATOR, " ")
     } else {
@@ -22,19 +20,17 @@ pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
     Query { text, ..query.clone() }
 }
 
-fn around_mention(text: &str, options: &QueryOptions) -> String {
-    let (before, rest) = text.split_once(START).unwrap_or(("", text));
-    let (mention, after) = rest.split_once(END).unwrap_or((rest, ""));
+fn around_mention(before: &str, mention: &str, after: &str, options: &QueryOptions) -> String {
     let before: Vec<&str> = before.split_whitespace().collect();
     let kept = &before[before.len().saturating_sub(options.mention_context_words)..];
     let after = after.split_whitespace().take(options.mention_context_words);
-    let mentions = std::iter::repeat_n(mention.trim(), options.mention_weight.max(1));
+    let mentions = std::iter::repeat_n(mention, options.mention_weight.max(1));
     kept.iter().copied().chain(mentions).chain(after).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a query asks for the page of a tagged mention.
 pub(crate) fn is_entity_linking(query: &Query) -> bool {
-    query.dataset.map_or_else(|| query.text.contains(START), |dataset| dataset.task() == Task::EntityLinking)
+    query.dataset.map_or_else(|| query.mention.is_some(), |dataset| dataset.task() == Task::EntityLinking)
 }
 
 #[cfg(test)]
@@ -44,8 +40,7 @@ mod tests {
     use super::*;
 
     fn shaped(text: &str, dataset: Dataset) -> String {
-        let query =
-            Query { id: 1i64.into(), text: text.into(), dataset: Some(dataset), template_questions: vec![] };
+        let query = Query { dataset: Some(dataset), ..Query::of_text(1i64, text) };
         for_retrieval(&query, &QueryOptions { mention_context_words: 2, mention_weight: 2 }).text
     }
 

@@ -9,6 +9,7 @@ use crate::{
     Error, Result,
     config::Document,
     options::{GeneratorOptions, Options, TasksOptions},
+    retrieval,
 };
 
 /// A task file that a run answers.
@@ -187,6 +188,12 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     }
     if general.tasks.limit == Some(0) {
         document.report_key("tasks.limit", "expected at least 1, found 0");
+    }
+    if let Some(pages) = general.pages.as_ref().filter(|pages| !pages.file.is_file()) {
+        document.report_key("pages.file", format!("no file {}", pages.file.display()));
+    }
+    if let Some(retriever) = &options.retriever {
+        retrieval::check(retriever, document);
     }
     if let Some(generator) = &options.generator {
         let (model, prompt) = (generator.model(), generator.prompt());

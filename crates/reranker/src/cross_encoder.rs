@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use candle_core::DType;
+use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
 use sporran_transformers::{
     Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, Precision, SequenceHead,
@@ -13,21 +14,36 @@ use sporran_transformers::{
 use crate::{Error, Reranker, Result};
 
 /// A model, and how it reads.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CrossEncoderOptions {
     /// The model's folder, in the Hugging Face layout.
+    #[serde(rename = "model")]
     pub folder: PathBuf,
     /// Whether a passage's title is read before its text, as BEIR does.
+    #[serde(default = "titles")]
     pub titles: bool,
     /// Tokens of a pair, at most; the longer of query and passage is cut first. By default as many as the model can
     /// read.
+    #[serde(default)]
     pub max_tokens: Option<usize>,
-    /// How the weights are kept.
+    /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
+    #[serde(default)]
     pub precision: Precision,
-    /// Where it computes.
+    /// Where it computes: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
     pub device: DeviceName,
     /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    #[serde(default = "batch_tokens")]
     pub batch_tokens: usize,
+}
+
+fn titles() -> bool {
+    true
+}
+
+fn batch_tokens() -> usize {
+    4096
 }
 
 impl CrossEncoderOptions {
@@ -35,12 +51,24 @@ impl CrossEncoderOptions {
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
-            titles: true,
+            titles: titles(),
             max_tokens: None,
             precision: Precision::F32,
             device: DeviceName::Cpu,
-            batch_tokens: 4096,
+            batch_tokens: batch_tokens(),
         }
+    }
+
+    /// Checks what can be checked without the model.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for empty batches, [`Error::Transformers`] for a device that this build does not have, or a
+    /// precision that it does not compute with.
+    pub fn check(&self) -> Result<()> {
+        if self.batch_tokens == 0 {
+            return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
+        }
+        Ok(self.device.check(self.precision)?)
     }
 }
 
@@ -62,9 +90,7 @@ impl CrossEncoder {
     /// [`Error::Transformers`] for a folder that is not an encoder's, [`Error::Head`] where it does not classify, or
     /// into more than two labels, and [`Error::Option`] for empty batches.
     pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
-        if options.batch_tokens == 0 {
-            return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
-        }
+        options.check()?;
         let checkpoint = Checkpoint::open(&options.folder)?;
         let model = checkpoint.encoder_on(options.device, options.precision)?;
         let wrong = |found: String| Error::Head { folder: options.folder.clone(), found };

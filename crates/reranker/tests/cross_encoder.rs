@@ -15,7 +15,7 @@ fn load(name: &str, batch_tokens: usize, titles: bool) -> Result<CrossEncoder, E
 }
 
 fn query(text: &str) -> Query {
-    Query { id: 1i64.into(), text: text.into(), dataset: None, template_questions: vec![] }
+    Query::of_text(1i64, text)
 }
 
 fn passage(title: &str, text: &str) -> Passage {

@@ -123,6 +123,9 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A knowledge source.
+    #[error(transparent)]
+    Kilt(#[from] sporran_kilt::Error),
     /// A model, its folder or its tokenizer.
     #[error(transparent)]
     Transformers(#[from] sporran_transformers::Error),

@@ -77,6 +77,17 @@ impl PassageStore {
         best.map(|(_, page)| page)
     }
 
+    /// Every title and redirect with its page, in no order that means anything; `true` for redirects.
+    pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
+        self.titles.chunks_exact(TITLE_ROW).map(|row| {
+            let page = PageIndex(u32_at(row, 8));
+            match u64_at(row, 12) {
+                OWN_TITLE => (page, self.page_title(page), false),
+                start => (page, self.name(start, u16_at(row, 20)), true),
+            }
+        })
+    }
+
     /// The page that an anchor's `href` leads to: a title, percent-encoded as KILT's files write it.
     pub fn page_by_href(&self, href: &str) -> Option<PageIndex> {
         self.page_by_title(&percent_decoded(href))

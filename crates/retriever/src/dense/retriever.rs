@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{Hit, PassageId, Query};
 
 use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, VectorIndex,
     fingerprint::encoder_hash, template::Template,
 };
-use crate::{Error, Result, Retriever};
+use crate::{Error, PassageScorer, Result, Retriever};
 
 /// Passages that are found by the vectors of their texts.
 ///
@@ -187,6 +188,27 @@ impl Retriever for Dense {
         let found = self.index.search(&self.encode(&texts)?, k, None)?;
         let hit = |(id, score)| Hit { passage: PassageId(id), score };
         Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
+    }
+}
+
+impl PassageScorer for Dense {
+    /// How near the vectors of query and passage are.
+    fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
+        if queries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
+        let vectors = self.encode(&texts)?;
+        let one = |(vector, passages): (&[f32], &Vec<PassageId>)| {
+            let wanted: FxHashSet<u32> = passages.iter().map(|id| id.0).collect();
+            let vector = Embeddings::new(vectors.dim(), vector.to_vec())?;
+            let found = self.index.search(&vector, wanted.len(), Some(&|id| wanted.contains(&id)))?;
+            let scores: FxHashMap<u32, f32> = found.into_iter().flatten().collect();
+            // An index that does not compare every vector may miss some: they are not near.
+            let least = scores.values().copied().fold(0.0, f32::min);
+            Ok(passages.iter().map(|id| scores.get(&id.0).copied().unwrap_or(least)).collect())
+        };
+        vectors.rows().zip(passages).map(one).collect()
     }
 }
 

@@ -21,7 +21,7 @@ mod tfidf;
 mod varint;
 
 pub use analyzer::{Analyzer, AnalyzerOptions, Stemmer, StopWords, Tokenizer};
-pub use bm25::{Bm25, Bm25Options};
+pub use bm25::{Bm25, Bm25Options, Impacts};
 pub use builder::{Build, Progress};
 pub use index::Statistics;
 pub use tfidf::{TfIdf, TfIdfOptions};

@@ -203,7 +203,6 @@ mod tests {
     use std::convert::Infallible;
 
     use proptest::prelude::*;
-    use sporran_kilt::Id;
 
     use super::*;
     use crate::sparse::builder::Build;
@@ -219,7 +218,7 @@ mod tests {
     }
 
     fn query(text: &str) -> Query {
-        Query { id: Id::from("q"), text: text.into(), dataset: None, template_questions: Vec::new() }
+        Query::of_text("q", text)
     }
 
     /// The module's formula, with vectors as maps and everything in `f64`.

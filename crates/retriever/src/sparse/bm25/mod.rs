@@ -10,6 +10,7 @@ mod tests;
 
 use std::path::Path;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, Query};
@@ -22,7 +23,7 @@ use super::{
     search::Pruning,
     segment::SegmentBuilder,
 };
-use crate::{Error, Result, Retriever};
+use crate::{Error, PassageScorer, Result, Retriever};
 
 /// How passages are indexed and scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -234,6 +235,26 @@ impl Bm25 {
         })
     }
 
+    /// How much of each of a query's terms the given passages hold.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the index is damaged.
+    pub fn impacts(&self, query: &str, passages: &[PassageId]) -> Result<Impacts> {
+        let mut order: Vec<usize> = (0..passages.len()).collect();
+        order.sort_unstable_by_key(|&at| passages[at]);
+        let scorer = self.model.scorer(self.index.norms());
+        let mut cursors = self.cursors(query)?;
+        let terms = cursors.len();
+        let mut values = vec![0.0; terms * passages.len()];
+        for (term, cursor) in cursors.iter_mut().enumerate() {
+            for &at in &order {
+                values[at * terms + term] = cursor.score(passages[at].0, &scorer)?;
+            }
+        }
+        let total = cursors.iter().map(Cursor::weight).sum();
+        Ok(Impacts { terms, values, total })
+    }
+
     /// The same as [`Retriever::retrieve`], by scoring every passage that shares a term with the query: the oracle of the
     /// search with pruning.
     ///
@@ -241,6 +262,44 @@ impl Bm25 {
     /// As [`Retriever::retrieve`].
     pub fn retrieve_exhaustively(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
         self.index.retrieve(&self.model, queries, k, Pruning::Off, |query| self.cursors(query))
+    }
+}
+
+/// What each term of a query adds to the score of each of some passages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Impacts {
+    terms: usize,
+    /// A row of `terms` numbers a passage.
+    values: Vec<f32>,
+    total: f32,
+}
+
+impl Impacts {
+    /// The impacts of the query's terms on one of the passages.
+    pub fn of(&self, passage: usize) -> &[f32] {
+        &self.values[passage * self.terms..][..self.terms]
+    }
+
+    /// The share of the query that passages hold together: each term counts as in that of them which has most of it,
+    /// beside a passage that is full of every term. From 0 to 1.
+    pub fn coverage(&self, passages: &[usize]) -> f32 {
+        let most = |term: usize| passages.iter().map(|&at| self.of(at)[term]).fold(0.0, f32::max);
+        let held: f32 = (0..self.terms).map(most).sum();
+        if self.total > 0.0 { held / self.total } else { 0.0 }
+    }
+}
+
+impl PassageScorer for Bm25 {
+    /// How much of the query a passage covers, from 0 to 1.
+    fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
+        queries
+            .par_iter()
+            .zip(passages)
+            .map(|(query, passages)| {
+                let impacts = self.impacts(&query.text, passages)?;
+                Ok((0..passages.len()).map(|at| impacts.coverage(&[at])).collect())
+            })
+            .collect()
     }
 }
 

@@ -1,7 +1,6 @@
 use std::{collections::BTreeSet, convert::Infallible, fs, io};
 
 use proptest::prelude::*;
-use sporran_kilt::Id;
 
 use super::*;
 use crate::sparse::{
@@ -12,7 +11,7 @@ use crate::sparse::{
 type Fields = (String, String);
 
 fn query(text: &str) -> Query {
-    Query { id: Id::from("q"), text: text.into(), dataset: None, template_questions: Vec::new() }
+    Query::of_text("q", text)
 }
 
 fn build(options: &Bm25Options, passages: &[Fields], dir: &Path, memory: usize) {

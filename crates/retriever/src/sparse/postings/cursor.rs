@@ -146,6 +146,11 @@ impl<'a> Cursor<'a> {
         Ok(self.at < self.len)
     }
 
+    /// What the term would add to the score of a passage that is full of it.
+    pub(crate) fn weight(&self) -> f32 {
+        self.weight
+    }
+
     /// What the term adds to the score of `passage`; 0 where it is not in it.
     #[inline]
     pub(crate) fn score(&mut self, passage: u32, scorer: &impl Scorer) -> Result<f32> {

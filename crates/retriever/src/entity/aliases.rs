@@ -1,0 +1,332 @@
+//! Which pages a name can mean, and how often it means each.
+//!
+//! One file of rows of 16 bytes, sorted: the first 8 bytes of the BLAKE3 hash of a name in its normal form, a page, and how
+//! often the name means it. Names themselves are not kept; that two of a hundred million names have the same hash has a
+//! chance of one in three thousand.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{PassageStore, jsonl, store::PageIndex};
+use unicode_normalization::UnicodeNormalization;
+
+use crate::{
+    Result,
+    layout::{self, Folder, Mapped, Section, map, read_header, verify},
+};
+
+const KIND: &str = "aliases";
+const ROWS: &str = "aliases";
+const ROW: usize = 16;
+
+/// How many anchors a title counts for, a redirect, and a title without what it has in brackets at its end.
+const TITLE: u32 = 10;
+const REDIRECT: u32 = 5;
+const BARE_TITLE: u32 = 1;
+
+/// Rows that are gathered before equal ones are added up.
+const GATHERED: usize = 1 << 24;
+
+/// What the header of the names says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Header {
+    /// [`KIND`].
+    kind: String,
+    passages_hash: String,
+    /// Different names.
+    names: u32,
+    /// Pairs of a name and a page.
+    rows: u64,
+    sections: Vec<Section>,
+}
+
+impl layout::Header for Header {
+    const VERSION: u32 = 1;
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn passages_hash(&self) -> &str {
+        &self.passages_hash
+    }
+
+    fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+}
+
+/// A page that a name can mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alias {
+    /// The page.
+    pub page: PageIndex,
+    /// The share of the name's uses that mean this page, from 0 to 1.
+    pub prior: f32,
+}
+
+/// The names of all pages of a store, mapped.
+pub struct Aliases {
+    rows: Mapped,
+    folder: PathBuf,
+    header: Header,
+}
+
+/// The words of a text in the form in which names are compared: NFC, lower case, letters and digits.
+pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_word = |c: char| c.is_alphanumeric() || unicode_normalization::char::is_combining_mark(c);
+    let mut rest = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        while rest.next_if(|&(_, c)| !is_word(c)).is_some() {}
+        let start = rest.peek()?.0;
+        while rest.next_if(|&(_, c)| is_word(c)).is_some() {}
+        let end = rest.peek().map_or(text.len(), |&(at, _)| at);
+        Some((start, &text[start..end]))
+    })
+}
+
+/// A word as names are compared by it.
+pub(super) fn normal(word: &str) -> String {
+    word.nfc().flat_map(char::to_lowercase).collect()
+}
+
+/// The key of a name whose words are given in their normal form.
+pub(super) fn key(words: &[String]) -> u64 {
+    let hash = blake3::hash(words.join(" ").as_bytes());
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().unwrap_or_default())
+}
+
+fn key_of(name: &str) -> Option<u64> {
+    let words: Vec<String> = words(name).map(|(_, word)| normal(word)).collect();
+    (!words.is_empty()).then(|| key(&words))
+}
+
+/// A title without the bracketed words at its end, such as `(film)`.
+fn bare(title: &str) -> Option<&str> {
+    let (name, _) = title.strip_suffix(')')?.rsplit_once(" (")?;
+    Some(name.trim()).filter(|name| !name.is_empty())
+}
+
+#[derive(Deserialize)]
+struct Links {
+    #[serde(default)]
+    anchors: Option<Vec<Link>>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    text: Option<String>,
+    href: Option<String>,
+}
+
+/// Rows in memory: a key, a page, a count.
+type Rows = Vec<(u64, u32, u32)>;
+
+/// Adds up the rows of the same name and page.
+fn add_up(rows: &mut Rows) {
+    rows.sort_unstable();
+    rows.dedup_by(|next, kept| {
+        let same = (next.0, next.1) == (kept.0, kept.1);
+        if same {
+            kept.2 = kept.2.saturating_add(next.2);
+        }
+        same
+    });
+}
+
+impl Aliases {
+    /// Gathers the names of the pages of `store`: titles, redirects, and the anchors of its knowledge source. `progress`
+    /// is told how many pages of the source have been read.
+    ///
+    /// # Errors
+    /// What reading the source gives; [`Error::Io`](crate::Error::Io) and [`Error::InTheWay`](crate::Error::InTheWay).
+    pub fn build(
+        source: &Path,
+        store: &PassageStore,
+        folder: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let mut rows: Rows = Vec::new();
+        for (page, name, redirect) in store.names_of_pages() {
+            let count = if redirect { REDIRECT } else { TITLE };
+            rows.extend(key_of(name).map(|key| (key, page.0, count)));
+            rows.extend(bare(name).and_then(key_of).map(|key| (key, page.0, BARE_TITLE)));
+        }
+        let mut read = 0;
+        let mut most = GATHERED;
+        jsonl::open(source)?.batches::<Links>(|batch| {
+            read += batch.len() as u64;
+            for (_, links) in batch {
+                for link in links.anchors.into_iter().flatten() {
+                    let (Some(text), Some(href)) = (&link.text, &link.href) else { continue };
+                    let (Some(key), Some(page)) = (key_of(text), store.page_by_href(href)) else { continue };
+                    rows.push((key, page.0, 1));
+                }
+            }
+            if rows.len() > most {
+                add_up(&mut rows);
+                most = rows.len() + GATHERED;
+            }
+            progress(read);
+            Ok(())
+        })?;
+        add_up(&mut rows);
+        // The pages that a name means most often come first.
+        rows.sort_unstable_by_key(|&(key, page, count)| (key, std::cmp::Reverse(count), page));
+
+        let building = Folder::create(folder)?;
+        let mut section = building.section(ROWS)?;
+        let (mut names, mut before) = (0, None);
+        for &(key, page, count) in &rows {
+            names += u32::from(before != Some(key));
+            before = Some(key);
+            let mut row = [0; ROW];
+            row[..8].copy_from_slice(&key.to_le_bytes());
+            row[8..12].copy_from_slice(&page.to_le_bytes());
+            row[12..].copy_from_slice(&count.to_le_bytes());
+            section.put(&row)?;
+        }
+        building.finish(&Header {
+            kind: KIND.into(),
+            passages_hash: store.hash().to_owned(),
+            names,
+            rows: rows.len() as u64,
+            sections: vec![section.finish()?],
+        })
+    }
+
+    /// Opens the names in a folder, which must be of the store with this hash.
+    ///
+    /// # Errors
+    /// As [`Bm25::open`](crate::sparse::Bm25::open).
+    pub fn open(folder: &Path, passages_hash: &str) -> Result<Self> {
+        let header: Header = read_header(folder, KIND, passages_hash)?;
+        let rows = map(folder, &header, ROWS)?;
+        if rows.len() as u64 != header.rows * ROW as u64 {
+            return Err(rows.corrupt(format!("expected {} rows of {ROW} bytes", header.rows)));
+        }
+        Ok(Self { rows, folder: folder.to_owned(), header })
+    }
+
+    /// Reads all of it and compares its hash.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) naming the file.
+    pub fn verify(&self) -> Result<()> {
+        verify(&self.folder, &self.header)
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.header.names as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.header.names == 0
+    }
+
+    /// The pages that a name can mean, the likeliest first.
+    pub fn find(&self, name: &str) -> Vec<Alias> {
+        key_of(name).map_or_else(Vec::new, |key| self.with_key(key))
+    }
+
+    pub(super) fn with_key(&self, key: u64) -> Vec<Alias> {
+        let (rows, _) = self.rows.as_chunks::<ROW>();
+        let at = |row: &[u8; ROW]| {
+            let [a, b, c, d, e, f, g, h, page @ .., i, j, k, l] = *row;
+            let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            (key, u32::from_le_bytes(page), u32::from_le_bytes([i, j, k, l]))
+        };
+        let first = rows.partition_point(|row| at(row).0 < key);
+        let same = rows[first..].iter().map(at).take_while(|row| row.0 == key);
+        let total: u64 = same.clone().map(|row| u64::from(row.2)).sum();
+        same.map(|(_, page, count)| Alias {
+            page: PageIndex(page),
+            prior: count as f32 / total.max(1) as f32,
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sporran_kilt::{PassageSplit, store::BuildOptions};
+
+    use super::*;
+    use crate::Error;
+
+    /// Pages of these titles and first paragraphs, each with links (text, title) from its paragraph.
+    pub(crate) fn world(folder: &Path, pages: &[(&str, &str, &[(&str, &str)])]) -> (PassageStore, Aliases) {
+        let source = folder.join("pages.jsonl");
+        let lines: Vec<String> = pages
+            .iter()
+            .enumerate()
+            .map(|(id, (title, text, links))| {
+                let anchors: Vec<serde_json::Value> = links
+                    .iter()
+                    .map(|(text, href)| serde_json::json!({"text": text, "href": href, "paragraph_id": 1}))
+                    .collect();
+                serde_json::json!({"wikipedia_id": id.to_string(), "wikipedia_title": title,
+                    "text": [title, text], "anchors": anchors})
+                .to_string()
+            })
+            .collect();
+        jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
+        let redirects = folder.join("redirects.tsv");
+        jsonl::write(&redirects, b"Big Apple\tNew York City\n").unwrap();
+        let options =
+            BuildOptions { source: source.clone(), redirects: Some(redirects), split: PassageSplit::Words };
+        let store = PassageStore::build(&options, &folder.join("store"), &mut |_| {}).unwrap();
+        let mut read = 0;
+        Aliases::build(&source, &store, &folder.join("aliases"), &mut |done| read = done).unwrap();
+        assert_eq!(read, pages.len() as u64);
+        let aliases = Aliases::open(&folder.join("aliases"), store.hash()).unwrap();
+        aliases.verify().unwrap();
+        (store, aliases)
+    }
+
+    fn found(aliases: &Aliases, name: &str) -> Vec<(u32, f32)> {
+        aliases.find(name).iter().map(|alias| (alias.page.0, alias.prior)).collect()
+    }
+
+    #[test]
+    fn titles_redirects_and_anchors_name_pages_with_their_shares() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, aliases) = world(
+            folder.path(),
+            &[
+                ("New York City", "a city", &[]),
+                ("Paris", "a city", &[("NYC", "New_York_City"), ("Paris", "Paris (film)")]),
+                ("Paris (film)", "a film", &[("n.y.c.", "New%20York%20City"), ("nowhere", "No Such Page")]),
+            ],
+        );
+        // The title of page 1 counts 10; of page 2 the title without brackets counts 1 and an anchor 1.
+        assert_eq!(found(&aliases, "PARIS"), [(1, 10.0 / 12.0), (2, 2.0 / 12.0)]);
+        assert_eq!(found(&aliases, "Paris (Film)"), [(2, 1.0)]);
+        assert_eq!(found(&aliases, "big  apple"), [(0, 1.0)]);
+        assert_eq!(found(&aliases, "NYC"), [(0, 1.0)]);
+        // The points make three words of it.
+        assert_eq!(found(&aliases, "n y c"), [(0, 1.0)]);
+        assert!(aliases.find("nowhere").is_empty() && aliases.find("!").is_empty());
+        // new york city, big apple, paris, paris film, nyc, n y c.
+        assert_eq!(aliases.len(), 6);
+    }
+
+    #[test]
+    fn another_stores_names_and_damaged_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = world(folder.path(), &[("Paris", "a city", &[])]);
+        let path = folder.path().join("aliases");
+        assert!(matches!(Aliases::open(&path, "other"), Err(Error::OtherPassages { .. })));
+        let rows = path.join(ROWS);
+        let mut bytes = std::fs::read(&rows).unwrap();
+        bytes[3] ^= 1;
+        std::fs::write(&rows, &bytes).unwrap();
+        let damaged = Aliases::open(&path, store.hash()).unwrap();
+        assert!(matches!(damaged.verify(), Err(Error::Corrupt { .. })));
+        std::fs::write(&rows, &bytes[..8]).unwrap();
+        assert!(matches!(Aliases::open(&path, store.hash()), Err(Error::Length { .. })));
+    }
+}
