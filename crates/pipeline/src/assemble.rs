@@ -125,6 +125,30 @@ pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Resu
     Ok(assembly)
 }
 
+/// Builds or opens the store and each of some retrievers.
+///
+/// # Errors
+/// As [`assemble`].
+pub(crate) fn assemble_parts(
+    options: &Options,
+    parts: &[RetrieverOptions],
+    observe: &mut Observer<'_>,
+) -> Result<(Arc<PassageStore>, Vec<Box<dyn Retriever>>)> {
+    let Some(source) = &options.general.source else {
+        return Err(Error::Config(vec![crate::Diagnostic {
+            origin: "config".into(),
+            line: 0,
+            key: "source".into(),
+            message: "is missing; a retriever needs passages".into(),
+        }]));
+    };
+    let mut hashes = Vec::new();
+    let store = store(source, observe, &mut hashes)?;
+    let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes: &mut hashes };
+    let parts: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
+    Ok((store, parts?))
+}
+
 /// Holds a retriever to the pages that a file lists, or to the others.
 fn filter(
     base: Box<dyn Retriever>,

@@ -1,9 +1,39 @@
 //! From a ranking to a prediction's provenance.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{Hit, Passage, PassageId, PassageStore, Provenance, store::PageIndex, with_context};
 
-use crate::options::EvidenceOptions;
+use crate::options::{EvidenceOptions, PageScore};
+
+/// What is added to a rank before it is inverted, as reciprocal rank fusion has it.
+const RANK_CONSTANT: f32 = 60.0;
+
+/// The passages of a ranking in the order in which they are evidence: by rank, or by what their pages' passages score
+/// together, and within a page by rank.
+fn ordered(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<PassageId> {
+    let worth = |rank: usize, hit: &Hit| match score {
+        PageScore::Best => 0.0,
+        PageScore::Sum => hit.score,
+        PageScore::ReciprocalRank => 1.0 / (RANK_CONSTANT + rank as f32 + 1.0),
+    };
+    let mut scores: FxHashMap<PageIndex, f32> = FxHashMap::default();
+    for (rank, hit) in hits.iter().enumerate() {
+        *scores.entry(store.page_of(hit.passage)).or_insert(0.0) += worth(rank, hit);
+    }
+    let mut passages: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
+    if score != PageScore::Best {
+        let of = |passage: &PassageId| scores[&store.page_of(*passage)];
+        passages.sort_by(|a, b| of(b).total_cmp(&of(a)));
+    }
+    passages
+}
+
+/// The pages of a ranking as evidence lists them, best first.
+pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Vec<PageIndex> {
+    let mut known: FxHashSet<PageIndex> = FxHashSet::default();
+    let pages = ordered(store, hits, options.page_score).into_iter().map(|passage| store.page_of(passage));
+    pages.filter(|&page| known.insert(page)).take(options.limit).collect()
+}
 
 /// The provenance of one prediction, best first.
 ///
@@ -25,7 +55,8 @@ pub(crate) fn provenance(
         let hit = hits.iter().find(|hit| store.page_of(hit.passage) == page);
         hit.map_or(PassageId(store.passages_of(page).start), |hit| hit.passage)
     });
-    let ranking = named.into_iter().chain(first.iter().copied()).chain(hits.iter().map(|hit| hit.passage));
+    let found = ordered(store, hits, options.page_score);
+    let ranking = named.into_iter().chain(first.iter().copied()).chain(found);
     for id in ranking {
         if items.len() == options.limit {
             break;
@@ -86,6 +117,28 @@ mod tests {
         let all = EvidenceOptions { one_per_page: false, limit: 3, ..options.clone() };
         assert_eq!(ids(&provenance(&store, &hits, &[], None, &all)), ["2.2", "2.1", "1.1"]);
         assert_eq!(ids(&provenance(&store, &hits, &[PassageId(5)], None, &options)), ["3.2", "2.2", "1.1"]);
+    }
+
+    #[test]
+    fn pages_can_be_ranked_by_all_their_passages() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        // Page 1 has the best passage, page 2 two good ones.
+        let hits =
+            [(0, 5.0), (2, 4.0), (3, 3.0), (4, 1.0)].map(|(id, score)| Hit { passage: PassageId(id), score });
+        for (page_score, expected) in [
+            (PageScore::Best, ["1.1", "2.1", "3.1"]),
+            (PageScore::Sum, ["2.1", "1.1", "3.1"]),
+            // 1/62 + 1/63 against 1/61 and 1/64.
+            (PageScore::ReciprocalRank, ["2.1", "1.1", "3.1"]),
+        ] {
+            let options = EvidenceOptions { page_score, ..EvidenceOptions::default() };
+            assert_eq!(ids(&provenance(&store, &hits, &[], None, &options)), expected);
+            let listed = pages(&store, &hits, &options);
+            let listed: Vec<String> =
+                listed.into_iter().map(|page| format!("{}.1", store.page_id(page))).collect();
+            assert_eq!(listed, expected);
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod submission;
 mod tasks;
 mod trace;
 mod train;
+mod tune;
 
 pub use assemble::{Assembly, PartHash, assemble, assemble_retrieval};
 pub use config::Diagnostic;
@@ -33,3 +34,4 @@ pub use run::{retrieve, run};
 pub use settings::TaskFile;
 pub use trace::{Step, trace};
 pub use train::train;
+pub use tune::{Tried, tune};

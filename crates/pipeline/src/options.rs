@@ -136,6 +136,8 @@ pub struct EvidenceOptions {
     pub limit: usize,
     /// Only the best passage of each page, as page-level scores want it.
     pub one_per_page: bool,
+    /// How pages are ranked by their passages.
+    pub page_score: PageScore,
     /// Entity linking: the page whose title is the answer goes first, whether it was retrieved or not, since the answer
     /// names its own evidence.
     pub title_first: bool,
@@ -145,8 +147,28 @@ pub struct EvidenceOptions {
 
 impl Default for EvidenceOptions {
     fn default() -> Self {
-        Self { depth: 100, limit: 20, one_per_page: true, title_first: true, with_text: false }
+        Self {
+            depth: 100,
+            limit: 20,
+            one_per_page: true,
+            page_score: PageScore::Best,
+            title_first: true,
+            with_text: false,
+        }
     }
+}
+
+/// What a page is worth as evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageScore {
+    /// As much as its best passage.
+    #[default]
+    Best,
+    /// The sum of its passages' scores, as far as they were retrieved.
+    Sum,
+    /// The sum of `1 / (60 + rank)` over its passages.
+    ReciprocalRank,
 }
 
 /// `[generator]`, told apart by `kind`.

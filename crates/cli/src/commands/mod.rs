@@ -13,6 +13,7 @@ mod rerank;
 mod run;
 mod submit;
 mod train;
+mod tune;
 
 use std::{
     io::{self, Write},
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Run(run::Run),
     /// Build the passage store and the index of a config, or estimate what they take
     Index(index::Index),
+    /// Choose the weights of a hybrid retriever on task files with gold
+    Tune(tune::Tune),
     /// Retrieve only: rankings, and predictions that hold evidence
     Retrieve(run::Retrieve),
     /// Score predictions
@@ -63,6 +66,7 @@ impl Command {
         match self {
             Self::Run(command) => command.run(quiet),
             Self::Index(command) => command.run(quiet),
+            Self::Tune(command) => command.run(quiet),
             Self::Retrieve(command) => command.run(quiet),
             Self::Evaluate(command) => command.run(),
             Self::Submit(command) => command.run(),
