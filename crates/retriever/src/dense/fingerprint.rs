@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// same weights change nothing.
 const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
 
-/// BLAKE3, in hexadecimal, over the encoders' weight and config files and over the options that change a vector. Not over
+/// BLAKE3, in hexadecimal, over the encoders' weight and config files and over the options that change a passage's vector. Not over
 /// the device or the size of batches, which change the rounding of sums only.
 ///
 /// # Errors
@@ -26,7 +26,6 @@ pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
         "model": model,
         "passage-model": passage_model,
         "pooling": options.pooling,
-        "query-template": options.query_template,
         "passage-template": options.passage_template,
         "similarity": options.similarity,
         "max-tokens": options.max_tokens,

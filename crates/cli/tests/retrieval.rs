@@ -1,0 +1,180 @@
+//! Retrievers that are made of others, as a config writes them and a shell runs them.
+
+mod common;
+
+use std::{fs, path::Path, process::Output};
+
+use common::{errors, root, sporran};
+use serde_json::Value;
+
+const PAGES: [&str; 5] = [
+    r#"{"wikipedia_id":"1","wikipedia_title":"Berlin","text":["Berlin","Berlin is the capital of Germany."],"anchors":[{"text":"the country","href":"Germany","paragraph_id":1,"start":25,"end":32}]}"#,
+    r#"{"wikipedia_id":"2","wikipedia_title":"Paris","text":["Paris","Paris is the capital of France."]}"#,
+    r#"{"wikipedia_id":"3","wikipedia_title":"Harbour (film)","text":["Harbour (film)","Harbour is a film that Ann Lund shot in Oslo."]}"#,
+    r#"{"wikipedia_id":"4","wikipedia_title":"Oslo","text":["Oslo","Oslo is the capital of Norway."]}"#,
+    r#"{"wikipedia_id":"5","wikipedia_title":"Germany","text":["Germany","Germany is a country."]}"#,
+];
+
+const TASK: [&str; 3] = [
+    r#"{"id":"a","input":"capital of France","output":[{"answer":"Paris","provenance":[{"wikipedia_id":"2"}]}]}"#,
+    r#"{"id":"b","input":"where was the film Harbour shot?","output":[{"answer":"Oslo","provenance":[{"wikipedia_id":"3"},{"wikipedia_id":"4"}]}]}"#,
+    r#"{"id":"c","input":"news from [START_ENT] the country [END_ENT] today","output":[{"answer":"Germany","provenance":[{"wikipedia_id":"5"}]}]}"#,
+];
+
+/// A small world with a config whose stages are `stages`.
+fn world(folder: &Path, stages: &str) {
+    fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
+    fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
+    let general = "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n";
+    fs::write(folder.join("c.toml"), format!("{general}{stages}")).unwrap();
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let output = sporran(folder, &[&["-q"], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    output
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The pages of each record's provenance after `retrieve`.
+fn pages(stages: &str) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), stages);
+    run(folder.path(), &["retrieve", "c.toml"]);
+    let text = fs::read_to_string(folder.path().join("runs/r-retrieval/predictions/tasks.jsonl")).unwrap();
+    let page = |item: &Value| item["wikipedia_id"].as_str().unwrap().to_owned();
+    text.lines()
+        .map(|line| {
+            let record: Value = serde_json::from_str(line).unwrap();
+            record["output"][0]["provenance"].as_array().unwrap().iter().map(page).collect()
+        })
+        .collect()
+}
+
+fn encoder() -> String {
+    root().join("crates/transformers/tests/data/encoders/sentence").display().to_string()
+}
+
+const NAMES: &str = "[retriever]\nkind = \"entity\"\n[retriever.context]\nkind = \"bm25\"\n";
+
+#[test]
+fn names_find_pages_by_titles_and_anchors() {
+    let found = pages(NAMES);
+    // No page is called France; the film is called Harbour but for its brackets; the anchor leads to Germany.
+    assert_eq!(found, [vec![], vec!["3"], vec!["5"]]);
+}
+
+#[test]
+fn sets_of_pages_answer_together() {
+    let stages = "[retriever]\nkind = \"iterative\"\n[retriever.base]\nkind = \"bm25\"\n";
+    let found = pages(stages);
+    assert_eq!(found[1][..2], ["3", "4"]);
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), stages);
+    let trace = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "b", "--json"]));
+    assert_eq!(trace["sets"][0]["titles"], serde_json::json!(["Harbour (film)", "Oslo"]));
+    assert_eq!(trace["parts"][0]["query"], "where was the film Harbour shot?");
+    let follow_up = trace["parts"][1]["query"].as_str().unwrap();
+    assert!(
+        follow_up.starts_with("where was the film Harbour shot? Harbour (film) Harbour is a film"),
+        "{follow_up}"
+    );
+    let shown = run(folder.path(), &["retrieve", "c.toml", "--trace", "b"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("Harbour (film) + Oslo"));
+    let unknown = sporran(folder.path(), &["-q", "retrieve", "c.toml", "--trace", "zz"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(errors(&unknown).contains("no record with the id `zz`"), "{}", errors(&unknown));
+}
+
+#[test]
+fn vectors_and_words_are_fused_and_weights_are_chosen() {
+    let stages = format!(
+        "[retriever]\nkind = \"hybrid\"\n[[retriever.parts]]\nkind = \"bm25\"\n[[retriever.parts]]\nkind = \"dense\"\n\
+         model = '{}'\nsimilarity = \"cosine\"\n",
+        encoder()
+    );
+    let found = pages(&stages);
+    // Vectors list every page, words only those that share a term.
+    assert!(found.iter().all(|pages| pages.len() == PAGES.len()), "{found:?}");
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), &stages);
+    let tried = json(&run(folder.path(), &["tune", "c.toml", "--show", "1000", "--json"]));
+    let tried = tried.as_array().unwrap();
+    // Four methods, eleven ways to share ten tenths among two parts.
+    assert_eq!(tried.len(), 44);
+    let score =
+        |one: &Value| one["r-precision"].as_f64().unwrap_or_else(|| one["r_precision"].as_f64().unwrap());
+    let at_first = score(&tried[0]) + tried[0]["recall_at_5"].as_f64().unwrap();
+    assert!(tried.iter().all(|one| score(one) + one["recall_at_5"].as_f64().unwrap() <= at_first));
+    let wrong =
+        sporran(folder.path(), &["-q", "tune", "c.toml", "retriever={kind=\"bm25\"}"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
+}
+
+#[test]
+fn a_reranker_orders_what_was_found() {
+    let model = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
+    let stages = format!(
+        "[retriever]\nkind = \"bm25\"\n[reranker]\nkind = \"cross-encoder\"\nmodel = '{model}'\nrerank.depth = 2\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), &stages);
+    let check = sporran(folder.path(), &["-q", "config", "check", "c.toml"]).output().unwrap();
+    assert!(check.status.success(), "{}", errors(&check));
+    let ranked = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "a", "--json"]));
+    assert_eq!(ranked["step"], "reranked");
+    let page = |hit: &Value| hit["passage"].as_u64().unwrap();
+    let mut first: Vec<u64> = ranked["parts"][0]["hits"].as_array().unwrap().iter().map(page).collect();
+    let mut all: Vec<u64> = ranked["hits"].as_array().unwrap().iter().map(page).collect();
+    // The rest follows in its order, and no passage is lost.
+    assert_eq!(all[2..], first[2..]);
+    all.sort_unstable();
+    first.sort_unstable();
+    assert_eq!(all, first);
+}
+
+#[test]
+fn pages_are_left_out_by_id_or_title() {
+    let stages = |exclude: bool| {
+        format!("[pages]\nfile = \"pages.txt\"\nexclude = {exclude}\n[retriever]\nkind = \"bm25\"\n")
+    };
+    let found = |exclude: bool, list: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        world(folder.path(), &stages(exclude));
+        fs::write(folder.path().join("pages.txt"), list).unwrap();
+        let output =
+            sporran(folder.path(), &["-q", "retrieve", "c.toml", "--trace", "a", "--json"]).output().unwrap();
+        if !output.status.success() {
+            return Err((output.status.code(), errors(&output)));
+        }
+        let titles = json(&output)["hits"].as_array().unwrap().clone();
+        Ok(titles.iter().map(|hit| hit["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(found(true, "2\n").unwrap(), ["Berlin", "Oslo"]);
+    assert_eq!(found(false, "Berlin\n\n4\n").unwrap(), ["Berlin", "Oslo"]);
+    let (code, said) = found(false, "Berlin\nRome\n").unwrap_err();
+    assert_eq!(code, Some(2));
+    assert!(said.contains("pages.txt:2:") && said.contains("`Rome`"), "{said}");
+}
+
+#[test]
+fn an_index_of_another_encoder_is_not_taken_for_this_ones() {
+    let stages = format!("[retriever]\nkind = \"dense\"\nmodel = '{}'\n", encoder());
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), &stages);
+    run(folder.path(), &["retrieve", "c.toml"]);
+    let indexes = folder.path().join("indexes");
+    let dense = |indexes: &Path| {
+        let names =
+            fs::read_dir(indexes).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("dense-")).count()
+    };
+    assert_eq!(dense(&indexes), 1);
+    run(folder.path(), &["retrieve", "c.toml", "retriever.query-template=ask: {text}"]);
+    assert_eq!(dense(&indexes), 1, "a query's template changes no passage");
+    run(folder.path(), &["retrieve", "c.toml", "retriever.passage-template={text}"]);
+    assert_eq!(dense(&indexes), 2);
+}
