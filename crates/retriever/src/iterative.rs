@@ -119,6 +119,10 @@ struct Search<'a> {
     pages: FxHashMap<PageIndex, usize>,
     /// Of each candidate, in their order.
     impacts: Impacts,
+    /// How many candidates the question alone found.
+    found: usize,
+    /// The sets of the last hop, best first.
+    sets: Vec<Set>,
 }
 
 impl Iterative {
@@ -147,54 +151,35 @@ impl Iterative {
         Query { text, ..query.clone() }
     }
 
-    /// All sets of the last hop, best first, with what was found before.
-    fn search<'a>(&'a self, query: &'a Query, first: &[Hit]) -> Result<(Search<'a>, Vec<Set>)> {
-        let mut search = Search {
-            iterative: self,
-            query,
-            candidates: Vec::new(),
-            pages: FxHashMap::default(),
-            impacts: self.words.impacts(&query.text, &[])?,
-        };
-        for (place, hit) in first.iter().enumerate() {
-            search.add(hit.passage, Some(place));
-        }
-        search.weigh()?;
-        let found = search.candidates.len();
-        let mut sets: Vec<Set> = (0..found).map(|page| search.set(vec![page])).collect();
-        // The question's own order decides what the first hop starts from.
-        sets.truncate(self.options.beams);
+    /// For each query all sets of the last hop, best first. Queries go from hop to hop together, so that what they ask next
+    /// is asked at once.
+    fn search<'a>(&'a self, queries: &'a [Query], first: &[Vec<Hit>]) -> Result<Vec<Search<'a>>> {
+        let begun = queries.par_iter().zip(first).map(|(query, first)| Search::begin(self, query, first));
+        let mut searches: Vec<Search<'a>> = begun.collect::<Result<_>>()?;
         for _ in 1..self.options.hops {
-            let mut grown = Vec::new();
-            let reach = search.reach(&sets, found)?;
-            for (set, pages) in sets.iter().zip(reach) {
-                for page in pages {
-                    if !set.pages.contains(&page) {
-                        grown.push(search.set(set.pages.iter().copied().chain([page]).collect()));
-                    }
-                }
-            }
-            grown.sort_by(better);
-            // The same pages in another order are the same set.
-            let mut known = FxHashSet::default();
-            grown.retain(|set| {
-                let mut pages = set.pages.clone();
-                pages.sort_unstable();
-                known.insert(pages)
-            });
-            if grown.is_empty() {
-                break;
-            }
-            sets = grown;
+            let mut follow_ups = self.follow_ups(&searches)?;
+            searches
+                .par_iter_mut()
+                .zip(&mut follow_ups)
+                .try_for_each(|(search, follow_ups)| search.grow(std::mem::take(follow_ups)))?;
         }
-        Ok((search, sets))
+        Ok(searches)
     }
 
-    fn answer(&self, query: &Query, first: &[Hit], k: usize) -> Result<Vec<Hit>> {
-        let (search, sets) = self.search(query, first)?;
+    /// What each set of each query finds when it is asked about; nothing where that is not wanted.
+    fn follow_ups(&self, searches: &[Search<'_>]) -> Result<Vec<Vec<Vec<Hit>>>> {
+        if self.options.follow_up == 0 {
+            return Ok(searches.iter().map(|search| vec![Vec::new(); search.beam().len()]).collect());
+        }
+        let queries: Vec<Query> = searches.iter().flat_map(Search::next_queries).collect();
+        let mut found = self.base.retrieve(&queries, self.options.follow_up)?.into_iter();
+        Ok(searches.iter().map(|search| found.by_ref().take(search.beam().len()).collect()).collect())
+    }
+
+    fn answer(&self, search: &Search<'_>, first: &[Hit], k: usize) -> Vec<Hit> {
         let mut hits: Vec<Hit> = Vec::new();
         let mut listed: FxHashSet<PassageId> = FxHashSet::default();
-        for set in &sets {
+        for set in &search.sets {
             for passage in search.passages(set) {
                 if listed.insert(passage) {
                     hits.push(Hit { passage, score: set.score });
@@ -214,7 +199,7 @@ impl Iterative {
                 hits[at].score = hits[at - 1].score.next_down();
             }
         }
-        Ok(hits)
+        hits
     }
 
     fn first(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
@@ -222,7 +207,67 @@ impl Iterative {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Sets of one page each.
+    fn begin(iterative: &'a Iterative, query: &'a Query, first: &[Hit]) -> Result<Self> {
+        let mut search = Self {
+            iterative,
+            query,
+            candidates: Vec::new(),
+            pages: FxHashMap::default(),
+            impacts: iterative.words.impacts(&query.text, &[])?,
+            found: 0,
+            sets: Vec::new(),
+        };
+        for (place, hit) in first.iter().enumerate() {
+            search.add(hit.passage, Some(place));
+        }
+        search.weigh()?;
+        search.found = search.candidates.len();
+        // The question's own order decides what the first hop starts from.
+        search.sets = (0..search.found).map(|page| search.set(vec![page])).collect();
+        Ok(search)
+    }
+
+    /// The sets that grow.
+    fn beam(&self) -> &[Set] {
+        &self.sets[..self.iterative.options.beams.min(self.sets.len())]
+    }
+
+    /// What is asked next: the question joined with the last page of each set that grows.
+    fn next_queries(&self) -> impl Iterator<Item = Query> {
+        self.beam().iter().map(|set| {
+            let last = set.pages[set.pages.len() - 1];
+            self.iterative.joined(self.query, self.candidates[last].passage)
+        })
+    }
+
+    /// Goes on to sets that have a page more.
+    fn grow(&mut self, follow_ups: Vec<Vec<Hit>>) -> Result<()> {
+        let beam = self.beam().to_vec();
+        let reach = self.reach(&beam, follow_ups)?;
+        let mut grown = Vec::new();
+        for (set, pages) in beam.iter().zip(reach) {
+            for page in pages {
+                if !set.pages.contains(&page) {
+                    grown.push(self.set(set.pages.iter().copied().chain([page]).collect()));
+                }
+            }
+        }
+        grown.sort_by(better);
+        // The same pages in another order are the same set.
+        let mut known = FxHashSet::default();
+        grown.retain(|set| {
+            let mut pages = set.pages.clone();
+            pages.sort_unstable();
+            known.insert(pages)
+        });
+        if !grown.is_empty() {
+            self.sets = grown;
+        }
+        Ok(())
+    }
+
     /// The candidate of a passage's page, which is added where it is new.
     fn add(&mut self, passage: PassageId, place: Option<usize>) -> usize {
         let Iterative { store, aliases, .. } = self.iterative;
@@ -249,22 +294,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The candidates that each set can grow by: the first `found`, and those that its pages lead to.
-    fn reach(&mut self, sets: &[Set], found: usize) -> Result<Vec<Vec<usize>>> {
-        let Iterative { base, store, words, options, .. } = self.iterative;
-        let last = |set: &Set| set.pages[set.pages.len() - 1];
-        let follow_ups = if options.follow_up > 0 {
-            let queries: Vec<Query> = sets
-                .iter()
-                .map(|set| self.iterative.joined(self.query, self.candidates[last(set)].passage))
-                .collect();
-            base.retrieve(&queries, options.follow_up)?
-        } else {
-            vec![Vec::new(); sets.len()]
-        };
+    /// The candidates that each set can grow by: those that the question alone found, those that its pages name, and what it
+    /// was asked about.
+    fn reach(&mut self, sets: &[Set], follow_ups: Vec<Vec<Hit>>) -> Result<Vec<Vec<usize>>> {
+        let Iterative { store, words, options, .. } = self.iterative;
         let mut reach = Vec::with_capacity(sets.len());
         for (set, follow_up) in sets.iter().zip(follow_ups) {
-            let mut pages: Vec<usize> = (0..found.min(options.candidates)).collect();
+            let mut pages: Vec<usize> = (0..self.found.min(options.candidates)).collect();
             let mut linked: Vec<PageIndex> =
                 set.pages.iter().flat_map(|&page| self.candidates[page].links.iter().copied()).collect();
             linked.sort_unstable();
@@ -324,25 +360,29 @@ impl Search<'_> {
 impl Retriever for Iterative {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
         let first = self.first(queries, k)?;
-        queries.par_iter().zip(first).map(|(query, first)| self.answer(query, &first, k)).collect()
+        let searches = self.search(queries, &first)?;
+        Ok(searches.iter().zip(&first).map(|(search, first)| self.answer(search, first, k)).collect())
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
-        let first = self.first(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
-        let (search, sets) = self.search(query, &first)?;
-        let sets = sets.iter().take(k).map(|set| (search.passages(set).collect(), set.score)).collect();
-        let follow_ups = first.iter().take(self.options.beams).filter(|_| self.options.follow_up > 0);
+        let queries = std::slice::from_ref(query);
+        let first = self.first(queries, k)?;
         let mut parts = vec![self.base.trace(query, k)?];
-        for hit in follow_ups {
-            let mut part = self.base.trace(&self.joined(query, hit.passage), self.options.follow_up)?;
-            part.step = format!("follow-up of passage {}: {}", hit.passage, part.step);
-            parts.push(part);
+        if self.options.follow_up > 0 {
+            for hit in first[0].iter().take(self.options.beams) {
+                let mut part = self.base.trace(&self.joined(query, hit.passage), self.options.follow_up)?;
+                part.step = format!("follow-up of passage {}: {}", hit.passage, part.step);
+                parts.push(part);
+            }
         }
+        let searches = self.search(queries, &first)?;
+        let search = &searches[0];
+        let sets = search.sets.iter().take(k);
         Ok(Trace {
             step: "iterative".into(),
             query: query.text.clone(),
-            hits: self.answer(query, &first, k)?,
-            sets,
+            hits: self.answer(search, &first[0], k),
+            sets: sets.map(|set| (search.passages(set).collect(), set.score)).collect(),
             parts,
         })
     }
