@@ -8,8 +8,8 @@ use sporran_generator::{
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
 use sporran_transformers::training::{
-    Row, Training, TrainingOptions, Variables, VocabularyOptions, best_folder, tokenizer_files, train,
-    train_vocabulary, wire_copying,
+    Row, Seq2SeqObjective, Training, TrainingOptions, Variables, VocabularyOptions, best_folder,
+    tokenizer_files, train, train_vocabulary, wire_copying,
 };
 use sporran_transformers::{
     DeviceName, GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config, Tokenizer,
@@ -163,12 +163,12 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
     let folder = tempfile::tempdir().unwrap();
     let training =
         TrainingOptions { steps: 120, learning_rate: 3e-3, warmup_steps: 10, ..Default::default() };
+    let given = |_| Ok(rows.clone());
     train(
         &Training {
-            model: reader.model.as_ref(),
+            objective: &Seq2SeqObjective::new(reader.model.as_ref(), &reader.variables, &training, &given),
             variables: &reader.variables,
             options: &training,
-            rows: &|_| Ok(rows.clone()),
             evaluate: None,
             folder: folder.path(),
             companions: &companions,

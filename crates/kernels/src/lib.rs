@@ -1,12 +1,13 @@
 //! The arithmetic of transformers and of vector search on a CPU, over plain slices: products with packed matrices in f32
-//! and int8, the attention of one head, normalisation, softmax and activations; the greatest inner products of rows with
-//! queries.
+//! and int8, the attention of one head, normalisation, softmax and activations, with their gradients and dropout; the greatest
+//! inner products of rows with queries.
 //!
 //! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
 //! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. An element of a
 //! result is always summed in the same order, so it depends neither on the number of threads nor on what else is in
 //! the batch.
 
+mod adam;
 mod attention;
 mod buffer;
 mod isa;
@@ -17,8 +18,10 @@ mod scan;
 mod simd;
 mod team;
 mod top;
+mod training;
 mod vectors;
 
+pub use adam::AdamStep;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
 pub use isa::Isa;
 pub use math::{Activation, Norm, exp_sum, max};
@@ -27,4 +30,5 @@ pub use rows::{Part, Rows};
 pub use scan::{Filter, Panels, Storage};
 pub use team::Team;
 pub use top::{Top, by_rank};
+pub use training::{Dropout, ResidualNorm, SoftmaxRows, add_columns, multiply};
 pub use vectors::Vectors;

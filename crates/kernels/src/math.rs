@@ -13,7 +13,7 @@ pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// e to the power of `x`, within 2 units in the last place; 0 below -87.3.
 #[inline(always)]
-fn exp<S: Simd>(x: f32) -> f32 {
+pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
     let clamped = x.clamp(-87.3, 88.7);
     let rounded = S::mul_add(clamped, std::f32::consts::LOG2_E, ROUND);
     let power = rounded - ROUND;
@@ -43,7 +43,7 @@ fn erf<S: Simd>(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn tanh<S: Simd>(x: f32) -> f32 {
+pub(crate) fn tanh<S: Simd>(x: f32) -> f32 {
     let e = exp::<S>(2.0 * x.clamp(-20.0, 20.0));
     // Near 0 the quotient loses the digits that the series x - x^3/3 + 2x^5/15 - 17x^7/315 keeps.
     let square = x * x;
@@ -102,7 +102,7 @@ impl Activation {
 
 /// Adds up `term` of every value in 32 lanes, which the compiler can do at once, unlike a plain sum.
 #[inline(always)]
-fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {

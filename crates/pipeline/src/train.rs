@@ -16,8 +16,8 @@ use sporran_kilt::{
 use sporran_transformers::{
     Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
     training::{
-        EvaluationError, Row, Training, Variables, VocabularyOptions, best_folder, export, tokenizer_files,
-        train as optimise, train_vocabulary, wire_copying,
+        EvaluationError, Row, Seq2SeqObjective, Training, Variables, VocabularyOptions, best_folder, export,
+        tokenizer_files, train as optimise, train_vocabulary, wire_copying,
     },
 };
 
@@ -129,11 +129,11 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;
 
     begin(observe, format!("train {}", train.model.display()), train.optimizer.steps, Unit::Steps);
+    let of_epoch = |epoch| rows.of_epoch(epoch);
     let training = Training {
-        model: model.as_ref(),
+        objective: &Seq2SeqObjective::new(model.as_ref(), &variables, &train.optimizer, &of_epoch),
         variables: &variables,
         options: &train.optimizer,
-        rows: &|epoch| rows.of_epoch(epoch),
         evaluate: (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
         folder: &folder,
         companions: &companions,

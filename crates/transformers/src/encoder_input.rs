@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::Deserialize;
 use tokenizers::{
-    PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
+    Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
 use crate::{
@@ -33,6 +33,9 @@ pub enum Truncation {
     /// The second text of a pair alone. A first text that leaves no room is an error, and so is a single text that
     /// is too long.
     OnlySecond,
+    /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
+    /// only to half of the room. A single text loses its beginning.
+    FirstAtItsStart,
 }
 
 /// The tokens of an input.
@@ -123,15 +126,27 @@ impl EncoderInput {
             }
             None => None,
         };
+        // `new` has checked that a pair leaves room, and a single text has no more special tokens than a pair.
+        let room = self.max_length - special_tokens(&self.tokenizer, second.is_some());
+        if self.truncation == Truncation::FirstAtItsStart {
+            let (mut first, mut second) = (first, second);
+            if let Some(second) = &mut second {
+                let most = (room - room / 2).max(room.saturating_sub(first.len()));
+                second.truncate(most, 0, TruncationDirection::Right);
+            }
+            let left = room - second.as_ref().map_or(0, Encoding::len);
+            first.truncate(left, 0, TruncationDirection::Left);
+            let whole = tokenizer.post_process(first, second, true)?;
+            return Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() });
+        }
         // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words as it goes, and the
         // longer text of a pair is no longer told from the shorter one.
         let parameters = TruncationParams {
             direction: TruncationDirection::Right,
-            // `new` has checked that a pair leaves more, and a single text has no more special tokens than a pair.
-            max_length: self.max_length - special_tokens(&self.tokenizer, second.is_some()),
+            max_length: room,
             strategy: match self.truncation {
-                Truncation::LongestFirst => TruncationStrategy::LongestFirst,
                 Truncation::OnlySecond => TruncationStrategy::OnlySecond,
+                Truncation::LongestFirst | Truncation::FirstAtItsStart => TruncationStrategy::LongestFirst,
             },
             stride: 0,
         };
@@ -213,6 +228,17 @@ mod tests {
         let cut = |max, text| ids(max, Truncation::OnlySecond, text);
         assert_eq!(cut(6, Text::Pair("a a a", "b b b")).unwrap(), [2, 2, 2, 1, 3, 1]);
         assert!(matches!(cut(5, Text::Pair("a a a", "b b")), Err(Error::Tokenizer { .. })));
+    }
+
+    #[test]
+    fn the_last_turns_and_the_sentence_stay_where_a_dialogue_is_cut() {
+        let cut = |max, text| ids(max, Truncation::FirstAtItsStart, text).unwrap();
+        // Five places: all of the second text and the end of the first.
+        assert_eq!(cut(7, Text::Pair("a b c a b c", "b b")), [2, 3, 4, 1, 3, 3, 1]);
+        // A second text that is longer than half of the room has that, and what the first leaves.
+        assert_eq!(cut(7, Text::Pair("a b c", "b c b c a")), [3, 4, 1, 3, 4, 3, 1]);
+        assert_eq!(cut(7, Text::Pair("a", "b c b c a")), [2, 1, 3, 4, 3, 4, 1]);
+        assert_eq!(cut(3, Text::One("a b c")), [3, 4, 1]);
     }
 
     #[test]

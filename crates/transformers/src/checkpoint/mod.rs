@@ -18,6 +18,8 @@ use safetensors::Dtype;
 use serde_json::Value;
 
 use crate::{
+    architecture::Architecture,
+    bert_config::BertConfig,
     bert_heads::Head,
     causal::CausalLm,
     decode::GenerationOptions,
@@ -399,6 +401,30 @@ impl Checkpoint {
             weights::insert(&map, &place.parameter.name, &self.read(place, dtype, device)?)?;
         }
         Ok(map)
+    }
+
+    /// The stored tensors that a model of `config` can start from, by its names, in f32: another head than the folder's
+    /// own is not among them, nor is one of another shape. Where the weights do not tie what the config ties, the config
+    /// is changed.
+    pub(crate) fn tensors_for(&self, config: &mut BertConfig) -> Result<BTreeMap<String, Tensor>> {
+        let mut stored = Stored::of(&self.files, config, None);
+        if stored.unify_embeddings(config)? {
+            config.tie_word_embeddings = false;
+        }
+        let mut tensors = BTreeMap::new();
+        for parameter in config.parameters()? {
+            let Some((file, tensor)) = stored.take(&parameter.name) else { continue };
+            let tensor = &self.files[file].tensors()[tensor];
+            if tensor.shape == parameter.shape.dims() {
+                tensors.insert(parameter.name, self.files[file].read(tensor, DType::F32, &Device::Cpu)?);
+            } else {
+                tracing::warn!(
+                    tensor = tensor.name,
+                    "has another shape than the model to train; it is drawn anew"
+                );
+            }
+        }
+        Ok(tensors)
     }
 
     fn other_kind(&self, expected: &'static str) -> Error {

@@ -108,6 +108,11 @@ impl<'a> Stored<'a> {
         Ok(untied)
     }
 
+    /// Where the tensor that the model calls `name` lies, which is taken out.
+    pub(super) fn take(&mut self, name: &str) -> Option<(usize, usize)> {
+        self.names.remove(name)
+    }
+
     /// Where each parameter of the model lies, with its shape and type checked. `index` is the file that lists the
     /// tensors.
     pub(super) fn locate(&mut self, architecture: &dyn Architecture, index: &Path) -> Result<Vec<Place>> {

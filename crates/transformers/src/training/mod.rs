@@ -1,23 +1,24 @@
-//! Training of encoder-decoders by teacher forcing: AdamW, warm-up and decay, clipping, length-bucketed batches,
-//! evaluations that keep the best weights, and checkpoints that a killed training goes on from, bit for bit.
+//! Training: of encoder-decoders by teacher forcing, of encoders that rank or that learn masked tokens. AdamW, warm-up
+//! and decay, clipping, batches by token budget, evaluations that keep the best weights, and checkpoints that a killed
+//! training goes on from, bit for bit. What is minimised is an [`Objective`]; the loop is one.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::{ops::ControlFlow, path::Path, sync::Arc};
 //! use candle_core::Device;
-//! use sporran_transformers::training::{Row, Training, TrainingOptions, Variables, train};
+//! use sporran_transformers::training::{Row, Seq2SeqObjective, Training, TrainingOptions, Variables, train};
 //! use sporran_transformers::{T5, T5Config};
 //!
 //! let config = T5Config { vocab_size: 8192, d_model: 192, ..T5Config::default() };
 //! let variables = Variables::new(7);
 //! let model = T5::new(&config, &variables.builder(&Device::Cpu))?;
 //! let rows = Arc::new(vec![Row { source: vec![5, 6, 1], target: vec![6, 1] }]);
+//! let options = TrainingOptions::default();
 //! train(
 //!     &Training {
-//!         model: &model,
+//!         objective: &Seq2SeqObjective::new(&model, &variables, &options, &|_epoch| Ok(rows.clone())),
 //!         variables: &variables,
-//!         options: &TrainingOptions::default(),
-//!         rows: &|_epoch| Ok(rows.clone()),
+//!         options: &options,
 //!         evaluate: None,
 //!         folder: Path::new("run"),
 //!         companions: &[],
@@ -33,12 +34,18 @@ mod copying;
 mod data;
 pub(crate) mod fused;
 mod history;
-mod learner;
 mod loss;
+mod masked;
+mod objective;
 mod optimizer;
 mod options;
+mod packed;
+mod ranking;
+mod ranking_loss;
 mod schedule;
+mod seq2seq;
 mod trainer;
+mod tuned;
 mod variables;
 mod vocabulary;
 
@@ -46,9 +53,15 @@ pub use checkpoint::{Companions, best_folder, export};
 pub use copying::wire_copying;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of};
 pub use loss::cross_entropy;
+pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};
+pub use objective::Objective;
 pub use optimizer::{AdamW, AdamWConfig, Gradients, clip_global_norm, global_norm};
 pub use options::TrainingOptions;
+pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
+pub use ranking_loss::RankingLoss;
 pub use schedule::{Decay, Schedule};
+pub use seq2seq::{Seq2SeqBatch, Seq2SeqObjective};
 pub use trainer::{EvaluationError, Outcome, Progress, Training, train};
+pub use tuned::{Pick, TunedEncoder};
 pub use variables::Variables;
 pub use vocabulary::{END, PAD, UNKNOWN, VocabularyOptions, tokenizer_files, train_vocabulary};

@@ -1,9 +1,11 @@
 //! AdamW (Loshchilov and Hutter 2019): Adam with weight decay applied to the weights themselves, outside the moments.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor, Var};
 use rayon::prelude::*;
+use sporran_kernels::{AdamStep, Isa};
 
 use crate::error::{Error, Result};
 
@@ -104,8 +106,7 @@ impl AdamW {
         // The two bias corrections are folded into the step size and epsilon's place is kept after the root.
         let first_scale = (1.0 / (1.0 - beta1.powi(step))) as f32;
         let second_scale = (1.0 / (1.0 - beta2.powi(step))) as f32;
-        let (beta1, beta2, epsilon, rate32) = (beta1 as f32, beta2 as f32, epsilon as f32, rate as f32);
-        self.parameters.par_iter_mut().zip(gradients).try_for_each(|(p, gradient)| {
+        for (p, gradient) in self.parameters.iter_mut().zip(gradients) {
             if gradient.len() != p.first.len() {
                 return Err(Error::Training {
                     what: format!("gradient of `{}`", p.name),
@@ -113,18 +114,28 @@ impl AdamW {
                     found: gradient.len().to_string(),
                 });
             }
-            let keep = if p.decayed { 1.0 - (rate * weight_decay) as f32 } else { 1.0 };
-            let mut values = p.var.flatten_all()?.to_vec1::<f32>()?;
-            for (((value, &g), m), v) in values.iter_mut().zip(gradient).zip(&mut p.first).zip(&mut p.second)
-            {
-                *m = beta1 * *m + (1.0 - beta1) * g;
-                *v = beta2 * *v + (1.0 - beta2) * g * g;
-                let update = *m * first_scale / ((*v * second_scale).sqrt() + epsilon);
-                *value = *value * keep - rate32 * update;
+            let update = Update {
+                step: AdamStep {
+                    beta1: beta1 as f32,
+                    beta2: beta2 as f32,
+                    epsilon: epsilon as f32,
+                    rate: rate as f32,
+                    keep: if p.decayed { 1.0 - (rate * weight_decay) as f32 } else { 1.0 },
+                    first_scale,
+                    second_scale,
+                },
+                gradient,
+                moments: Mutex::new((&mut p.first, &mut p.second)),
+            };
+            if p.var.device().is_cpu() && p.var.is_contiguous() {
+                p.var.inplace_op1(&update)?;
+            } else {
+                let mut values = p.var.flatten_all()?.to_vec1::<f32>()?;
+                update.run(&mut values);
+                p.var.set(&Tensor::from_vec(values, p.var.shape(), p.var.device())?)?;
             }
-            p.var.set(&Tensor::from_vec(values, p.var.shape(), p.var.device())?)?;
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// The moments as tensors named `first.NAME` and `second.NAME`; with [`step_count`](Self::step_count) they are
@@ -173,6 +184,48 @@ impl AdamW {
         }
         self.step = step;
         Ok(())
+    }
+}
+
+/// Values that one thread updates at a time.
+const PORTION: usize = 1 << 14;
+
+/// The update of one parameter, in place where its values are in main memory.
+struct Update<'a> {
+    step: AdamStep,
+    gradient: &'a [f32],
+    moments: Mutex<(&'a mut [f32], &'a mut [f32])>,
+}
+
+impl Update<'_> {
+    fn run(&self, values: &mut [f32]) {
+        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, second) = &mut *moments;
+        let isa = Isa::detected();
+        values
+            .par_chunks_mut(PORTION)
+            .zip(self.gradient.par_chunks(PORTION))
+            .zip(first.par_chunks_mut(PORTION))
+            .zip(second.par_chunks_mut(PORTION))
+            .for_each(|(((values, gradient), first), second)| {
+                self.step.update(isa, values, gradient, first, second);
+            });
+    }
+}
+
+impl InplaceOp1 for Update<'_> {
+    fn name(&self) -> &'static str {
+        "adamw"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        match (storage, layout.contiguous_offsets()) {
+            (CpuStorage::F32(values), Some((start, end))) => {
+                self.run(&mut values[start..end]);
+                Ok(())
+            }
+            _ => candle_core::bail!("adamw: expected contiguous f32 values"),
+        }
     }
 }
 

@@ -14,7 +14,10 @@ pub struct TrainingOptions {
     pub seed: u64,
     /// Optimiser steps in all; the learning rate's schedule ends there.
     pub steps: u64,
-    /// Tokens of one batch, padding included: (longest source + longest target) x rows.
+    /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
+    /// that are left, and each pass ends with an evaluation.
+    pub epochs: u64,
+    /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
     pub tokens_per_batch: usize,
     /// Batches whose gradients make one step.
     pub batches_per_step: usize,
@@ -37,7 +40,7 @@ pub struct TrainingOptions {
     pub epsilon: f64,
     /// The largest global norm of a step's gradient; larger ones are scaled down to it.
     pub clip_norm: f64,
-    /// The share of a label's probability that is spread over all tokens.
+    /// The share of a label's probability that is spread over all tokens, where tokens are learned.
     pub label_smoothing: f32,
     /// Steps between evaluations; 0 evaluates at the end only.
     pub evaluate_every: u64,
@@ -52,6 +55,7 @@ impl Default for TrainingOptions {
         Self {
             seed: 0,
             steps: 1000,
+            epochs: 0,
             tokens_per_batch: 4096,
             batches_per_step: 1,
             parallel_batches: 1,
@@ -113,8 +117,20 @@ impl TrainingOptions {
         if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
             return wrong("weight-decay", "a number of at least 0", self.weight_decay.to_string());
         }
-        if self.warmup_steps > self.steps {
-            return wrong("warmup-steps", "at most `steps`", self.warmup_steps.to_string());
+        if self.epochs == 0 {
+            self.check_warmup(self.steps)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a warm-up that is longer than all `steps`.
+    pub(crate) fn check_warmup(&self, steps: u64) -> Result<()> {
+        if self.warmup_steps > steps {
+            return Err(Error::Options {
+                option: "warmup-steps",
+                expected: format!("at most the {steps} steps of the training"),
+                found: self.warmup_steps.to_string(),
+            });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 mod attention;
 mod linear;
 mod norm;
-mod product;
+pub(super) mod product;
 
 use candle_core::{CpuStorage, DType, DeviceLocation, Layout, Result, Tensor};
 

@@ -4,21 +4,21 @@ use gemm::{Parallelism, gemm};
 
 /// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View {
-    pub(super) offset: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) row_stride: usize,
-    pub(super) column_stride: usize,
+pub(in crate::training) struct View {
+    pub(in crate::training) offset: usize,
+    pub(in crate::training) rows: usize,
+    pub(in crate::training) columns: usize,
+    pub(in crate::training) row_stride: usize,
+    pub(in crate::training) column_stride: usize,
 }
 
 impl View {
     /// Rows of `stride` values, of which the first `columns` are looked at.
-    pub(super) fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
+    pub(in crate::training) fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
         Self { offset, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    pub(super) fn transposed(self) -> Self {
+    pub(in crate::training) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
             columns: self.rows,
@@ -38,8 +38,37 @@ impl View {
 }
 
 /// `out = scale * a b`, on the threads of the rayon pool that the caller is in.
-pub(super) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
-    let ((out, o), (a, va), (b, vb)) = (out, a, b);
+pub(in crate::training) fn product(
+    out: (&mut [f32], View),
+    a: (&[f32], View),
+    b: (&[f32], View),
+    scale: f32,
+) {
+    let threads = rayon::current_num_threads();
+    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
+    run(out, a, b, scale, false, parallelism);
+}
+
+/// `out += a b`, on the same threads.
+pub(in crate::training) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+    let threads = rayon::current_num_threads();
+    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
+    run(out, a, b, 1.0, true, parallelism);
+}
+
+/// `out = a b` on the caller's thread alone, for a caller that is one of several.
+pub(in crate::training) fn product_alone(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+    run(out, a, b, 1.0, false, Parallelism::None);
+}
+
+fn run(
+    (out, o): (&mut [f32], View),
+    (a, va): (&[f32], View),
+    (b, vb): (&[f32], View),
+    scale: f32,
+    adds: bool,
+    parallelism: Parallelism,
+) {
     assert_eq!((o.rows, o.columns, va.columns), (va.rows, vb.columns, vb.rows), "sizes of a product");
     assert!(o.end() <= out.len() && va.end() <= a.len() && vb.end() <= b.len(), "a view leaves its slice");
     // Distinct elements of the result must not share a place, or the kernel would write it twice.
@@ -47,8 +76,6 @@ pub(super) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], Vi
     if o.rows == 0 || o.columns == 0 {
         return;
     }
-    let threads = rayon::current_num_threads();
-    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
     // SAFETY: the assertions above prove that every element that the three views reach lies inside its slice and
     // that the result's elements do not overlap; `out` is borrowed exclusively, so it aliases neither operand.
     unsafe {
@@ -59,14 +86,14 @@ pub(super) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], Vi
             out.as_mut_ptr().add(o.offset),
             o.column_stride as isize,
             o.row_stride as isize,
-            false,
+            adds,
             a.as_ptr().add(va.offset),
             va.column_stride as isize,
             va.row_stride as isize,
             b.as_ptr().add(vb.offset),
             vb.column_stride as isize,
             vb.row_stride as isize,
-            0.0,
+            if adds { 1.0 } else { 0.0 },
             scale,
             false,
             false,
@@ -96,6 +123,18 @@ mod tests {
             // What lies between the rows of the result stays.
             assert_eq!(out[i * 4 + 2..i * 4 + 4], [9.0, 9.0]);
         }
+    }
+
+    #[test]
+    fn a_product_is_added_to_what_is_there() {
+        let (a, b) = ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]);
+        let (va, vb) = (View::rows(0, 1, 3, 3), View::rows(0, 1, 3, 3).transposed());
+        let mut out = [1.0];
+        add_product((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
+        // 1 + 4 + 10 + 18
+        assert_eq!(out, [33.0]);
+        product_alone((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
+        assert_eq!(out, [32.0]);
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! Training a cross-encoder, beside PyTorch in the same run.
+//!
+//! Corpus: pairs of random tokens from a seed (11), 32 a batch, once all of one length and once of lengths from 40 to
+//! 256; the binary log-loss, dropout as the config says, AdamW. Both sides start from the same folder and take the same
+//! rows; PyTorch pads a batch to its longest row, as its users do, and we do not. Time is that of whole steps
+//! (forward, backward, clipping, update), the median of the rounds after one to warm up; memory is each process's
+//! highest resident set, with the batch of several lengths and that of one length each in a process of its own.
+//!
+//! ```text
+//! MODEL=FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench training
+//! ```
+//!
+//! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured steps (5).
+//! Threads: those of `RAYON_NUM_THREADS`, for PyTorch too.
+#![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use sporran_transformers::{
+    BertTask, Checkpoint, DeviceName, EncoderRow,
+    training::{
+        AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
+        TrainingOptions, TunedEncoder, clip_global_norm,
+    },
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const BATCH: usize = 32;
+
+fn rows(lengths: impl Iterator<Item = usize>, vocabulary: u32, rng: &mut ChaCha8Rng) -> Vec<EncoderRow> {
+    lengths
+        .map(|length| EncoderRow {
+            ids: (0..length).map(|_| rng.random_range(1000.min(vocabulary / 2)..vocabulary)).collect(),
+            types: (0..length).map(|at| u32::from(at * 3 > length * 2)).collect(),
+        })
+        .collect()
+}
+
+/// The highest resident set of this process in MiB.
+fn peak() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib =
+        line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
+    kib.unwrap_or(f64::NAN) / 1024.0
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Our side on one batch: seconds a step, and the peak of memory in MiB.
+fn ours(folder: &Path, rows: Vec<EncoderRow>, steps: usize) -> Outcome<(f64, f64)> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let encoder =
+        TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, 7, &DeviceName::Cpu.open()?)?;
+    let targets = (0..rows.len()).map(|at| (at % 2) as f32).collect();
+    let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
+    let queries = vec![RankingQuery { rows, targets }];
+    let objective = RankingObjective::new(&encoder, queries, RankingLoss::Binary, None, &options)?;
+    let batch = objective.epoch(0)?.remove(0);
+    let mut optimizer = AdamW::new(encoder.variables().all(), AdamWConfig::default())?;
+    let mut gradients: Gradients =
+        optimizer.variables().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
+    let mut seconds = Vec::new();
+    for step in 0..=steps {
+        let began = Instant::now();
+        gradients.iter_mut().for_each(|gradient| gradient.fill(0.0));
+        objective.learn(&batch, objective.weight(&batch), step as u64, &mut gradients)?;
+        clip_global_norm(&mut gradients, 1.0);
+        optimizer.step(&gradients, 2e-5)?;
+        if step > 0 {
+            seconds.push(began.elapsed().as_secs_f64());
+        }
+    }
+    Ok((median(seconds), peak()))
+}
+
+/// The batch called `name` of a model with this vocabulary.
+fn batch(name: &str, vocabulary: u32) -> Vec<EncoderRow> {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    if name == "one length" {
+        return rows(std::iter::repeat_n(128, BATCH), vocabulary, &mut rng);
+    }
+    let lengths: Vec<usize> = (0..BATCH).map(|_| rng.random_range(40..=256)).collect();
+    rows(lengths.into_iter(), vocabulary, &mut rng)
+}
+
+fn main() -> Outcome<()> {
+    let steps: usize = env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    // Memory is a process's own, so each measurement is a process: this program, called by itself.
+    if let Ok(name) = env::var("TRAINING_BATCH") {
+        let folder = PathBuf::from(env::var("MODEL")?);
+        let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
+        let (seconds, peak) = ours(&folder, batch(&name, vocabulary), steps)?;
+        println!("{}", json!({ "seconds": seconds, "peak": peak }));
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()?;
+    let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
+    let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/training.py");
+    println!("{:14} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
+    for name in ["one length", "several"] {
+        let rows = batch(name, vocabulary);
+        let tokens: usize = rows.iter().map(|row| row.ids.len()).sum();
+        let output =
+            Command::new(env::current_exe()?).env("TRAINING_BATCH", name).env("MODEL", &folder).output()?;
+        let own = answer("our side", &output)?;
+        show(name, tokens, own);
+        let Some(python) = env::var_os("PYTHON") else { continue };
+        let given = scratch.path().join("rows.json");
+        let listed: Vec<Value> =
+            rows.iter().map(|row| json!({ "ids": row.ids, "types": row.types })).collect();
+        fs::write(&given, serde_json::to_vec(&listed)?)?;
+        let threads = rayon::current_num_threads().to_string();
+        let output = Command::new(python)
+            .arg(&script)
+            .args([&folder, &given])
+            .args([steps.to_string(), threads])
+            .output()?;
+        let peer = answer("PyTorch", &output)?;
+        show(&format!("{name}, PyTorch"), tokens, peer);
+        println!("{:14} speed {:.2} times PyTorch's, memory {:.2} times", "", peer.0 / own.0, own.1 / peer.1);
+    }
+    Ok(())
+}
+
+/// Seconds and MiB out of what a side printed.
+fn answer(side: &str, output: &std::process::Output) -> Outcome<(f64, f64)> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().rev().find(|line| line.starts_with('{'));
+    let Some(line) = line else {
+        return Err(format!("{side}: {}", String::from_utf8_lossy(&output.stderr)).into());
+    };
+    let value: Value = serde_json::from_str(line)?;
+    Ok((value["seconds"].as_f64().unwrap_or(f64::NAN), value["peak"].as_f64().unwrap_or(f64::NAN)))
+}
+
+fn show(name: &str, tokens: usize, (seconds, peak): (f64, f64)) {
+    println!("{name:22} {tokens:>8} {seconds:>10.3} {:>12.0} {peak:>10.0}", tokens as f64 / seconds);
+}

@@ -1,0 +1,430 @@
+//! What training adds to inference: dropout without stored masks, and the gradients of normalisation, softmax and
+//! activations, over rows that lie side by side.
+
+use crate::{
+    isa::{Isa, dispatch},
+    math::{Activation, exp, sum, tanh},
+    simd::{LANES, Simd},
+};
+
+/// Inverted dropout (Srivastava et al. 2014) whose mask is a function of a seed and of a value's number alone, so that
+/// the backward pass finds the mask of the forward pass again without having stored it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    seed: [u32; 2],
+    /// Values whose hash is below are dropped.
+    threshold: u32,
+    kept: f32,
+}
+
+impl Dropout {
+    /// Drops each value with probability `rate`, from 0 to below 1, in steps of 2^-32.
+    #[must_use]
+    pub fn new(rate: f64, seed: u64) -> Self {
+        let threshold = (rate.clamp(0.0, 1.0) * 2f64.powi(32)) as u32;
+        let kept = 1.0 / (1.0 - f64::from(threshold) / 2f64.powi(32));
+        Self { seed: [seed as u32, (seed >> 32) as u32], threshold, kept: kept as f32 }
+    }
+
+    /// What value number `at` is multiplied by.
+    #[inline(always)]
+    fn factor(&self, at: u32) -> f32 {
+        // The finaliser of MurmurHash3 (Appleby 2011) behind a Weyl sequence.
+        let mut hash = at.wrapping_mul(0x9e37_79b1).wrapping_add(self.seed[0]);
+        hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b) ^ self.seed[1];
+        hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+        hash ^= hash >> 16;
+        if hash < self.threshold { 0.0 } else { self.kept }
+    }
+
+    #[inline(always)]
+    fn body(&self, first: usize, values: &mut [f32]) {
+        if self.threshold == 0 {
+            return;
+        }
+        let first = first as u32;
+        for (at, value) in (0u32..).zip(values) {
+            *value *= self.factor(first.wrapping_add(at));
+        }
+    }
+
+    /// Multiplies `values`, the first of which has the number `first`, by 0 or by 1 / (1 - rate).
+    pub fn apply(&self, isa: Isa, first: usize, values: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(dropout: &Dropout, first: usize, values: &mut [f32]) {
+            dropout.body(first, values);
+        }
+        let dropout = self;
+        dispatch!(isa, body(dropout: &Dropout, first: usize, values: &mut [f32]));
+    }
+}
+
+/// The sum of `term` over two rows, in lanes.
+#[inline(always)]
+fn sum_pairs(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += term(*a, *b);
+        }
+    }
+    for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
+        *lane += term(*a, *b);
+    }
+    lanes.iter().sum()
+}
+
+/// Adds every row of `values` to `sums`.
+pub fn add_columns(isa: Isa, values: &[f32], sums: &mut [f32]) {
+    #[inline(always)]
+    fn body<S: Simd>(values: &[f32], sums: &mut [f32]) {
+        for row in values.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    dispatch!(isa, body(values: &[f32], sums: &mut [f32]));
+}
+
+/// Multiplies each of `values` by the one of `factors`.
+///
+/// # Panics
+/// Where the two are not of one length.
+pub fn multiply(isa: Isa, values: &mut [f32], factors: &[f32]) {
+    #[inline(always)]
+    fn body<S: Simd>(values: &mut [f32], factors: &[f32]) {
+        values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+    }
+    assert_eq!(values.len(), factors.len());
+    dispatch!(isa, body(values: &mut [f32], factors: &[f32]));
+}
+
+impl Activation {
+    /// The derivative at `x`, and the value.
+    #[inline(always)]
+    fn both<S: Simd>(self, x: f32) -> (f32, f32) {
+        match self {
+            Self::Relu => (if x > 0.0 { 1.0 } else { 0.0 }, x.max(0.0)),
+            Self::Gelu => {
+                // Abramowitz and Stegun 7.1.26 at |x| / sqrt 2, whose exponential is that of the density too.
+                let t = 1.0 / S::mul_add(0.327_591_1 * std::f32::consts::FRAC_1_SQRT_2, x.abs(), 1.0);
+                let mut y = 1.061_405_4;
+                for coefficient in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+                    y = S::mul_add(y, t, coefficient);
+                }
+                let density = exp::<S>(-0.5 * x * x);
+                let half = (0.5 * (1.0 - y * t * density)).copysign(x);
+                let share = 0.5 + half;
+                // 1 / sqrt(2 pi)
+                (S::mul_add(x * 0.398_942_3, density, share), x * share)
+            }
+            Self::GeluTanh => {
+                let square = 0.044_715 * x * x;
+                // sqrt(2 / pi)
+                let t = tanh::<S>(0.797_884_6 * S::mul_add(square, x, x));
+                let slope = 0.797_884_6 * S::mul_add(square, 3.0, 1.0);
+                (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope, 0.5 * x * (1.0 + t))
+            }
+            Self::Silu => {
+                let share = 1.0 / (1.0 + exp::<S>(-x));
+                (share * S::mul_add(x, 1.0 - share, 1.0), x * share)
+            }
+            Self::Tanh => {
+                let t = tanh::<S>(x);
+                (1.0 - t * t, t)
+            }
+        }
+    }
+
+    /// Writes the function of `inputs` to `out` and puts its derivative in the place of `inputs`.
+    ///
+    /// # Panics
+    /// Where the two are not of one length.
+    pub fn differentiate(self, isa: Isa, inputs: &mut [f32], out: &mut [f32]) {
+        #[inline(always)]
+        fn each<S: Simd>(activation: Activation, inputs: &mut [f32], out: &mut [f32]) {
+            for (x, y) in inputs.iter_mut().zip(out) {
+                (*x, *y) = activation.both::<S>(*x);
+            }
+        }
+        #[inline(always)]
+        fn body<S: Simd>(activation: Activation, inputs: &mut [f32], out: &mut [f32]) {
+            // The function is known inside each loop, so that a loop holds one formula.
+            match activation {
+                Activation::Relu => each::<S>(Activation::Relu, inputs, out),
+                Activation::Gelu => each::<S>(Activation::Gelu, inputs, out),
+                Activation::GeluTanh => each::<S>(Activation::GeluTanh, inputs, out),
+                Activation::Silu => each::<S>(Activation::Silu, inputs, out),
+                Activation::Tanh => each::<S>(Activation::Tanh, inputs, out),
+            }
+        }
+        assert_eq!(inputs.len(), out.len());
+        let activation = self;
+        dispatch!(isa, body(activation: Activation, inputs: &mut [f32], out: &mut [f32]));
+    }
+
+    /// Adds `bias` to every row of `inputs` and writes the function of the sums to `out`.
+    ///
+    /// # Panics
+    /// Where the two are not of one length.
+    pub fn biased(self, isa: Isa, bias: &[f32], inputs: &mut [f32], out: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(activation: Activation, bias: &[f32], inputs: &mut [f32], out: &mut [f32]) {
+            let rows = inputs.chunks_exact_mut(bias.len()).zip(out.chunks_exact_mut(bias.len()));
+            for (inputs, out) in rows {
+                for ((x, y), bias) in inputs.iter_mut().zip(out.iter_mut()).zip(bias) {
+                    *x += bias;
+                    *y = *x;
+                }
+                activation.apply::<S>(out);
+            }
+        }
+        assert_eq!(inputs.len(), out.len());
+        let activation = self;
+        dispatch!(isa, body(activation: Activation, bias: &[f32], inputs: &mut [f32], out: &mut [f32]));
+    }
+}
+
+/// What ends each part of a post-norm layer: `normalise(dropout(xs + bias) + residual)`, with scale and shift (Ba et
+/// al. 2016). The normalised values before scale and shift are kept for the backward pass, which needs nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct ResidualNorm<'a> {
+    /// Added to every row first; none for what has none.
+    pub bias: Option<&'a [f32]>,
+    /// Of the sum with the bias, not of the residual.
+    pub dropout: Dropout,
+    /// What a normalised value is multiplied by.
+    pub scale: &'a [f32],
+    /// What is added then.
+    pub shift: &'a [f32],
+    /// What is added to the variance.
+    pub eps: f32,
+}
+
+impl ResidualNorm<'_> {
+    /// Puts the normalised values in the place of `xs`, the values with scale and shift into `out`, and one over the
+    /// deviation of every row into `deviations`. With `adds`, what is in `out` is the residual. The rows begin at row
+    /// `first` of the batch, which numbers the values for dropout.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn forward(
+        &self,
+        isa: Isa,
+        first: usize,
+        xs: &mut [f32],
+        adds: bool,
+        out: &mut [f32],
+        deviations: &mut [f32],
+    ) {
+        #[inline(always)]
+        fn body<S: Simd>(
+            norm: &ResidualNorm<'_>,
+            first: usize,
+            xs: &mut [f32],
+            adds: bool,
+            out: &mut [f32],
+            deviations: &mut [f32],
+        ) {
+            let width = norm.scale.len();
+            let rows = xs.chunks_exact_mut(width).zip(out.chunks_exact_mut(width)).zip(deviations);
+            for (at, ((xs, out), deviation)) in rows.enumerate() {
+                if let Some(bias) = norm.bias {
+                    xs.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
+                }
+                norm.dropout.body((first + at) * width, xs);
+                if adds {
+                    xs.iter_mut().zip(out.iter()).for_each(|(x, other)| *x += other);
+                }
+                let mean = sum(xs, |x| x) / width as f32;
+                let variance = sum(xs, |x| (x - mean) * (x - mean)) / width as f32;
+                let inverse = 1.0 / (variance + norm.eps).sqrt();
+                *deviation = inverse;
+                for (((x, y), scale), shift) in xs.iter_mut().zip(out).zip(norm.scale).zip(norm.shift) {
+                    *x = (*x - mean) * inverse;
+                    *y = S::mul_add(*x, *scale, *shift);
+                }
+            }
+        }
+        let width = self.scale.len();
+        assert!(xs.len() == out.len() && xs.len() == deviations.len() * width && self.shift.len() == width);
+        assert!(self.bias.is_none_or(|bias| bias.len() == width));
+        let norm = self;
+        dispatch!(isa, body(
+            norm: &ResidualNorm<'_>,
+            first: usize,
+            xs: &mut [f32],
+            adds: bool,
+            out: &mut [f32],
+            deviations: &mut [f32],
+        ));
+    }
+
+    /// Writes what `forward` gave to `out` again, from the normalised values.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn again(&self, isa: Isa, normed: &[f32], out: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(scale: &[f32], shift: &[f32], normed: &[f32], out: &mut [f32]) {
+            for (normed, out) in normed.chunks_exact(scale.len()).zip(out.chunks_exact_mut(scale.len())) {
+                for (((x, y), scale), shift) in normed.iter().zip(out).zip(scale).zip(shift) {
+                    *y = S::mul_add(*x, *scale, *shift);
+                }
+            }
+        }
+        assert_eq!(normed.len(), out.len());
+        let (scale, shift) = (self.scale, self.shift);
+        dispatch!(isa, body(scale: &[f32], shift: &[f32], normed: &[f32], out: &mut [f32]));
+    }
+
+    /// Turns the gradient of the result, in the place of `gradient`, into that of the sum that was normalised, which
+    /// is the residual's; writes that of `xs` to `to_xs`; and adds the gradients of scale, shift and bias to the
+    /// three parts of `sums`, each as long as a row.
+    ///
+    /// With n values a row, normalised values h, deviation 1 / r and g = gradient * scale, the sum's gradient is
+    /// r (g - mean(g) - h mean(g h)).
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    #[expect(clippy::too_many_arguments, reason = "each is a different row of the one formula")]
+    pub fn backward(
+        &self,
+        isa: Isa,
+        first: usize,
+        normed: &[f32],
+        deviations: &[f32],
+        gradient: &mut [f32],
+        to_xs: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        #[inline(always)]
+        fn body<S: Simd>(
+            norm: &ResidualNorm<'_>,
+            first: usize,
+            normed: &[f32],
+            deviations: &[f32],
+            gradient: &mut [f32],
+            to_xs: &mut [f32],
+            sums: &mut [f32],
+        ) {
+            let width = norm.scale.len();
+            let (to_scale, rest) = sums.split_at_mut(width);
+            let (to_shift, to_bias) = rest.split_at_mut(width);
+            let rows = gradient.chunks_exact_mut(width).zip(to_xs.chunks_exact_mut(width));
+            for (at, ((gradient, to_xs), inverse)) in rows.zip(deviations).enumerate() {
+                let normed = &normed[at * width..][..width];
+                for (((g, h), a), b) in
+                    gradient.iter_mut().zip(normed).zip(to_scale.iter_mut()).zip(to_shift.iter_mut())
+                {
+                    *a = S::mul_add(*g, *h, *a);
+                    *b += *g;
+                }
+                gradient.iter_mut().zip(norm.scale).for_each(|(g, scale)| *g *= scale);
+                let mean = sum(gradient, |g| g) / width as f32;
+                let pull = sum_pairs(gradient, normed, |g, h| g * h) / width as f32;
+                for ((g, h), x) in gradient.iter_mut().zip(normed).zip(to_xs.iter_mut()) {
+                    *g = inverse * (*g - mean - h * pull);
+                    *x = *g;
+                }
+                norm.dropout.body((first + at) * width, to_xs);
+                to_bias.iter_mut().zip(to_xs.iter()).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        let width = self.scale.len();
+        assert!(gradient.len() == normed.len() && gradient.len() == to_xs.len());
+        assert!(gradient.len() == deviations.len() * width && sums.len() == 3 * width);
+        let norm = self;
+        dispatch!(isa, body(
+            norm: &ResidualNorm<'_>,
+            first: usize,
+            normed: &[f32],
+            deviations: &[f32],
+            gradient: &mut [f32],
+            to_xs: &mut [f32],
+            sums: &mut [f32],
+        ));
+    }
+}
+
+/// The softmax of the scores of one head, row by row, with dropout of the weights. The weights are not kept: the
+/// backward pass makes them again from the scores and from the logarithm of each row's sum.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxRows {
+    /// The number of scores in a row.
+    pub width: usize,
+    /// What scores are multiplied by.
+    pub scale: f32,
+    /// Of the weights.
+    pub dropout: Dropout,
+    /// The number of the first weight, for dropout.
+    pub first: usize,
+}
+
+impl SoftmaxRows {
+    /// Puts dropped weights in the place of `scores`, and the logarithm of the sum of each row's exponentials into
+    /// `sums`.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn forward(&self, isa: Isa, scores: &mut [f32], sums: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(rows: &SoftmaxRows, scores: &mut [f32], sums: &mut [f32]) {
+            for (row, out) in scores.chunks_exact_mut(rows.width).zip(sums) {
+                row.iter_mut().for_each(|score| *score *= rows.scale);
+                let greatest = crate::math::max_body(row);
+                row.iter_mut().for_each(|score| *score = exp::<S>(*score - greatest));
+                let total = sum(row, |weight| weight);
+                let inverse = 1.0 / total;
+                row.iter_mut().for_each(|weight| *weight *= inverse);
+                *out = greatest + total.ln();
+            }
+            rows.dropout.body(rows.first, scores);
+        }
+        assert_eq!(scores.len(), sums.len() * self.width);
+        let rows = self;
+        dispatch!(isa, body(rows: &SoftmaxRows, scores: &mut [f32], sums: &mut [f32]));
+    }
+
+    /// Puts the weights in the place of `scores` again, and the dropped weights into `dropped`.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn again(&self, isa: Isa, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(rows: &SoftmaxRows, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]) {
+            for (row, sum) in scores.chunks_exact_mut(rows.width).zip(sums) {
+                row.iter_mut().for_each(|score| *score = exp::<S>(S::mul_add(*score, rows.scale, -*sum)));
+            }
+            dropped.copy_from_slice(scores);
+            rows.dropout.body(rows.first, dropped);
+        }
+        assert!(scores.len() == sums.len() * self.width && scores.len() == dropped.len());
+        let rows = self;
+        dispatch!(isa, body(rows: &SoftmaxRows, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]));
+    }
+
+    /// Turns the gradient of the dropped weights into that of the products of queries and keys, before their scale.
+    /// `pulls` has, for each row, the product of the head's result with the gradient of that.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn backward(&self, isa: Isa, weights: &[f32], pulls: &[f32], gradient: &mut [f32]) {
+        #[inline(always)]
+        fn body<S: Simd>(rows: &SoftmaxRows, weights: &[f32], pulls: &[f32], gradient: &mut [f32]) {
+            rows.dropout.body(rows.first, gradient);
+            let each = gradient.chunks_exact_mut(rows.width).zip(weights.chunks_exact(rows.width));
+            for ((gradient, weights), pull) in each.zip(pulls) {
+                for (g, p) in gradient.iter_mut().zip(weights) {
+                    *g = rows.scale * p * (*g - pull);
+                }
+            }
+        }
+        assert!(weights.len() == gradient.len() && gradient.len() == pulls.len() * self.width);
+        let rows = self;
+        dispatch!(isa, body(rows: &SoftmaxRows, weights: &[f32], pulls: &[f32], gradient: &mut [f32]));
+    }
+}
+
+#[cfg(test)]
+mod tests;
