@@ -9,7 +9,7 @@ use std::{convert::Infallible, error::Error, path::Path};
 
 use sporran::{
     kilt::{
-        Hit, Id, PassageId, PassageSplit, PassageStore, Query,
+        Hit, PassageId, PassageSplit, PassageStore, Query,
         store::{BuildOptions, PageIndex},
     },
     retriever::{
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let index = Bm25::open(&place, store.hash())?;
 
     // A query cannot hold gold answers; those are an `Example`'s, which only training and scoring see.
-    let query = Query { id: Id::from("example"), text, dataset: None, template_questions: Vec::new() };
+    let query = Query::of_text("example", text);
     println!("query: {}\n", query.text);
     let hits: Vec<Hit> = index.retrieve(&[query], PASSAGES)?.into_iter().flatten().collect();
 

@@ -125,6 +125,12 @@ pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Resu
     Ok(assembly)
 }
 
+/// Retrievers over one store, each by itself.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<PassageStore>,
+    pub(crate) retrievers: Vec<Box<dyn Retriever>>,
+}
+
 /// Builds or opens the store and each of some retrievers.
 ///
 /// # Errors
@@ -133,7 +139,7 @@ pub(crate) fn assemble_parts(
     options: &Options,
     parts: &[RetrieverOptions],
     observe: &mut Observer<'_>,
-) -> Result<(Arc<PassageStore>, Vec<Box<dyn Retriever>>)> {
+) -> Result<Parts> {
     let Some(source) = &options.general.source else {
         return Err(Error::Config(vec![crate::Diagnostic {
             origin: "config".into(),
@@ -145,8 +151,8 @@ pub(crate) fn assemble_parts(
     let mut hashes = Vec::new();
     let store = store(source, observe, &mut hashes)?;
     let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes: &mut hashes };
-    let parts: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
-    Ok((store, parts?))
+    let retrievers: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
+    Ok(Parts { retrievers: retrievers?, store })
 }
 
 /// Holds a retriever to the pages that a file lists, or to the others.

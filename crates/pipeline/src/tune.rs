@@ -10,7 +10,7 @@ use sporran_retriever::fusion::{FusionMethod, FusionOptions};
 
 use crate::{
     Error, Options, Result,
-    assemble::assemble_parts,
+    assemble::{Parts, assemble_parts},
     observe::{Observer, Unit, advance, begin},
     query::for_retrieval,
     retrieval::RetrieverOptions,
@@ -36,6 +36,13 @@ impl Tried {
     }
 }
 
+/// A task file's gold, and what each part finds for its records.
+struct Judged {
+    gold: Vec<Evidence>,
+    /// `[part][record]`
+    rankings: Vec<Vec<Vec<Hit>>>,
+}
+
 /// The steps between a weight of 0 and all of the weight.
 const STEPS: usize = 10;
 
@@ -54,10 +61,9 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
         return Err(fault("retriever.kind", "expected `hybrid`, whose weights are chosen".into()));
     };
     let files = task_files(&options.general.tasks, "tasks")?;
-    let (store, parts) = assemble_parts(options, &hybrid.parts, observe)?;
+    let Parts { store, retrievers } = assemble_parts(options, &hybrid.parts, observe)?;
     let depth = hybrid.fusion.depth.max(options.general.evidence.depth);
-    // Of each file: the gold of each record, and each part's ranking of it.
-    let mut judged: Vec<(Vec<Evidence>, Vec<Vec<Vec<Hit>>>)> = Vec::new();
+    let mut judged: Vec<Judged> = Vec::new();
     for file in &files {
         let examples = tasks::examples(file)?;
         let gold: Vec<Evidence> = examples
@@ -74,20 +80,20 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
         }
         let queries: Vec<_> =
             examples.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
-        begin(observe, format!("retrieve for {}", file.name), parts.len() as u64, Unit::Steps);
-        let mut rankings = Vec::with_capacity(parts.len());
-        for part in &parts {
+        begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);
+        let mut rankings = Vec::with_capacity(retrievers.len());
+        for part in &retrievers {
             rankings.push(part.retrieve(&queries, depth)?);
             advance(observe, rankings.len() as u64);
         }
         observe(crate::Event::End);
-        judged.push((gold, rankings));
+        judged.push(Judged { gold, rankings });
     }
-    let mut tried: Vec<Tried> = settings(&hybrid.fusion, parts.len())
+    let mut tried: Vec<Tried> = settings(&hybrid.fusion, retrievers.len())
         .into_par_iter()
         .map(|fusion| {
             let mut sums = (0.0, 0.0);
-            for (gold, rankings) in &judged {
+            for Judged { gold, rankings } in &judged {
                 let ranks = gold.iter().enumerate().map(|(query, gold)| {
                     let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
                     let hits = fusion.fuse(&rows);

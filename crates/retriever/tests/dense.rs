@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::PathBuf};
 
-use sporran_kilt::{Id, PassageId, Query};
+use sporran_kilt::{PassageId, Query};
 use sporran_retriever::{
     Error, Retriever,
     dense::{
@@ -31,7 +31,7 @@ fn passages(
 }
 
 fn query(text: &str) -> Query {
-    Query { id: Id::from("q"), text: text.into(), dataset: None, template_questions: Vec::new() }
+    Query::of_text("q", text)
 }
 
 fn built(options: &DenseOptions, dir: &std::path::Path) -> Dense {
