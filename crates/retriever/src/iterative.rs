@@ -394,11 +394,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        entity::aliases::tests::world,
+        entity::aliases::tests::{PageText, world},
         sparse::{Bm25Options, Build},
     };
 
-    const PAGES: [(&str, &str, &[(&str, &str)]); 6] = [
+    const PAGES: [PageText<'static>; 6] = [
         ("Blue Harbour", "Blue Harbour is a novel by the writer Ann Smith.", &[]),
         ("Ann Smith", "Ann Smith, of humble origins, came from Oslo and lived by the sea.", &[]),
         ("Harbour", "A harbour is a place where ships are safe. The city has one.", &[]),

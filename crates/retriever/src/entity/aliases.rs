@@ -257,8 +257,11 @@ pub(crate) mod tests {
     use super::*;
     use crate::Error;
 
-    /// Pages of these titles and first paragraphs, each with links (text, title) from its paragraph.
-    pub(crate) fn world(folder: &Path, pages: &[(&str, &str, &[(&str, &str)])]) -> (PassageStore, Aliases) {
+    /// A page's title, its paragraph, and the links from it as text and title.
+    pub(crate) type PageText<'t> = (&'t str, &'t str, &'t [(&'t str, &'t str)]);
+
+    /// A store of such pages, and their names.
+    pub(crate) fn world(folder: &Path, pages: &[PageText<'_>]) -> (PassageStore, Aliases) {
         let source = folder.join("pages.jsonl");
         let lines: Vec<String> = pages
             .iter()

@@ -1,4 +1,5 @@
-//! Training: of encoder-decoders by teacher forcing, of encoders that rank or that learn masked tokens. AdamW, warm-up
+//! Training: of encoder-decoders by teacher forcing, of encoders that rank, that
+//! tell passages apart or that learn masked tokens. AdamW, warm-up
 //! and decay, clipping, batches by token budget, evaluations that keep the best weights, and checkpoints that a killed
 //! training goes on from, bit for bit. What is minimised is an [`Objective`]; the loop is one.
 //!
@@ -30,6 +31,7 @@
 //! ```
 
 mod checkpoint;
+mod contrastive;
 mod copying;
 mod data;
 pub(crate) mod fused;
@@ -50,6 +52,7 @@ mod variables;
 mod vocabulary;
 
 pub use checkpoint::{Companions, best_folder, export};
+pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
 pub use copying::wire_copying;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of};
 pub use loss::cross_entropy;
