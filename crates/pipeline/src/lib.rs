@@ -6,6 +6,7 @@
 
 mod assemble;
 mod config;
+pub mod encoders;
 mod error;
 mod evidence;
 mod journal;

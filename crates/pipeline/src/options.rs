@@ -12,6 +12,7 @@ use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 use crate::{
     Error, Result,
     config::{Diagnostic, Document, Text, Wrong},
+    encoders::EncoderTraining,
     retrieval::{self, RetrieverOptions},
 };
 
@@ -53,6 +54,8 @@ pub struct General {
     pub evidence: EvidenceOptions,
     /// `[train]`: how `sporran train` makes the generator's model.
     pub train: Option<TrainOptions>,
+    /// `[encoder-training]`: how `sporran train` makes an encoder that retrieves or reranks.
+    pub encoder_training: Option<EncoderTraining>,
 }
 
 fn runs() -> PathBuf {

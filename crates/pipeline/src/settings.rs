@@ -8,6 +8,7 @@ use sporran_transformers::Precision;
 use crate::{
     Error, Result,
     config::Document,
+    encoders::EncoderTraining,
     options::{GeneratorOptions, Options, TasksOptions},
     retrieval,
 };
@@ -215,6 +216,9 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
             document.report_key("generator.prompt.passages", message);
         }
     }
+    if let Some(training) = &general.encoder_training {
+        check_encoder_training(training, options, document);
+    }
     if let Some(train) = &general.train {
         if !matches!(options.generator, None | Some(GeneratorOptions::Seq2Seq(_))) {
             document.report_key("generator.kind", UNTRAINED);
@@ -233,5 +237,40 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         if let Err(error) = train.optimizer.check() {
             document.report_key("train.optimizer", error.to_string());
         }
+    }
+}
+
+/// Finds what is wrong with `[encoder-training]`.
+fn check_encoder_training(training: &EncoderTraining, options: &Options, document: &mut Document<'_>) {
+    let table = "encoder-training";
+    if options.general.train.is_some() {
+        document.report_key(table, "expected either this or `[train]`: a config trains one model");
+    }
+    if options.retriever.is_none() {
+        document.report_key("retriever", "is missing; it finds what the encoder is to tell apart");
+    }
+    if !training.from.join("config.json").is_file() {
+        let message = format!("{} has no config.json", training.from.display());
+        document.report_key("encoder-training.from", message);
+    }
+    if training.data.is_empty() && training.examples.is_none() {
+        document.report_key(table, "expected `data` or `examples` to learn from");
+    }
+    for path in training.data.iter().filter(|path| !path.is_file()) {
+        document.report_key("encoder-training.data", format!("no file {}", path.display()));
+    }
+    if let Some(Err(faults)) = training.examples.as_ref().map(TasksOptions::resolve) {
+        for (key, message) in faults {
+            document.report_key(&format!("encoder-training.examples.{key}"), message);
+        }
+    }
+    if training.depth == 0 {
+        document.report_key("encoder-training.depth", "expected at least 1, found 0");
+    }
+    if let Err(error) = training.device.check(Precision::F32) {
+        document.report_key("encoder-training.device", error.to_string());
+    }
+    if let Err(error) = training.optimizer.check() {
+        document.report_key("encoder-training.optimizer", error.to_string());
     }
 }

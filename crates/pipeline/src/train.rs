@@ -24,6 +24,7 @@ use sporran_transformers::{
 use crate::{
     Error, Result,
     assemble::{Assembly, assemble_retrieval},
+    encoders::train_encoder,
     observe::{Event, Observer, Unit, advance, begin},
     options::{General, GeneratorOptions, Options, TasksOptions, TrainOptions},
     query::for_retrieval,
@@ -38,7 +39,8 @@ pub struct Trained {
     pub model: PathBuf,
     /// Steps made.
     pub steps: u64,
-    /// The step of the best judgement and its score, 0 to 1: the mean over datasets of their headline scores.
+    /// The step of the best judgement and its score, 0 to 1: for a generator the mean over datasets of their headline
+    /// scores, for an encoder the mean reciprocal rank.
     pub best: Option<(u64, f64)>,
 }
 
@@ -56,12 +58,16 @@ impl Reading {
     }
 }
 
-/// Trains the model of a config's generator and puts it where `[train]` says. A training that was stopped goes on from
+/// Trains what a config says: the encoder of `[encoder-training]`, or the model of its generator, which goes where `[train]`
+/// says. A training that was stopped goes on from
 /// its newest checkpoint.
 ///
 /// # Errors
 /// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    if let Some(training) = &options.general.encoder_training {
+        return train_encoder(options, training, observe);
+    }
     let missing = |key: &str| {
         let message = format!("is missing; training needs `[{key}]`");
         Error::Config(vec![crate::Diagnostic { origin: "config".into(), line: 0, key: key.into(), message }])

@@ -1,0 +1,110 @@
+//! What encoders learn from: queries with passages that answer them and passages that do not.
+
+use rustc_hash::FxHashSet;
+use sporran_kilt::{
+    Example, PassageId, PassageStore,
+    formats::{
+        dpr::{TrainingContext, TrainingExample},
+        elements,
+    },
+};
+use sporran_retriever::Retriever;
+
+use super::EncoderTraining;
+use crate::{
+    Options, Result,
+    observe::{Event, Observer, Unit, advance, begin},
+    options::TasksOptions,
+    query::for_retrieval,
+    settings::task_files,
+    tasks,
+};
+
+/// Records that are retrieved for together.
+const CHUNK: usize = 256;
+
+/// A passage's title and text.
+pub(super) type Titled = (String, String);
+
+/// A query with its passages as texts.
+pub(super) struct Texts {
+    pub(super) query: String,
+    /// Passages that answer it, the best first; at least one.
+    pub(super) positives: Vec<Titled>,
+    /// Passages that do not, the most like an answer first.
+    pub(super) negatives: Vec<Titled>,
+}
+
+/// Reads DPR's training data; questions without a passage that answers are left out.
+pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
+    let mut found = Vec::new();
+    let titled = |contexts: Vec<TrainingContext>| -> Vec<Titled> {
+        contexts.into_iter().map(|context| (context.title, context.text)).collect()
+    };
+    for path in &training.data {
+        for record in elements::open(path)?.records::<TrainingExample>() {
+            let (_, record) = record?;
+            let hard = titled(record.hard_negative_ctxs.unwrap_or_default());
+            let negatives =
+                if hard.is_empty() { titled(record.negative_ctxs.unwrap_or_default()) } else { hard };
+            let positives = titled(record.positive_ctxs);
+            if !positives.is_empty() {
+                found.push(Texts { query: record.question, positives, negatives });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Retrieves for the records of task files: the passages of gold pages answer, the others are hard negatives.
+pub(super) fn of_tasks(
+    options: &Options,
+    training: &EncoderTraining,
+    (tasks_options, table): (&TasksOptions, &str),
+    most: usize,
+    (retriever, store): (&dyn Retriever, &PassageStore),
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Texts>> {
+    let mut found = Vec::new();
+    for task in task_files(tasks_options, table)? {
+        let mut examples = tasks::examples(&task)?;
+        examples.truncate(most);
+        begin(observe, format!("mine {}", task.name), examples.len() as u64, Unit::Records);
+        for (number, chunk) in examples.chunks(CHUNK).enumerate() {
+            let queries: Vec<_> =
+                chunk.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
+            let rankings = retriever.retrieve(&queries, training.depth)?;
+            for ((example, query), hits) in chunk.iter().zip(queries).zip(rankings) {
+                let ids: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
+                found.extend(texts(store, example, query.text, &ids));
+            }
+            advance(observe, (number * CHUNK + chunk.len()) as u64);
+        }
+        observe(Event::End);
+    }
+    Ok(found)
+}
+
+/// A record with what was found for it; nothing where no gold page is in the store.
+fn texts(store: &PassageStore, example: &Example, query: String, found: &[PassageId]) -> Option<Texts> {
+    let evidence = example.gold.iter().flat_map(|output| output.evidence());
+    let mut pages = Vec::new();
+    let mut known = FxHashSet::default();
+    for id in evidence.filter_map(|item| item.wikipedia_id.as_ref()) {
+        if let Some(page) = store.page_by_id(&id.text())
+            && known.insert(page)
+        {
+            pages.push(page);
+        }
+    }
+    let titled = |id: PassageId| (store.page_title(store.page_of(id)).to_owned(), store.text(id));
+    // A page's passage that was found is likelier to be the one that answers than its first.
+    let best = |page| {
+        let passage = found.iter().copied().find(|&id| store.page_of(id) == page);
+        titled(passage.unwrap_or_else(|| PassageId(store.passages_of(page).start)))
+    };
+    let positives: Vec<Titled> = pages.iter().map(|&page| best(page)).collect();
+    let others = found.iter().filter(|&&id| !known.contains(&store.page_of(id)));
+    let negatives = others.map(|&id| titled(id)).collect();
+    (!positives.is_empty()).then_some(Texts { query, positives, negatives })
+}

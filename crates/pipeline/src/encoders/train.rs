@@ -1,0 +1,329 @@
+//! From contrasts to a trained encoder's folder.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::DType;
+use rustc_hash::FxHashMap;
+use sporran_kilt::jsonl;
+use sporran_retriever::dense::Similarity;
+use sporran_transformers::{
+    BertTask, Checkpoint, EncoderInput, EncoderRow, ModelConfig, Pooling, Precision, Text, Truncation,
+    training::{
+        Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
+        RankingObjective, RankingQuery, Training, TunedEncoder, best_folder, export, train as optimise,
+    },
+};
+
+use super::{
+    EncoderKind, EncoderTraining,
+    contrasts::{Texts, Titled, of_files, of_tasks},
+};
+use crate::{
+    Error, Options, Result,
+    assemble::assemble_retrieval,
+    observe::{Event, Observer, Unit, begin},
+    train::Trained,
+};
+
+/// The tokenizer's files, as far as a folder has them.
+const TOKENIZER: [&str; 7] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+];
+
+/// Trains the encoder of `[encoder-training]`. A training that was stopped goes on from its newest checkpoint.
+///
+/// # Errors
+/// [`Error::Config`] where there is nothing to learn from or no retriever to mine with; whatever is wrong with files,
+/// indexes, the model or the training.
+pub fn train_encoder(
+    options: &Options,
+    training: &EncoderTraining,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let fault = |key: &str, message: &str| {
+        let diagnostic =
+            crate::Diagnostic { origin: "config".into(), line: 0, key: key.into(), message: message.into() };
+        Error::Config(vec![diagnostic])
+    };
+    let assembly = assemble_retrieval(options, observe)?;
+    let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
+        return Err(fault("retriever", "is missing; it finds what the encoder is to tell apart"));
+    };
+    let world = (&**retriever, &**store);
+    let mut learned = of_files(training)?;
+    if let Some(examples) = &training.examples {
+        let table = (examples, "encoder-training.examples");
+        learned.extend(of_tasks(options, training, table, usize::MAX, world, observe)?);
+    }
+    if learned.is_empty() {
+        return Err(fault("encoder-training", "expected `data` or `examples` to learn from"));
+    }
+    let table = (&options.general.tasks, "tasks");
+    let judged = of_tasks(options, training, table, training.judged, world, observe)?;
+
+    let checkpoint = Checkpoint::open(&training.from)?;
+    let (task, labels) = match training.kind {
+        EncoderKind::BiEncoder => (BertTask::States, 0),
+        EncoderKind::CrossEncoder => (BertTask::SequenceClassification, 1),
+    };
+    let device = training.device.open()?;
+    let seed = options.general.seed;
+    let encoder = TunedEncoder::open(&checkpoint, task, labels, seed, &device)?;
+    // Only its sizes are read here.
+    let body = checkpoint.encoder_on(sporran_transformers::DeviceName::Cpu, Precision::F32)?.body;
+    let input = EncoderInput::open(&checkpoint, &*body, training.max_tokens, Truncation::LongestFirst)?;
+    drop(body);
+    let companions = companions(&training.from, &encoder, &input)?;
+    let run = Run { options, training, encoder: &encoder, companions: &companions };
+    match training.kind {
+        EncoderKind::BiEncoder => {
+            let contrast = ContrastOptions {
+                pooling: training.pooling,
+                cosine: training.similarity == Similarity::Cosine,
+                scale: training.scale.unwrap_or(match training.similarity {
+                    Similarity::Cosine => 20.0,
+                    Similarity::InnerProduct => 1.0,
+                }),
+                negatives: training.negatives,
+            };
+            let contrasts = contrasts(&input, learned)?;
+            let objective = ContrastiveObjective::new(&encoder, contrasts, contrast, &training.optimizer)?;
+            let lists = lists(&judged, |query, passages| {
+                let mut rows = vec![one(&input, query)?];
+                for passage in passages {
+                    rows.push(one(&input, &joined(passage))?);
+                }
+                Ok(rows)
+            })?;
+            let judge = || {
+                mean_reciprocal_rank(&lists, |rows| {
+                    let vectors = encoder.vectors(rows, &contrast, training.optimizer.tokens_per_batch)?;
+                    let near = |vector: &Vec<f32>| vectors[0].iter().zip(vector).map(|(a, b)| a * b).sum();
+                    Ok(vectors[1..].iter().map(near).collect())
+                })
+            };
+            run.execute(&objective, (!lists.is_empty()).then_some(&judge), observe)
+        }
+        EncoderKind::CrossEncoder => {
+            let queries = queries(&input, learned)?;
+            let shown = Some(training.negatives + 1).filter(|&shown| shown > 1);
+            let objective =
+                RankingObjective::new(&encoder, queries, training.loss, shown, &training.optimizer)?;
+            let lists = lists(&judged, |query, passages| pairs(&input, query, passages))?;
+            let judge = || {
+                mean_reciprocal_rank(&lists, |rows| encoder.scores(rows, training.optimizer.tokens_per_batch))
+            };
+            run.execute(&objective, (!lists.is_empty()).then_some(&judge), observe)
+        }
+    }
+}
+
+/// What any training of an encoder needs.
+struct Run<'a> {
+    options: &'a Options,
+    training: &'a EncoderTraining,
+    encoder: &'a TunedEncoder,
+    companions: &'a [(String, Vec<u8>)],
+}
+
+type Judge<'a> = &'a dyn Fn() -> sporran_transformers::Result<f64>;
+
+impl Run<'_> {
+    fn execute(
+        &self,
+        objective: &impl Objective,
+        judge: Option<Judge<'_>>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Trained> {
+        let Self { options, training, encoder, companions } = self;
+        let folder = options.general.output.join(&options.general.name).join("training");
+        fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;
+        let steps = if training.optimizer.epochs > 0 { 0 } else { training.optimizer.steps };
+        begin(observe, format!("train {}", training.model.display()), steps, Unit::Steps);
+        let evaluate = judge.map(|judge| move || judge().map_err(EvaluationError::from));
+        let of_training = Training {
+            objective,
+            variables: encoder.variables(),
+            options: &training.optimizer,
+            evaluate: evaluate.as_ref().map(|evaluate| evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
+            folder: &folder,
+            companions,
+        };
+        let outcome = optimise(&of_training, &mut |progress| {
+            let score = progress.score.map_or_else(String::new, |score| format!(", MRR {score:.3}"));
+            let note =
+                format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+            if progress.score.is_some() {
+                tracing::info!(step = progress.step, "{note}");
+            }
+            observe(Event::Advance { done: progress.step, note: Some(note) });
+            ControlFlow::Continue(())
+        })?;
+        observe(Event::End);
+        if let Some(best) = best_folder(&folder)? {
+            export(&best, &training.model, DType::F32, companions)?;
+            if training.kind == EncoderKind::BiEncoder {
+                sentence_layout(&training.model, training, encoder.config().hidden_size)?;
+            }
+        }
+        Ok(Trained { model: training.model.clone(), steps: outcome.step, best: outcome.best })
+    }
+}
+
+/// A passage as a bi-encoder reads it.
+fn joined((title, text): &Titled) -> String {
+    if title.is_empty() { text.clone() } else { format!("{title} {text}") }
+}
+
+fn one(input: &EncoderInput, text: &str) -> sporran_transformers::Result<EncoderRow> {
+    // One text has one row.
+    Ok(input.rows(&[Text::One(text)])?.swap_remove(0))
+}
+
+fn pairs(
+    input: &EncoderInput,
+    query: &str,
+    passages: &[Titled],
+) -> sporran_transformers::Result<Vec<EncoderRow>> {
+    let texts: Vec<String> = passages.iter().map(joined).collect();
+    let pairs: Vec<Text<'_>> = texts.iter().map(|text| Text::Pair(query, text)).collect();
+    input.rows(&pairs)
+}
+
+fn contrasts(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<Contrast>> {
+    let mut keys: FxHashMap<String, u64> = FxHashMap::default();
+    let mut passage = |passage: &Titled| -> Result<ContrastPassage> {
+        let text = joined(passage);
+        let row = one(input, &text)?;
+        let next = keys.len() as u64;
+        Ok(ContrastPassage { row, key: *keys.entry(text).or_insert(next) })
+    };
+    let mut contrasts = Vec::new();
+    for texts in learned {
+        let negatives: Vec<ContrastPassage> =
+            texts.negatives.iter().map(&mut passage).collect::<Result<_>>()?;
+        // Each passage that answers is a contrast of its own.
+        for positive in &texts.positives {
+            let positive = passage(positive)?;
+            let negatives = negatives.iter().filter(|other| other.key != positive.key).cloned().collect();
+            contrasts.push(Contrast { query: one(input, &texts.query)?, positive, negatives });
+        }
+    }
+    Ok(contrasts)
+}
+
+fn queries(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<RankingQuery>> {
+    let query = |texts: Texts| {
+        let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
+        let rows = pairs(input, &texts.query, &passages)?;
+        let targets = (0..rows.len()).map(|at| f32::from(u8::from(at < texts.positives.len()))).collect();
+        Ok(RankingQuery { rows, targets })
+    };
+    learned.into_iter().map(query).collect()
+}
+
+/// A query with what was found for it, as rows.
+struct List {
+    rows: Vec<EncoderRow>,
+    /// How many of the passages answer; they come first.
+    positives: usize,
+}
+
+fn lists(
+    judged: &[Texts],
+    rows: impl Fn(&str, &[Titled]) -> sporran_transformers::Result<Vec<EncoderRow>>,
+) -> Result<Vec<List>> {
+    let list = |texts: &Texts| {
+        let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
+        Ok(List { rows: rows(&texts.query, &passages)?, positives: texts.positives.len() })
+    };
+    judged.iter().map(list).collect()
+}
+
+/// The mean over queries of one over the rank of the first passage that answers; of equal scores the passage that answers
+/// comes last.
+fn mean_reciprocal_rank(
+    lists: &[List],
+    score: impl Fn(&[EncoderRow]) -> sporran_transformers::Result<Vec<f32>>,
+) -> sporran_transformers::Result<f64> {
+    let mut sum = 0.0;
+    for list in lists {
+        let scores = score(&list.rows)?;
+        let (positives, negatives) = scores.split_at(list.positives);
+        let best = positives.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let before = negatives.iter().filter(|&&other| other >= best).count();
+        sum += 1.0 / (before + 1) as f64;
+    }
+    Ok(sum / lists.len() as f64)
+}
+
+/// The files that go beside the weights.
+fn companions(from: &Path, encoder: &TunedEncoder, input: &EncoderInput) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut config = serde_json::to_vec_pretty(&ModelConfig::Bert(encoder.config().clone()).to_json())
+        .map_err(|error| Error::io(from, "write")(error.into()))?;
+    config.push(b'\n');
+    let mut files = vec![("config.json".to_owned(), config)];
+    for name in TOKENIZER {
+        let path = from.join(name);
+        if path.is_file() {
+            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
+        }
+    }
+    let settings = serde_json::json!({"max_seq_length": input.max_length(), "do_lower_case": false});
+    files.push(("sentence_bert_config.json".to_owned(), format!("{settings}\n").into_bytes()));
+    Ok(files)
+}
+
+/// What makes a folder one of sentence-transformers.
+fn sentence_layout(folder: &Path, training: &EncoderTraining, width: usize) -> Result<()> {
+    let class = |name: &str| format!("sentence_transformers.models.{name}");
+    let mut modules = vec![
+        serde_json::json!({"idx": 0, "name": "0", "path": "", "type": class("Transformer")}),
+        serde_json::json!({"idx": 1, "name": "1", "path": "1_Pooling", "type": class("Pooling")}),
+    ];
+    if training.similarity == Similarity::Cosine {
+        modules.push(
+            serde_json::json!({"idx": 2, "name": "2", "path": "2_Normalize", "type": class("Normalize")}),
+        );
+    }
+    let pooling = serde_json::json!({
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": training.pooling == Pooling::Cls,
+        "pooling_mode_mean_tokens": training.pooling == Pooling::Mean,
+        "pooling_mode_max_tokens": false,
+        "pooling_mode_mean_sqrt_len_tokens": false,
+    });
+    let write =
+        |path: PathBuf, value: &serde_json::Value| jsonl::write(path, format!("{value:#}\n").as_bytes());
+    write(folder.join("1_Pooling/config.json"), &pooling)?;
+    // The list comes last: with it the folder is complete.
+    write(folder.join("modules.json"), &serde_json::Value::Array(modules))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_answer_counts_and_ties_do_not_help() {
+        let row = |id: u32| EncoderRow { ids: vec![id], types: vec![0] };
+        let list = |ids: &[u32], positives| List { rows: ids.iter().map(|&id| row(id)).collect(), positives };
+        // The score of a row is its token.
+        let score = |rows: &[EncoderRow]| Ok(rows.iter().map(|row| row.ids[0] as f32).collect());
+        // First; second of three, the better of two answers; behind an equal one.
+        let lists = [list(&[9, 1, 2], 1), list(&[1, 5, 7, 2], 2), list(&[4, 4], 1)];
+        let found = mean_reciprocal_rank(&lists, score).unwrap();
+        assert!((found - (1.0 + 0.5 + 0.5) / 3.0).abs() < 1e-12, "{found}");
+    }
+}
