@@ -178,3 +178,62 @@ fn an_index_of_another_encoder_is_not_taken_for_this_ones() {
     run(folder.path(), &["retrieve", "c.toml", "retriever.passage-template={text}"]);
     assert_eq!(dense(&indexes), 2);
 }
+
+/// A config that trains an encoder of `kind` on the world's own tasks.
+fn training(folder: &Path, kind: &str, from: &str) {
+    // Vectors list every page, so that all of them are told apart from the right ones.
+    let stages = format!(
+        "[retriever]\nkind = \"dense\"\nmodel = '{from}'\n[encoder-training]\nkind = \"{kind}\"\nfrom = '{from}'\nmodel = \"trained\"\n\
+         data = [\"more.json\"]\nexamples = {{ files = [\"tasks.jsonl\"] }}\n[encoder-training.optimizer]\n\
+         epochs = 100\nlearning-rate = 5e-3\nwarmup-steps = 2\n"
+    );
+    world(folder, &stages);
+    let more = r#"[{"question": "capital of Norway", "answers": ["Oslo"], "positive_ctxs": [{"title": "Oslo",
+        "text": "Oslo is the capital of Norway."}], "hard_negative_ctxs": [{"title": "Berlin", "text": "a city"}]}]"#;
+    fs::write(folder.join("more.json"), more).unwrap();
+}
+
+#[test]
+fn an_encoder_that_was_trained_retrieves_what_it_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    training(folder.path(), "bi-encoder", &encoder());
+    let trained = json(&run(folder.path(), &["train", "c.toml", "--json"]));
+    let best = trained["best"][1].as_f64().unwrap();
+    // Once they are known by heart, a page that answers comes first for each of the three questions.
+    assert_eq!(best, 1.0, "{trained}");
+    let dense = "[retriever]\nkind = \"dense\"\nmodel = \"trained\"\nsimilarity = \"cosine\"\n";
+    world(folder.path(), dense);
+    let report = json(&run(folder.path(), &["retrieve", "c.toml", "--json"]));
+    assert!(report["tasks"][0]["scores"]["Rprec"].as_f64().unwrap() > 0.8, "{report}");
+}
+
+#[test]
+fn a_reranker_is_trained_and_used() {
+    let folder = tempfile::tempdir().unwrap();
+    training(folder.path(), "cross-encoder", &encoder());
+    let trained = json(&run(folder.path(), &["train", "c.toml", "--json"]));
+    assert_eq!(trained["best"][1].as_f64().unwrap(), 1.0, "{trained}");
+    let stages = "[retriever]\nkind = \"bm25\"\n[reranker]\nkind = \"cross-encoder\"\nmodel = \"trained\"\n";
+    world(folder.path(), stages);
+    let trace = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "a", "--json"]));
+    assert_eq!(trace["hits"][0]["title"], "Paris");
+}
+
+#[test]
+fn what_an_encoder_cannot_learn_from_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    training(folder.path(), "bi-encoder", &encoder());
+    let refused = |arguments: &[&str]| {
+        let output = sporran(folder.path(), &[&["-q"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    };
+    let said = refused(&["train", "c.toml", "encoder-training.pooling=max"]);
+    assert!(said.contains("option `pooling`: expected `cls` or `mean`, found max"), "{said}");
+    let said = refused(&["config", "check", "c.toml", "encoder-training.data=[\"none.json\"]"]);
+    assert!(said.contains("`encoder-training.data`: no file none.json"), "{said}");
+    fs::write(folder.path().join("more.json"), "[{\"question\": \"q\"}]").unwrap();
+    let said = refused(&["train", "c.toml"]);
+    assert!(said.contains("more.json:1") && said.contains("answers"), "{said}");
+    assert!(!folder.path().join("trained").exists());
+}

@@ -73,7 +73,8 @@ pub fn train_encoder(
 
     let checkpoint = Checkpoint::open(&training.from)?;
     let (task, labels) = match training.kind {
-        EncoderKind::BiEncoder => (BertTask::States, 0),
+        // Without a head there is nothing to label; a config has labels all the same.
+        EncoderKind::BiEncoder => (BertTask::States, 2),
         EncoderKind::CrossEncoder => (BertTask::SequenceClassification, 1),
     };
     let device = training.device.open()?;

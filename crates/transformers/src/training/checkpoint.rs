@@ -72,7 +72,8 @@ fn write_folder(
     tensors: &[(&str, BTreeMap<String, Tensor>)],
     files: &[(&str, &[u8])],
 ) -> Result<()> {
-    let parent = folder.parent().unwrap_or(Path::new("."));
+    // The parent of a bare name is an empty path.
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
     let temporary = tempfile::Builder::new()
         .prefix(".unfinished-")
