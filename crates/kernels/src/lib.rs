@@ -10,6 +10,8 @@
 mod adam;
 mod attention;
 mod buffer;
+mod codebook;
+mod codes;
 mod isa;
 mod math;
 mod matrix;
@@ -23,6 +25,8 @@ mod vectors;
 
 pub use adam::AdamStep;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
+pub use codebook::Codebook;
+pub use codes::{CodeBits, Codes};
 pub use isa::Isa;
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};

@@ -195,30 +195,9 @@ impl<'a> Panels<'a> {
         };
         let panels = self.rows.div_ceil(LANES);
         let block = (BLOCK / self.storage.panel_bytes(self.dim)).max(1);
-        let blocks = panels.div_ceil(block);
-        let next = AtomicUsize::new(0);
-        let workers: Vec<Mutex<Vec<Top>>> =
-            (0..team.threads().min(blocks)).map(|_| Mutex::default()).collect();
-        team.run(workers.len(), &|worker| {
-            let mut tops = vec![Top::new(k); count];
-            loop {
-                // A worker's blocks come in ascending order, as `Top` asks of ids.
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= blocks {
-                    break;
-                }
-                let block = at * block..((at + 1) * block).min(panels);
-                self.scan(isa, input, block, filter, &mut tops);
-            }
-            *workers[worker].lock().unwrap_or_else(PoisonError::into_inner) = tops;
-        });
-        let mut parts: Vec<_> = workers
-            .into_iter()
-            .map(|worker| worker.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter())
-            .collect();
-        let parts: Vec<Vec<Top>> =
-            (0..count).map(|_| parts.iter_mut().filter_map(Iterator::next).collect()).collect();
-        parts.into_par_iter().map(|parts| Top::merged(parts, k)).collect()
+        best(panels.div_ceil(block), count, k, &|at, tops| {
+            self.scan(isa, input, at * block..((at + 1) * block).min(panels), filter, tops);
+        })
     }
 
     /// Offers the rows of `panels` to every query.
@@ -344,6 +323,38 @@ impl<'a> Panels<'a> {
             }
         }
     }
+}
+
+/// The best `k` rows of each of `count` queries, where `offer` offers the rows of one of `blocks` blocks, in ascending
+/// order, to all queries.
+pub(crate) fn best(
+    blocks: usize,
+    count: usize,
+    k: usize,
+    offer: &(dyn Fn(usize, &mut [Top]) + Sync),
+) -> Vec<Vec<(u32, f32)>> {
+    let team = Team::global();
+    let next = AtomicUsize::new(0);
+    let workers: Vec<Mutex<Vec<Top>>> = (0..team.threads().min(blocks)).map(|_| Mutex::default()).collect();
+    team.run(workers.len(), &|worker| {
+        let mut tops = vec![Top::new(k); count];
+        loop {
+            // A worker's blocks come in ascending order, as `Top` asks of ids.
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= blocks {
+                break;
+            }
+            offer(at, &mut tops);
+        }
+        *workers[worker].lock().unwrap_or_else(PoisonError::into_inner) = tops;
+    });
+    let mut parts: Vec<_> = workers
+        .into_iter()
+        .map(|worker| worker.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter())
+        .collect();
+    let parts: Vec<Vec<Top>> =
+        (0..count).map(|_| parts.iter_mut().filter_map(Iterator::next).collect()).collect();
+    parts.into_par_iter().map(|parts| Top::merged(parts, k)).collect()
 }
 
 /// Keeps the lanes that are set in `above`.

@@ -239,4 +239,6 @@ pub(crate) use tile;
 pub(crate) use x86::{Avx2, Avx512, Vnni};
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod lookup;
+#[cfg(target_arch = "x86_64")]
 mod x86;

@@ -68,6 +68,27 @@ impl<'a> Vectors<'a> {
         dispatch!(isa, body(rows: &Vectors<'_>, query: &[f32], ids: &[u32], scores: &mut Vec<f32>));
     }
 
+    /// Whether one of the inner products of `query` with the rows `ids` exceeds its bound. Stops at the first that does.
+    ///
+    /// # Panics
+    /// As for [`scores`](Self::scores).
+    #[must_use]
+    pub fn any_above(&self, isa: Isa, query: &[f32], ids: &[u32], bounds: &[f32]) -> bool {
+        #[inline(always)]
+        fn body<S: Simd>(rows: &Vectors<'_>, query: &[f32], ids: &[u32], bounds: &[f32]) -> bool {
+            for (id, bound) in ids.iter().zip(bounds) {
+                // SAFETY: `dispatch` has checked that the machine has `S`, and the query's width has been.
+                if unsafe { rows.score::<S>(query, *id) } > *bound {
+                    return true;
+                }
+            }
+            false
+        }
+        assert_eq!(query.len(), self.dim);
+        let rows = self;
+        dispatch!(isa, body(rows: &Vectors<'_>, query: &[f32], ids: &[u32], bounds: &[f32]) -> bool)
+    }
+
     fn size(&self) -> usize {
         self.dim * if self.half { 2 } else { 4 }
     }
@@ -91,13 +112,20 @@ impl<'a> Vectors<'a> {
             if let Some(&next) = ids.get(at + AHEAD) {
                 S::prefetch(self.bytes_of(next as usize));
             }
-            let row = self.bytes_of(id as usize).as_ptr();
-            // SAFETY: `dispatch` has checked that the machine has `S`; a row has `dim` values of its storage, as many as
-            // the query has.
-            scores.push(unsafe {
-                if self.half { product::<S, true>(query, row) } else { product::<S, false>(query, row) }
-            });
+            // SAFETY: `dispatch` has checked that the machine has `S`, and the query's width has been.
+            scores.push(unsafe { self.score::<S>(query, id) });
         }
+    }
+
+    /// The inner product with row `id`.
+    ///
+    /// # Safety
+    /// The machine must have `S`, and the query must be as wide as a row.
+    #[inline(always)]
+    unsafe fn score<S: Simd>(&self, query: &[f32], id: u32) -> f32 {
+        let row = self.bytes_of(id as usize).as_ptr();
+        // SAFETY: by the contract; a row has as many values of its storage as the query has.
+        unsafe { if self.half { product::<S, true>(query, row) } else { product::<S, false>(query, row) } }
     }
 }
 
@@ -203,6 +231,9 @@ mod tests {
                     let mut scores = vec![9.0];
                     rows.scores(isa, &query, &ids, &mut scores);
                     assert_eq!(scores.len(), ids.len());
+                    assert!(!rows.any_above(isa, &query, &ids, &scores));
+                    let lower: Vec<f32> = scores.iter().map(|score| score - 1e-3).collect();
+                    assert!(rows.any_above(isa, &query, &ids[5..], &lower[5..]));
                     for (&id, score) in ids.iter().zip(scores) {
                         let mut row = vec![0.0; dim];
                         rows.row(id as usize, &mut row);

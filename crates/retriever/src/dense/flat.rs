@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Panels, Vectors, by_rank};
 
 use super::{
-    Embeddings, FlatOptions, Progress, RescoreStorage, Storage, VectorIndex, header::Header, rows::Rows,
+    Embeddings, FlatOptions, Progress, Storage, VectorIndex, VectorStorage, header::Header, rows::Rows,
 };
 use crate::{
     Error, Result,
@@ -17,7 +17,7 @@ use crate::{
 /// The vectors in panels of 32, as the scan reads them.
 const PANELS: &str = "panels";
 /// The vectors one after the other, where they are picked one by one.
-const VECTORS: &str = "vectors";
+pub(crate) const VECTORS: &str = "vectors";
 
 /// Rows that are packed at once.
 const AT_ONCE: usize = 4096;
@@ -48,9 +48,7 @@ pub(crate) fn write(
 ) -> Result<Vec<Section>> {
     let (dim, count) = (rows.dim(), rows.count());
     let storage: sporran_kernels::Storage = options.storage.into();
-    let half = options.rescore > 0 && options.rescore_storage == RescoreStorage::F16;
     let mut panels = folder.section(PANELS)?;
-    let mut beside = if options.rescore > 0 { Some(folder.section(VECTORS)?) } else { None };
     let size = storage.panel_bytes(dim);
     let lanes = Panels::ROWS;
     let (mut values, mut bytes) = (Vec::new(), Vec::new());
@@ -58,7 +56,7 @@ pub(crate) fn write(
         let some = AT_ONCE.min(count - first);
         values.clear();
         rows.read(first, some, &mut values);
-        if options.storage == Storage::F16 || half {
+        if options.storage == Storage::F16 {
             check_halves(&values, dim, first)?;
         }
         bytes.resize(some.div_ceil(lanes) * size, 0);
@@ -67,27 +65,43 @@ pub(crate) fn write(
             .zip(values.par_chunks(lanes * dim))
             .for_each(|(panel, rows)| storage.pack(dim, rows, panel));
         panels.put(&bytes)?;
-        if let Some(beside) = &mut beside {
-            beside.put(&encode(&values, half))?;
-        }
         progress(Progress::Indexed { done: (first + some) as u64, total: count as u64 });
     }
     let mut sections = vec![panels.finish()?];
-    sections.extend(beside.map(|beside| beside.finish()).transpose()?);
+    if options.rescore > 0 {
+        sections.push(write_vectors(rows, options.rescore_storage, folder, VECTORS)?);
+    }
     Ok(sections)
 }
 
-/// Values in 16 or in 32 bits.
-pub(crate) fn encode(values: &[f32], half: bool) -> Vec<u8> {
-    if half {
-        values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect()
-    } else {
-        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+/// Writes all vectors one after the other.
+pub(crate) fn write_vectors(
+    rows: &Rows,
+    storage: VectorStorage,
+    folder: &Folder,
+    name: &'static str,
+) -> Result<Section> {
+    let (dim, count) = (rows.dim(), rows.count());
+    let mut section = folder.section(name)?;
+    let (mut values, mut bytes) = (Vec::new(), Vec::new());
+    for first in (0..count).step_by(AT_ONCE) {
+        values.clear();
+        rows.read(first, AT_ONCE.min(count - first), &mut values);
+        bytes.clear();
+        match storage {
+            VectorStorage::F32 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            VectorStorage::F16 => {
+                check_halves(&values, dim, first)?;
+                bytes.extend(values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()));
+            }
+        }
+        section.put(&bytes)?;
     }
+    section.finish()
 }
 
 /// The error for a value that 16 bits cannot hold.
-pub(crate) fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
+fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
     match values.iter().position(|value| value.abs() > f16::MAX.to_f32()) {
         None => Ok(()),
         Some(at) => Err(Error::Vector {
@@ -106,9 +120,9 @@ impl Flat {
         let panels = map(folder, header, PANELS)?;
         panels.expect(count.div_ceil(Panels::ROWS) * storage.panel_bytes(dim))?;
         let rescore = if options.rescore > 0 {
-            let half = options.rescore_storage == RescoreStorage::F16;
             let vectors = map(folder, header, VECTORS)?;
-            vectors.expect(count * dim * if half { 2 } else { 4 })?;
+            vectors.expect(count * dim * options.rescore_storage.bytes())?;
+            let half = options.rescore_storage == VectorStorage::F16;
             Some(Rescore { times: options.rescore, half, vectors })
         } else {
             None

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IndexOptions, Similarity};
+use super::{IndexOptions, Recall, Similarity};
 use crate::layout::{self, Section};
 
 /// The kind of every dense index in a header; `index` says more.
@@ -26,8 +26,22 @@ pub(crate) struct Header {
     pub(crate) passages_hash: String,
     /// Hash of what made their vectors.
     pub(crate) encoder_hash: String,
+    /// How well it finds.
+    pub(crate) report: Report,
     /// The files beside the header.
     pub(crate) sections: Vec<Section>,
+}
+
+/// How well an index finds, as measured when it was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Report {
+    /// What it finds of what an exact search finds, with the options that it was built with; none for one that is exact.
+    pub recall: Option<Recall>,
+    /// Vectors that searches by themselves did not find after the graph was built, and that were given other links.
+    pub lost: u32,
+    /// Vectors that searches by themselves still do not find.
+    pub unrepaired: u32,
 }
 
 impl layout::Header for Header {

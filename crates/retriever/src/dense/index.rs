@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use sporran_kernels::Filter;
 
 use super::{
-    Embeddings, IndexOptions, Similarity,
+    Embeddings, IndexOptions, Report, Similarity,
     flat::{self, Flat},
     header::{Header, KIND},
+    hnsw::{self, Hnsw},
+    pq::{self, Pq},
     rows::{collect, scale},
 };
 use crate::{
@@ -115,23 +117,31 @@ impl Index {
         if dim > MOST_VALUES {
             return Err(Error::TooLarge { what: "values a vector", most: MOST_VALUES as u64 });
         }
+        if let IndexOptions::Pq(options) = options {
+            pq::check(options, dim)?;
+        }
         let folder = Folder::resume(dir)?;
         let Origin { encoder_hash, passages_hash } = origin;
         let key = blake3::hash(
             serde_json::json!([similarity, dim, encoder_hash, passages_hash]).to_string().as_bytes(),
         );
         let rows = collect(&folder, key.to_hex().as_str(), dim, similarity, vectors, progress)?;
-        let sections = match options {
-            IndexOptions::Flat(options) => flat::write(options, &rows, &folder, progress)?,
+        let (sections, report) = match options {
+            IndexOptions::Flat(options) => {
+                (flat::write(options, &rows, &folder, progress)?, Report::default())
+            }
+            IndexOptions::Pq(options) => pq::write(options, &rows, &folder, progress)?,
+            IndexOptions::Hnsw(options) => hnsw::write(options, &rows, &folder, progress)?,
         };
         let header = Header {
             kind: KIND.into(),
-            index: options.built(),
+            index: options.clone(),
             similarity,
             dim,
             passages: rows.count() as u32,
             passages_hash: passages_hash.into(),
             encoder_hash: encoder_hash.into(),
+            report,
             sections,
         };
         rows.remove()?;
@@ -162,14 +172,14 @@ impl Index {
                 found: header.encoder_hash,
             });
         }
-        if (&header.index, header.similarity) != (&options.built(), similarity) {
+        if (header.index.built(), header.similarity) != (options.built(), similarity) {
             let describe = |index: &IndexOptions, similarity: Similarity| {
                 format!("{}, {}", index.describe(), similarity.name())
             };
             return Err(Error::OtherOptions {
                 path: path(),
                 expected: describe(&options.built(), similarity),
-                found: describe(&header.index, header.similarity),
+                found: describe(&header.index.built(), header.similarity),
             });
         }
         if header.dim == 0 || header.dim > MOST_VALUES {
@@ -178,6 +188,8 @@ impl Index {
         }
         let inner: Box<dyn VectorIndex> = match options {
             IndexOptions::Flat(options) => Box::new(Flat::open(options, dir, &header)?),
+            IndexOptions::Pq(options) => Box::new(Pq::open(options, dir, &header)?),
+            IndexOptions::Hnsw(options) => Box::new(Hnsw::open(options, dir, &header)?),
         };
         Ok(Self { folder: dir.to_owned(), header, inner })
     }
@@ -185,6 +197,16 @@ impl Index {
     /// How near two vectors are.
     pub fn similarity(&self) -> Similarity {
         self.header.similarity
+    }
+
+    /// The options that it was built with, those included that only a search depends on.
+    pub fn options(&self) -> &IndexOptions {
+        &self.header.index
+    }
+
+    /// How well it finds, as measured when it was built.
+    pub fn report(&self) -> Report {
+        self.header.report
     }
 
     /// Length of all files but the header.

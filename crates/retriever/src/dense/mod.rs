@@ -8,15 +8,23 @@ mod encoder;
 mod fingerprint;
 mod flat;
 mod header;
+mod hnsw;
 mod index;
 mod options;
+mod pq;
+mod recall;
 mod retriever;
 mod rows;
 mod template;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions};
 pub use encoder::{Embeddings, Encoder};
+pub use header::Report;
 pub use index::{Index, Origin, Progress, VectorIndex};
-pub use options::{DenseOptions, FlatOptions, IndexOptions, RescoreStorage, Similarity, Storage};
+pub use options::{
+    DenseOptions, FlatOptions, HnswOptions, IndexOptions, PqBits, PqOptions, Similarity, Storage,
+    VectorStorage,
+};
+pub use recall::Recall;
 pub use retriever::Dense;
 pub use sporran_kernels::Filter;

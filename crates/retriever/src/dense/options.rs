@@ -99,6 +99,10 @@ impl Similarity {
 pub enum IndexOptions {
     /// Every vector is compared with the query.
     Flat(FlatOptions),
+    /// Vectors are compared by codes of their parts.
+    Pq(PqOptions),
+    /// A graph of near vectors is followed towards the query.
+    Hnsw(HnswOptions),
 }
 
 impl Default for IndexOptions {
@@ -115,16 +119,23 @@ impl IndexOptions {
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Flat(options) => options.check(),
+            Self::Pq(options) => options.check(),
+            Self::Hnsw(options) => options.check(),
         }
     }
 
     /// The same without what only a search depends on: what an index on disk was built with.
     pub(crate) fn built(&self) -> Self {
         match self {
-            // Rows to rescore with are there or not; how many are looked at is for the search to say.
+            // Vectors to rescore with are there or not; how many are looked at is for the search to say.
             Self::Flat(options) => {
                 Self::Flat(FlatOptions { rescore: options.rescore.min(1), ..options.clone() })
             }
+            Self::Pq(options) => Self::Pq(PqOptions { rescore: options.rescore.min(1), ..options.clone() }),
+            Self::Hnsw(options) => Self::Hnsw(HnswOptions {
+                search_width: HnswOptions::default().search_width,
+                ..options.clone()
+            }),
         }
     }
 
@@ -145,7 +156,7 @@ pub struct FlatOptions {
     /// are kept beside, in `rescore-storage`. 0: none, and no such vectors.
     pub rescore: usize,
     /// With `int8` and `rescore`: how the vectors beside are kept, `f16` or `f32`.
-    pub rescore_storage: RescoreStorage,
+    pub rescore_storage: VectorStorage,
 }
 
 impl FlatOptions {
@@ -184,15 +195,158 @@ impl From<Storage> for sporran_kernels::Storage {
     }
 }
 
-/// How vectors are kept that others are scored anew with.
+/// How vectors are kept that are read one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RescoreStorage {
-    /// In 16 bits.
+pub enum VectorStorage {
+    /// In 16 bits, with 11 of precision; values beyond 65,504 are an error.
     #[default]
     F16,
     /// In 32 bits.
     F32,
+}
+
+impl VectorStorage {
+    /// Bytes of a value.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// Product quantisation: a vector is cut into parts, and of each part a code is kept that stands for one of a few learnt
+/// vectors. All codes are compared with the query. It does not find everything; how much it finds of what an exact search
+/// finds is measured when the index is built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PqOptions {
+    /// Parts of a vector, which must be of one width: 1 to 256, an even number with 4 bits. By default a byte for 8
+    /// values: an eighth of the width, with 4 bits a quarter.
+    pub parts: Option<usize>,
+    /// Bits of a code: 4 or 8.
+    pub bits: PqBits,
+    /// Vectors that are learnt from, at most.
+    pub sample: usize,
+    /// Rounds of k-means.
+    pub iterations: usize,
+    /// Draws those that are learnt from, those that k-means begins with, and those that recall is measured with.
+    pub seed: u64,
+    /// For each passage that is asked for, so many of the best by codes are scored anew with vectors that are kept beside,
+    /// in `rescore-storage`. 0: none, and no such vectors.
+    pub rescore: usize,
+    /// With `rescore`: how the vectors beside are kept, `f16` or `f32`.
+    pub rescore_storage: VectorStorage,
+}
+
+impl Default for PqOptions {
+    /// A byte for 8 values, without vectors beside.
+    fn default() -> Self {
+        Self {
+            parts: None,
+            bits: PqBits::Eight,
+            sample: 32_768,
+            iterations: 15,
+            seed: 17,
+            rescore: 0,
+            rescore_storage: VectorStorage::F16,
+        }
+    }
+}
+
+impl PqOptions {
+    fn check(&self) -> Result<()> {
+        if self.sample == 0 {
+            return Err(Error::Option { option: "index.sample", expected: "at least 1", found: "0".into() });
+        }
+        Ok(())
+    }
+}
+
+/// Bits of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum PqBits {
+    /// 16 learnt vectors a part.
+    Four,
+    /// 256 learnt vectors a part.
+    Eight,
+}
+
+impl TryFrom<u8> for PqBits {
+    type Error = String;
+
+    fn try_from(bits: u8) -> Result<Self, String> {
+        match bits {
+            4 => Ok(Self::Four),
+            8 => Ok(Self::Eight),
+            other => Err(format!("expected 4 or 8 bits, found {other}")),
+        }
+    }
+}
+
+impl From<PqBits> for u8 {
+    fn from(bits: PqBits) -> Self {
+        match bits {
+            PqBits::Four => 4,
+            PqBits::Eight => 8,
+        }
+    }
+}
+
+/// Search along a graph (HNSW): vectors are linked to near ones, and a search follows the links. It does not find
+/// everything; how much it finds of what an exact search finds is measured when the index is built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HnswOptions {
+    /// How vectors are kept.
+    pub storage: VectorStorage,
+    /// Links of a vector in the upper layers, at most, and half of those in the bottom layer. More find more, cost memory
+    /// (8 bytes each) and time. From 2 to 256.
+    pub links: usize,
+    /// How many of the nearest are looked through for links. More give better links, and cost time when the index is
+    /// built. At least `links`.
+    pub construction_width: usize,
+    /// How many of the nearest a search keeps on the way, at least as many as are asked for. More find more and cost
+    /// time; the index stays as it is.
+    pub search_width: usize,
+    /// Draws layers, the order in which vectors come into the graph, and those that recall is measured with.
+    pub seed: u64,
+}
+
+impl Default for HnswOptions {
+    /// 32 links at the bottom.
+    fn default() -> Self {
+        Self { storage: VectorStorage::F32, links: 16, construction_width: 200, search_width: 64, seed: 17 }
+    }
+}
+
+impl HnswOptions {
+    fn check(&self) -> Result<()> {
+        if !(2..=256).contains(&self.links) {
+            return Err(Error::Option {
+                option: "index.links",
+                expected: "2 to 256",
+                found: self.links.to_string(),
+            });
+        }
+        if self.construction_width < self.links {
+            return Err(Error::Option {
+                option: "index.construction-width",
+                expected: "at least `links`",
+                found: self.construction_width.to_string(),
+            });
+        }
+        if self.search_width == 0 {
+            return Err(Error::Option {
+                option: "index.search-width",
+                expected: "at least 1",
+                found: "0".into(),
+            });
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -215,10 +369,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(most.pooling, Some(Pooling::Mean));
-        let IndexOptions::Flat(flat) = &most.index;
+        let IndexOptions::Flat(flat) = &most.index else { panic!("flat") };
         assert_eq!(
             (flat.storage, flat.rescore, flat.rescore_storage),
-            (Storage::Int8, 4, RescoreStorage::F32)
+            (Storage::Int8, 4, VectorStorage::F32)
         );
         assert_eq!(read(&serde_json::to_string(&most).unwrap()).unwrap(), most);
     }
@@ -238,5 +392,17 @@ mod tests {
         }
         let options = IndexOptions::Flat(FlatOptions { rescore: 2, ..FlatOptions::default() });
         assert!(matches!(options.check(), Err(Error::Option { option: "index.rescore", .. })));
+        assert!(
+            read(r#"{"model": "m", "index": {"kind": "pq", "bits": 5}}"#).unwrap_err().contains("4 or 8")
+        );
+        for (json, at_fault) in [
+            (r#"{"kind": "pq", "sample": 0}"#, "index.sample"),
+            (r#"{"kind": "hnsw", "links": 1}"#, "index.links"),
+            (r#"{"kind": "hnsw", "construction-width": 15}"#, "index.construction-width"),
+            (r#"{"kind": "hnsw", "search-width": 0}"#, "index.search-width"),
+        ] {
+            let options: IndexOptions = serde_json::from_str(json).unwrap();
+            assert!(matches!(options.check(), Err(Error::Option { option, .. }) if option == at_fault));
+        }
     }
 }

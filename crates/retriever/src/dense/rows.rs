@@ -46,6 +46,11 @@ impl Rows {
         self.map.len() / (4 * self.dim)
     }
 
+    /// All of them, in f32.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
     /// Appends `count` vectors from `first` on to `out`.
     pub(crate) fn read(&self, first: usize, count: usize, out: &mut Vec<f32>) {
         let bytes = &self.map[4 * self.dim * first..][..4 * self.dim * count];

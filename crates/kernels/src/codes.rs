@@ -1,0 +1,261 @@
+//! Search among quantised rows: a row is a code for each of its parts, and its score the sum of what a query's tables say
+//! of the codes.
+//!
+//! Rows lie in blocks of 64, part after part, so that one part of all 64 is looked up at once: 16 entries by a shuffle of
+//! bytes, 256 by permutations of bytes (AVX-512 VBMI); elsewhere one by one. Entries are bytes and sums have 16 bits, as in
+//! F. André et al., "Cache locality is not enough: high-performance nearest neighbor search with product quantization
+//! fast scan", 2015. Sums are exact, so every instruction set gives the same.
+
+use crate::{
+    isa::Isa,
+    scan::{Filter, best},
+    top::Top,
+};
+
+/// Rows of a block.
+const ROWS: usize = 64;
+/// Parts whose sums fit 16 bits.
+const MOST_PARTS: usize = 256;
+/// Bytes of codes that a worker takes at once: they stay in the second cache while queries pass by.
+const CHUNK: usize = 256 << 10;
+
+/// The size of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeBits {
+    /// 16 codes, two in a byte: that of an even part in the lower half.
+    Four,
+    /// 256 codes.
+    Eight,
+}
+
+impl CodeBits {
+    /// How many codes there are.
+    #[must_use]
+    pub fn codes(self) -> usize {
+        match self {
+            Self::Four => 16,
+            Self::Eight => 256,
+        }
+    }
+
+    /// The length of a block of rows of so many parts, which must be even where there are two in a byte.
+    #[must_use]
+    pub fn block_bytes(self, parts: usize) -> usize {
+        match self {
+            Self::Four => parts / 2 * ROWS,
+            Self::Eight => parts * ROWS,
+        }
+    }
+}
+
+/// Rows as codes.
+#[derive(Clone, Copy, Debug)]
+pub struct Codes<'a> {
+    bits: CodeBits,
+    parts: usize,
+    rows: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Codes<'a> {
+    /// Rows of a block.
+    pub const ROWS: usize = ROWS;
+    /// The most parts of a row.
+    pub const MOST_PARTS: usize = MOST_PARTS;
+
+    /// `rows` rows of so many parts, as [`pack`](Self::pack) writes them, block after block.
+    ///
+    /// # Panics
+    /// Where the bytes are not that many blocks, the parts are none, too many or odd with two in a byte, or the rows more
+    /// than ids can number.
+    #[must_use]
+    pub fn new(bits: CodeBits, parts: usize, rows: usize, bytes: &'a [u8]) -> Self {
+        assert!((1..=MOST_PARTS).contains(&parts) && u32::try_from(rows).is_ok());
+        assert!(bits == CodeBits::Eight || parts.is_multiple_of(2));
+        assert_eq!(bytes.len(), rows.div_ceil(ROWS) * bits.block_bytes(parts));
+        Self { bits, parts, rows, bytes }
+    }
+
+    /// Writes a block of at most 64 rows, given as codes, row after row; those that are missing have code 0.
+    ///
+    /// # Panics
+    /// Where `codes` are not up to 64 whole rows, or `block` is not as long as one is.
+    pub fn pack(bits: CodeBits, parts: usize, codes: &[u8], block: &mut [u8]) {
+        assert!(codes.len().is_multiple_of(parts) && codes.len() <= ROWS * parts);
+        assert_eq!(block.len(), bits.block_bytes(parts));
+        block.fill(0);
+        for (row, codes) in codes.chunks_exact(parts).enumerate() {
+            for (part, code) in codes.iter().enumerate() {
+                match bits {
+                    CodeBits::Four => block[part / 2 * ROWS + row] |= (code & 15) << (part % 2 * 4),
+                    CodeBits::Eight => block[part * ROWS + row] = *code,
+                }
+            }
+        }
+    }
+
+    /// The code of a part of a row.
+    ///
+    /// # Panics
+    /// Where there is no such row or part.
+    #[must_use]
+    pub fn code(&self, row: usize, part: usize) -> u8 {
+        assert!(row < self.rows && part < self.parts);
+        let block = &self.bytes[row / ROWS * self.bits.block_bytes(self.parts)..];
+        match self.bits {
+            CodeBits::Four => block[part / 2 * ROWS + row % ROWS] >> (part % 2 * 4) & 15,
+            CodeBits::Eight => block[part * ROWS + row % ROWS],
+        }
+    }
+
+    /// For each query the `k` rows with the greatest sums, as row and sum: best first, of equal sums the smaller row.
+    /// `tables` holds, query after query, part after part, a byte for each code.
+    ///
+    /// # Panics
+    /// Where the tables are not whole.
+    #[must_use]
+    pub fn search(
+        &self,
+        isa: Isa,
+        tables: &[u8],
+        k: usize,
+        filter: Option<Filter<'_>>,
+    ) -> Vec<Vec<(u32, f32)>> {
+        let size = self.parts * self.bits.codes();
+        assert!(tables.len().is_multiple_of(size));
+        assert!(isa <= Isa::detected(), "{isa:?} is not available here");
+        let block_bytes = self.bits.block_bytes(self.parts);
+        let together = (CHUNK / block_bytes).max(1);
+        let blocks = self.rows.div_ceil(ROWS);
+        best(blocks.div_ceil(together), tables.len() / size, k.min(self.rows), &|chunk, tops| {
+            let of = chunk * together..((chunk + 1) * together).min(blocks);
+            for (table, top) in tables.chunks_exact(size).zip(tops) {
+                for block in of.clone() {
+                    let bytes = &self.bytes[block * block_bytes..][..block_bytes];
+                    let mut sums = [0; ROWS];
+                    lookup(isa, self.bits, bytes, table, &mut sums);
+                    offer(top, &sums, block * ROWS, self.rows, filter);
+                }
+            }
+        })
+    }
+}
+
+/// Keeps the rows of a block whose sums exceed the threshold.
+#[inline]
+fn offer(top: &mut Top, sums: &[u16; ROWS], first: usize, rows: usize, filter: Option<Filter<'_>>) {
+    // A threshold is a sum or infinite.
+    let threshold = top.threshold().clamp(-1.0, 65_536.0) as i32;
+    let mut above = 0u64;
+    for (lane, sum) in sums.iter().enumerate() {
+        above |= u64::from(i32::from(*sum) > threshold) << lane;
+    }
+    above &= u64::MAX >> (ROWS - (rows - first).min(ROWS));
+    while above != 0 {
+        let lane = above.trailing_zeros() as usize;
+        above &= above - 1;
+        let (row, score) = ((first + lane) as u32, f32::from(sums[lane]));
+        if score > top.threshold() && filter.is_none_or(|filter| filter(row)) {
+            top.offer(row, score);
+        }
+    }
+}
+
+/// The sums of a block.
+#[inline]
+fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::simd::lookup;
+        match (bits, isa) {
+            (CodeBits::Four, Isa::Vnni | Isa::Avx512) => {
+                // SAFETY: `search` has checked that the machine has AVX-512 with BW.
+                return unsafe { lookup::four_avx512(block, table, sums) };
+            }
+            (CodeBits::Four, Isa::Avx2) => {
+                // SAFETY: `search` has checked that the machine has AVX2.
+                return unsafe { lookup::four_avx2(block, table, sums) };
+            }
+            (CodeBits::Eight, Isa::Vnni) if lookup::has_vbmi() => {
+                // SAFETY: `search` has checked that the machine has AVX-512 with BW; VBMI has been checked just now.
+                return unsafe { lookup::eight_vbmi(block, table, sums) };
+            }
+            _ => {}
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = isa;
+    one_by_one(bits, block, table, sums);
+}
+
+fn one_by_one(bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+    match bits {
+        CodeBits::Four => {
+            for (codes, table) in block.chunks_exact(ROWS).zip(table.chunks_exact(32)) {
+                for (sum, code) in sums.iter_mut().zip(codes) {
+                    *sum += u16::from(table[usize::from(code & 15)]);
+                    *sum += u16::from(table[16 + usize::from(code >> 4)]);
+                }
+            }
+        }
+        CodeBits::Eight => {
+            for (codes, table) in block.chunks_exact(ROWS).zip(table.as_chunks::<256>().0) {
+                for (sum, code) in sums.iter_mut().zip(codes) {
+                    *sum += u16::from(table[usize::from(*code)]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::top::by_rank;
+
+    #[test]
+    fn sums_are_those_of_the_tables_on_every_machine() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for (bits, parts, rows, queries) in [
+            (CodeBits::Four, 2, 1, 1),
+            (CodeBits::Four, 96, 1000, 3),
+            (CodeBits::Four, 256, 130, 1),
+            (CodeBits::Eight, 1, 64, 2),
+            (CodeBits::Eight, 48, 20_000, 2),
+            (CodeBits::Eight, 256, 65, 1),
+        ] {
+            let codes: Vec<u8> = (0..rows * parts).map(|_| rng.random_range(0..bits.codes()) as u8).collect();
+            // Also the greatest sums that there can be.
+            let tables: Vec<u8> = (0..queries * parts * bits.codes())
+                .map(|_| if parts == 256 { 255 } else { rng.random() })
+                .collect();
+            let size = bits.block_bytes(parts);
+            let mut bytes = vec![0xff; rows.div_ceil(ROWS) * size];
+            for (block, codes) in bytes.chunks_mut(size).zip(codes.chunks(ROWS * parts)) {
+                Codes::pack(bits, parts, codes, block);
+            }
+            let packed = Codes::new(bits, parts, rows, &bytes);
+            assert_eq!(packed.code(rows - 1, parts - 1), codes[rows * parts - 1]);
+            for isa in Isa::available() {
+                for k in [rows, 10] {
+                    let found = packed.search(isa, &tables, k, Some(&|row| row % 3 != 1));
+                    for (found, table) in found.iter().zip(tables.chunks(parts * bits.codes())) {
+                        let sum = |row: &[u8]| -> u32 {
+                            let entries = row.iter().zip(table.chunks(bits.codes()));
+                            entries.map(|(code, table)| u32::from(table[usize::from(*code)])).sum()
+                        };
+                        let mut expected: Vec<(u32, f32)> =
+                            (0..).zip(codes.chunks(parts).map(|row| sum(row) as f32)).collect();
+                        expected.retain(|(row, _)| row % 3 != 1);
+                        expected.sort_by(by_rank);
+                        expected.truncate(k);
+                        assert_eq!(*found, expected, "{isa:?} {bits:?} {parts}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Building the graph.
+//!
+//! Y. Malkov and D. Yashunin, "Efficient and robust approximate nearest neighbor search using hierarchical navigable small
+//! world graphs", 2016, with the heuristic of their algorithm 4. Nodes come in a seeded random order and in batches: all
+//! of a batch look for their neighbours in the graph as it was before, at the same time, and then the links are made. A
+//! batch is a fiftieth of the graph, so that few near ones miss each other, and the graph does not depend on the number of
+//! threads. Layers are drawn with half of the usual scale: fewer nodes are above the bottom.
+
+use std::sync::{Mutex, PoisonError};
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use sporran_kernels::{Isa, by_rank};
+
+use super::{
+    super::HnswOptions,
+    graph::{Bottom, Links, NONE, Point, Space, Upper, UpperLayer, Walk, write},
+};
+
+/// Half of the usual scale, 1 / ln(links).
+const LEVEL_SCALE: f64 = 0.5;
+/// No node is in a higher layer.
+const MOST_LAYERS: usize = 15;
+/// A batch is the graph's nodes over this.
+const BATCH_PART: usize = 50;
+/// Nodes of a batch, at most.
+const MOST_BATCH: usize = 4096;
+/// Where a node should be found by its own vector: a width that every search has.
+pub(crate) const AUDIT_WIDTH: usize = 32;
+/// Rounds of repairs.
+const ROUNDS: usize = 4;
+
+/// A graph over all nodes of a space.
+pub(crate) struct Graph {
+    pub(crate) bottom: Vec<[u8; 4]>,
+    pub(crate) upper: Upper,
+    /// Where walks start; [`NONE`] in a graph of no nodes.
+    pub(crate) entry: u32,
+    /// How many nodes were not found by their own vectors at first.
+    pub(crate) lost: u32,
+    /// How many still are not.
+    pub(crate) unrepaired: u32,
+}
+
+struct Builder<'a> {
+    space: Space<'a>,
+    nodes: usize,
+    /// Links of a node in the upper layers; in the bottom twice as many.
+    links: usize,
+    /// How many candidates there are for links.
+    width: usize,
+    bottom: Vec<[u8; 4]>,
+    upper: Upper,
+    entry: u32,
+    top: usize,
+    walks: Mutex<Vec<Walk>>,
+}
+
+/// The links that a node gets in a layer, with scores.
+type Chosen = (usize, Vec<(u32, f32)>);
+
+/// Builds the graph of all `nodes`, and calls `progress` with how many are in it.
+pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn FnMut(usize)) -> Graph {
+    let nodes = space.vectors.count();
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    let mut order: Vec<u32> = (0..nodes as u32).collect();
+    order.shuffle(&mut rng);
+    let scale = LEVEL_SCALE / (options.links as f64).ln();
+    let levels: Vec<(u32, usize)> = (0..nodes as u32)
+        .filter_map(|id| {
+            // From (0, 1], whose logarithm is finite.
+            let level = (-(1.0 - rng.random::<f64>()).ln() * scale) as usize;
+            (level > 0).then_some((id, level.min(MOST_LAYERS)))
+        })
+        .collect();
+    let mut builder = Builder {
+        space,
+        nodes,
+        links: options.links,
+        width: options.construction_width,
+        bottom: vec![NONE.to_le_bytes(); nodes * 2 * options.links],
+        upper: Upper::new(options.links, &levels),
+        entry: NONE,
+        top: 0,
+        walks: Mutex::new(Vec::new()),
+    };
+    let mut done = 0;
+    while done < nodes {
+        let batch = (done / BATCH_PART).clamp(1, MOST_BATCH).min(nodes - done);
+        builder.insert(&order[done..done + batch]);
+        done += batch;
+        progress(done);
+    }
+    let (lost, unrepaired) = builder.audit();
+    let Builder { bottom, upper, entry, .. } = builder;
+    Graph { bottom, upper, entry, lost, unrepaired }
+}
+
+impl Builder<'_> {
+    /// Calls `work` for each of some nodes, on all threads.
+    fn each<T: Send>(&self, ids: &[u32], work: impl Fn(&mut Walk, u32) -> T + Sync) -> Vec<T> {
+        ids.par_iter()
+            .map(|&id| {
+                let idle = self.walks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let mut walk = idle.unwrap_or_else(|| Walk::new(self.nodes));
+                let result = work(&mut walk, id);
+                self.walks.lock().unwrap_or_else(PoisonError::into_inner).push(walk);
+                result
+            })
+            .collect()
+    }
+
+    fn insert(&mut self, batch: &[u32]) {
+        let chosen: Vec<Vec<Chosen>> = self.each(batch, |walk, id| self.place(walk, id));
+        let mut reverse = Vec::new();
+        for (&id, chosen) in batch.iter().zip(&chosen) {
+            for (level, links) in chosen {
+                let ids: Vec<u32> = links.iter().map(|(id, _)| *id).collect();
+                write(self.places_mut(id, *level), &ids);
+                reverse.extend(links.iter().map(|&(to, score)| (*level, to, id, score)));
+            }
+            let level = self.upper.level(id);
+            if self.entry == NONE || level > self.top {
+                (self.entry, self.top) = (id, level);
+            }
+        }
+        reverse.sort_unstable_by_key(|&(level, to, id, _)| (level, to, id));
+        let groups: Vec<_> = reverse.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).collect();
+        let lists: Vec<(usize, u32, Vec<u32>)> = groups
+            .par_iter()
+            .map(|group| {
+                let (level, to) = (group[0].0, group[0].1);
+                (level, to, self.linked_back(level, to, group))
+            })
+            .collect();
+        for (level, to, links) in lists {
+            write(self.places_mut(to, level), &links);
+        }
+    }
+
+    fn places_mut(&mut self, id: u32, level: usize) -> &mut [[u8; 4]] {
+        if level > 0 {
+            return self.upper.places_mut(id, level);
+        }
+        let width = 2 * self.links;
+        &mut self.bottom[id as usize * width..][..width]
+    }
+
+    fn bottom(&self) -> Bottom<'_> {
+        Bottom { links: &self.bottom, width: 2 * self.links }
+    }
+
+    fn links_of(&self, id: u32, level: usize) -> Vec<u32> {
+        let mut links = Vec::new();
+        if level > 0 {
+            UpperLayer { upper: &self.upper, level }.of(id, &mut links);
+        } else {
+            self.bottom().of(id, &mut links);
+        }
+        links
+    }
+
+    fn values(&self, id: u32) -> Vec<f32> {
+        let mut values = vec![0.0; self.space.vectors.dim()];
+        self.space.vectors.row(id as usize, &mut values);
+        values
+    }
+
+    /// Finds a node's links in the graph as it is.
+    fn place(&self, walk: &mut Walk, id: u32) -> Vec<Chosen> {
+        let values = self.values(id);
+        let point = Point { values: &values, extra: self.space.extra_of(id) };
+        let mut chosen = Vec::new();
+        if self.entry == NONE {
+            return chosen;
+        }
+        let level = self.upper.level(id).min(self.top);
+        let mut start = self.entry;
+        for level in (level + 1..=self.top).rev() {
+            walk.walk(self.space, UpperLayer { upper: &self.upper, level }, point, start, 1);
+            start = walk.found().next().map_or(start, |(id, _)| id);
+        }
+        for level in (0..=level).rev() {
+            if level > 0 {
+                let links = UpperLayer { upper: &self.upper, level };
+                walk.walk(self.space, links, point, start, self.width);
+            } else {
+                walk.walk(self.space, self.bottom(), point, start, self.width);
+            }
+            start = walk.found().next().map_or(start, |(id, _)| id);
+            chosen.push((level, self.select(walk.found(), self.links)));
+        }
+        chosen
+    }
+
+    /// The nearest of candidates (nearest first) that are nearer to the node than to any that was taken before: links in
+    /// all directions, and not many into one heap.
+    fn select(&self, candidates: impl Iterator<Item = (u32, f32)>, most: usize) -> Vec<(u32, f32)> {
+        let mut taken: Vec<(u32, f32)> = Vec::with_capacity(most);
+        let (mut ids, mut bounds) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut values = vec![0.0; self.space.vectors.dim()];
+        for (id, score) in candidates {
+            if taken.len() == most {
+                break;
+            }
+            self.space.vectors.row(id as usize, &mut values);
+            let extra = self.space.extra_of(id);
+            bounds.clear();
+            bounds.extend(ids.iter().map(|taken| score - extra * self.space.extra_of(*taken)));
+            if !self.space.vectors.any_above(Isa::detected(), &values, &ids, &bounds) {
+                taken.push((id, score));
+                ids.push(id);
+            }
+        }
+        taken
+    }
+
+    /// A node's links when some others link to it.
+    fn linked_back(&self, level: usize, to: u32, group: &[(usize, u32, u32, f32)]) -> Vec<u32> {
+        let mut links = self.links_of(to, level);
+        let new = group.iter().map(|&(_, _, id, score)| (id, score)).filter(|(id, _)| !links.contains(id));
+        let new: Vec<(u32, f32)> = new.collect();
+        let most = if level > 0 { self.links } else { 2 * self.links };
+        if links.len() + new.len() <= most {
+            links.extend(new.iter().map(|(id, _)| *id));
+            return links;
+        }
+        let mut scores = Vec::new();
+        let values = self.values(to);
+        self.space.scores(Point { values: &values, extra: self.space.extra_of(to) }, &links, &mut scores);
+        let mut candidates: Vec<(u32, f32)> = links.iter().copied().zip(scores).chain(new).collect();
+        candidates.sort_unstable_by(by_rank);
+        self.select(candidates.into_iter(), most).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Walks to a node by its own vector; whether it, or one that is just as near, was found. The walk has the others.
+    fn finds(&self, walk: &mut Walk, id: u32, width: usize) -> bool {
+        let values = self.values(id);
+        let point = Point { values: &values, extra: self.space.extra_of(id) };
+        let mut start = self.entry;
+        for level in (1..=self.top).rev() {
+            walk.walk(self.space, UpperLayer { upper: &self.upper, level }, point, start, 1);
+            start = walk.found().next().map_or(start, |(id, _)| id);
+        }
+        walk.walk(self.space, self.bottom(), point, start, width);
+        let mut own = Vec::new();
+        self.space.scores(point, &[id], &mut own);
+        walk.found().next().is_some_and(|(found, score)| found == id || score >= own[0])
+    }
+
+    /// Looks for every node by its own vector, and links to those that are not found. How many these were, and how many
+    /// still are not found.
+    fn audit(&mut self) -> (u32, u32) {
+        let all: Vec<u32> = (0..self.nodes as u32).collect();
+        let mut lost = self.missing(&all);
+        let first = lost.len() as u32;
+        let mut incoming = vec![0u32; self.nodes];
+        for id in self.bottom.iter().map(|id| u32::from_le_bytes(*id)).filter(|id| *id != NONE) {
+            incoming[id as usize] += 1;
+        }
+        for _ in 0..ROUNDS {
+            // A link that is made can take the place of one that another node was found by, so those are looked for as
+            // well, and at the end all.
+            for _ in 0..ROUNDS {
+                if lost.is_empty() {
+                    break;
+                }
+                let near: Vec<Vec<u32>> = self.each(&lost, |walk, id| {
+                    self.finds(walk, id, self.width);
+                    walk.found().map(|(near, _)| near).filter(|near| *near != id).collect()
+                });
+                let mut suspects = lost.clone();
+                for (&id, near) in lost.iter().zip(&near) {
+                    suspects.extend(self.link_to(id, near, &mut incoming));
+                }
+                suspects.sort_unstable();
+                suspects.dedup();
+                lost = self.missing(&suspects);
+            }
+            if first == 0 {
+                break;
+            }
+            lost = self.missing(&all);
+            if lost.is_empty() {
+                break;
+            }
+        }
+        (first, lost.len() as u32)
+    }
+
+    fn missing(&self, ids: &[u32]) -> Vec<u32> {
+        let found = self.each(ids, |walk, id| self.finds(walk, id, AUDIT_WIDTH));
+        ids.iter().zip(found).filter(|(_, found)| !found).map(|(id, _)| *id).collect()
+    }
+
+    /// Links the nearest node that can take it to `id`: one with a free place, or one with a link to a node that others
+    /// link to as well, the farthest of those. That one is returned.
+    fn link_to(&mut self, id: u32, near: &[u32], incoming: &mut [u32]) -> Option<u32> {
+        for &from in near {
+            let mut links = self.links_of(from, 0);
+            if links.contains(&id) {
+                continue;
+            }
+            let mut left = None;
+            if links.len() == 2 * self.links {
+                let values = self.values(from);
+                let mut scores = Vec::new();
+                let point = Point { values: &values, extra: self.space.extra_of(from) };
+                self.space.scores(point, &links, &mut scores);
+                let spare = (0..links.len()).filter(|at| incoming[links[*at] as usize] > 1);
+                let Some(spare) = spare.min_by(|a, b| scores[*a].total_cmp(&scores[*b])) else { continue };
+                incoming[links[spare] as usize] -= 1;
+                left = Some(links.remove(spare));
+            }
+            links.push(id);
+            incoming[id as usize] += 1;
+            let width = 2 * self.links;
+            write(&mut self.bottom[from as usize * width..][..width], &links);
+            return left;
+        }
+        None
+    }
+}

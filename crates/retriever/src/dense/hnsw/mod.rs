@@ -1,0 +1,214 @@
+//! Approximate search along a graph whose nodes are linked to near ones.
+
+mod build;
+mod graph;
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use rayon::prelude::*;
+use sporran_kernels::{Filter, Isa, Top, Vectors};
+
+use self::graph::{Bottom, NONE, Point, Space, Upper, UpperLayer, Walk};
+use super::{
+    Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage, flat::write_vectors,
+    header::Header, recall::Sample, rows::Rows,
+};
+use crate::{
+    Result,
+    layout::{Folder, Mapped, Section, map},
+};
+
+const VECTORS: &str = "vectors";
+/// The bottom layer: for each vector twice `links` numbers of others, [`NONE`] where there are fewer.
+const LINKS: &str = "links";
+/// Where walks start, then the layers above ([`Upper::to_bytes`]).
+const UPPER: &str = "upper";
+
+/// A graph that is mapped.
+pub(crate) struct Hnsw {
+    dim: usize,
+    count: usize,
+    half: bool,
+    width: usize,
+    vectors: Mapped,
+    links: Mapped,
+    parts: Parts,
+}
+
+/// What a walk needs beside the mapped files.
+struct Parts {
+    upper: Upper,
+    entry: u32,
+    top: usize,
+    /// Those that no search uses at the moment.
+    walks: Mutex<Vec<Walk>>,
+}
+
+/// Writes the files of an index.
+pub(crate) fn write(
+    options: &HnswOptions,
+    rows: &Rows,
+    folder: &Folder,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Vec<Section>, Report)> {
+    let (dim, count) = (rows.dim(), rows.count());
+    let half = options.storage == VectorStorage::F16;
+    let vectors = write_vectors(rows, options.storage, folder, VECTORS)?;
+    let extra = extra(rows);
+    let space = Space { vectors: Vectors::new(dim, false, rows.bytes()), extra: &extra };
+    let graph = build::build(options, space, &mut |done| {
+        progress(Progress::Indexed { done: done as u64, total: count as u64 });
+    });
+    if graph.unrepaired > 0 {
+        tracing::warn!(
+            vectors = graph.unrepaired,
+            "vectors that a search by themselves does not find: more `links` or a greater `construction-width` help"
+        );
+    }
+    let mut links = folder.section(LINKS)?;
+    links.put(graph.bottom.as_flattened())?;
+    let mut upper = folder.section(UPPER)?;
+    upper.put(&graph.entry.to_le_bytes())?;
+    upper.put(&graph.upper.to_bytes())?;
+    let sections = vec![vectors, links.finish()?, upper.finish()?];
+    let built = Hnsw {
+        dim,
+        count,
+        half,
+        width: options.search_width,
+        vectors: Mapped::open(folder.path(VECTORS), sections[0].bytes)?,
+        links: Mapped::open(folder.path(LINKS), sections[1].bytes)?,
+        parts: Parts::new(graph.upper, graph.entry),
+    };
+    let recall = Sample::draw(rows, options.seed)?.recall(&built)?;
+    Ok((sections, Report { recall: Some(recall), lost: graph.lost, unrepaired: graph.unrepaired }))
+}
+
+/// What brings all vectors to one length; nothing where they are of one.
+fn extra(rows: &Rows) -> Vec<f32> {
+    let mut values = Vec::new();
+    let squares: Vec<f64> = (0..rows.count())
+        .map(|at| {
+            values.clear();
+            rows.read(at, 1, &mut values);
+            values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum()
+        })
+        .collect();
+    let greatest = squares.iter().copied().fold(0.0, f64::max);
+    // Lengths that were brought to 1 differ by the rounding of their values.
+    if squares.iter().all(|square| greatest - square <= 1e-6 * greatest) {
+        return Vec::new();
+    }
+    squares.into_iter().map(|square| (greatest - square).max(0.0).sqrt() as f32).collect()
+}
+
+impl Parts {
+    fn new(upper: Upper, entry: u32) -> Self {
+        let top = upper.level(entry);
+        Self { upper, entry, top, walks: Mutex::new(Vec::new()) }
+    }
+}
+
+impl Hnsw {
+    /// Maps an index.
+    pub(crate) fn open(options: &HnswOptions, folder: &Path, header: &Header) -> Result<Self> {
+        let (dim, count) = (header.dim, header.passages as usize);
+        let half = options.storage == VectorStorage::F16;
+        let vectors = map(folder, header, VECTORS)?;
+        vectors.expect(count * dim * options.storage.bytes())?;
+        let links = map(folder, header, LINKS)?;
+        links.expect(count * 2 * options.links * 4)?;
+        let upper = map(folder, header, UPPER)?;
+        let parts = upper.split_first_chunk::<4>().and_then(|(entry, rest)| {
+            let entry = u32::from_le_bytes(*entry);
+            let known = (entry as usize) < count || (count == 0 && entry == NONE);
+            Some(Parts::new(Upper::from_bytes(options.links, count, rest).filter(|_| known)?, entry))
+        });
+        let Some(parts) = parts else {
+            return Err(upper.corrupt("expected a first vector and the layers of a graph"));
+        };
+        Ok(Self { dim, count, half, width: options.search_width, vectors, links, parts })
+    }
+
+    fn space(&self) -> Space<'_> {
+        Space { vectors: Vectors::new(self.dim, self.half, &self.vectors), extra: &[] }
+    }
+
+    fn one(&self, walk: &mut Walk, query: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<(u32, f32)> {
+        let k = k.min(self.count);
+        let mut width = self.width.max(k);
+        let (space, point) = (self.space(), Point { values: query, extra: 0.0 });
+        let links =
+            Bottom { links: self.links.as_chunks().0, width: self.links.len() / 4 / self.count.max(1) };
+        let Parts { upper, entry, top, .. } = &self.parts;
+        let mut start = *entry;
+        for level in (1..=*top).rev() {
+            walk.walk(space, UpperLayer { upper, level }, point, start, 1);
+            start = walk.found().next().map_or(start, |(id, _)| id);
+        }
+        // Walking costs more than reading one after the other, so where much of the graph would be walked all is read.
+        while width < self.count.div_ceil(8) {
+            walk.walk(space, links, point, start, width);
+            let let_through = walk.found().filter(|(id, _)| filter.is_none_or(|filter| filter(*id)));
+            let found: Vec<_> = let_through.take(k).collect();
+            if found.len() == k {
+                return found;
+            }
+            width *= 2;
+        }
+        self.all(query, k, filter)
+    }
+
+    /// Compares all vectors.
+    fn all(&self, query: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<(u32, f32)> {
+        const AT_ONCE: usize = 1024;
+        let vectors = self.space().vectors;
+        let mut top = Top::new(k);
+        let (mut ids, mut scores) = (Vec::with_capacity(AT_ONCE), Vec::new());
+        for first in (0..self.count).step_by(AT_ONCE) {
+            ids.clear();
+            let some = first as u32..(first + AT_ONCE).min(self.count) as u32;
+            ids.extend(some.filter(|id| filter.is_none_or(|filter| filter(*id))));
+            vectors.scores(Isa::detected(), query, &ids, &mut scores);
+            for (&id, &score) in ids.iter().zip(&scores) {
+                if score > top.threshold() {
+                    top.offer(id, score);
+                }
+            }
+        }
+        Top::merged([top], k)
+    }
+}
+
+impl VectorIndex for Hnsw {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn search(
+        &self,
+        queries: &Embeddings,
+        k: usize,
+        filter: Option<Filter<'_>>,
+    ) -> Result<Vec<Vec<(u32, f32)>>> {
+        let one = |query: &[f32]| {
+            let idle = self.parts.walks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut walk = idle.unwrap_or_else(|| Walk::new(self.count));
+            let found = self.one(&mut walk, query, k, filter);
+            self.parts.walks.lock().unwrap_or_else(PoisonError::into_inner).push(walk);
+            found
+        };
+        if queries.len() == 1 {
+            return Ok(queries.rows().map(one).collect());
+        }
+        let queries: Vec<&[f32]> = queries.rows().collect();
+        Ok(queries.into_par_iter().map(one).collect())
+    }
+}
