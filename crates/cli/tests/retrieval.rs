@@ -237,3 +237,17 @@ fn what_an_encoder_cannot_learn_from_is_named() {
     assert!(said.contains("more.json:1") && said.contains("answers"), "{said}");
     assert!(!folder.path().join("trained").exists());
 }
+
+#[test]
+fn a_report_says_what_a_graph_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let stages = format!("[retriever]\nkind = \"dense\"\nmodel = '{}'\nindex.kind = \"hnsw\"\n", encoder());
+    world(folder.path(), &stages);
+    let report = json(&run(folder.path(), &["retrieve", "c.toml", "--json"]));
+    // Five vectors are all within reach.
+    assert_eq!(report["indexes"][0]["recall"], 1.0, "{report}");
+    assert_eq!(report["indexes"][0]["lost"], 0, "{report}");
+    let shown = run(folder.path(), &["retrieve", "c.toml"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("finds 100.00 % of the"), "{shown}");
+}

@@ -23,6 +23,7 @@ use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
     options::{GeneratorOptions, Options, PagesOptions, SourceOptions},
+    report::IndexRecall,
     rerank::Reranked,
     retrieval::{RetrieverOptions, ScorerOptions},
 };
@@ -37,6 +38,8 @@ pub struct Assembly {
     pub generator: Option<Box<dyn Generator>>,
     /// What predictions depend on beside their inputs: one hash a part.
     pub hashes: Vec<PartHash>,
+    /// What approximate indexes find.
+    pub recalls: Vec<IndexRecall>,
 }
 
 /// The hash of what a part was made from.
@@ -105,12 +108,13 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
 /// # Errors
 /// As [`assemble`].
 pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
-    let mut assembly = Assembly { store: None, retriever: None, generator: None, hashes: Vec::new() };
+    let mut assembly =
+        Assembly { store: None, retriever: None, generator: None, hashes: Vec::new(), recalls: Vec::new() };
     let Some(source) = &options.general.source else { return Ok(assembly) };
     let store = store(source, observe, &mut assembly.hashes)?;
     if let Some(retriever) = &options.retriever {
-        let hashes = &mut assembly.hashes;
-        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes };
+        let (hashes, recalls) = (&mut assembly.hashes, &mut assembly.recalls);
+        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls };
         let found = indexes.retriever(retriever)?;
         assembly.retriever = Some(match &options.general.pages {
             None => found,
@@ -148,9 +152,10 @@ pub(crate) fn assemble_parts(
             message: "is missing; a retriever needs passages".into(),
         }]));
     };
-    let mut hashes = Vec::new();
+    let (mut hashes, mut recalls) = (Vec::new(), Vec::new());
     let store = store(source, observe, &mut hashes)?;
-    let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes: &mut hashes };
+    let (hashes, recalls) = (&mut hashes, &mut recalls);
+    let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls };
     let retrievers: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
     Ok(Parts { retrievers: retrievers?, store })
 }
@@ -190,6 +195,7 @@ struct Indexes<'a, 'o> {
     aliases: Option<Arc<Aliases>>,
     observe: &'a mut Observer<'o>,
     hashes: &'a mut Vec<PartHash>,
+    recalls: &'a mut Vec<IndexRecall>,
 }
 
 impl Indexes<'_, '_> {
@@ -282,7 +288,17 @@ impl Indexes<'_, '_> {
             Dense::build(options, passages, &hash, &folder, &mut progress)?;
             (self.observe)(Event::End);
         }
-        Ok(Dense::open(options, &folder, &hash)?)
+        let dense = Dense::open(options, &folder, &hash)?;
+        let dense::Report { recall, lost, unrepaired } = dense.index().report();
+        self.recalls.extend(recall.map(|dense::Recall { queries, k, recall }| IndexRecall {
+            index: folder,
+            recall,
+            k,
+            queries,
+            repaired: lost - unrepaired,
+            lost: unrepaired,
+        }));
+        Ok(dense)
     }
 
     /// The names of pages, which all parts share.

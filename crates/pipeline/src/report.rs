@@ -1,6 +1,6 @@
 //! The scores of a run: `report.json`, a table for the terminal, and a page that needs no network.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Dataset, Metric};
@@ -14,6 +14,26 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     /// Means over the scored task files; missing where none was scored.
     pub mean: Option<Mean>,
+    /// Indexes that find by approximation, and how much they find of what an exact search would.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexRecall>,
+}
+
+/// What an approximate index finds of the nearest vectors, as measured when it was built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexRecall {
+    /// The index's folder.
+    pub index: PathBuf,
+    /// The share of the `k` nearest that was found.
+    pub recall: f64,
+    /// How many of the nearest were asked for.
+    pub k: u32,
+    /// How many vectors were looked for.
+    pub queries: u32,
+    /// Vectors that searches by themselves did not find at first, and were given other links.
+    pub repaired: u32,
+    /// Vectors that searches by themselves do not find.
+    pub lost: u32,
 }
 
 /// The scores of one task file.
@@ -57,7 +77,7 @@ pub struct Mean {
 
 impl Report {
     /// A report with its means.
-    pub(crate) fn new(name: &str, tasks: Vec<TaskReport>) -> Self {
+    pub(crate) fn new(name: &str, tasks: Vec<TaskReport>, indexes: Vec<IndexRecall>) -> Self {
         let scored: Vec<Scores> = tasks.iter().filter_map(|task| task.scores).collect();
         let count = scored.len() as f64;
         let mean = (!scored.is_empty()).then(|| {
@@ -73,7 +93,7 @@ impl Report {
             };
             Mean { tasks: scored.len(), scores }
         });
-        Self { name: name.to_owned(), tasks, mean }
+        Self { name: name.to_owned(), tasks, mean, indexes }
     }
 
     /// The rows of its table: file, records, metric, and the four scores in percent.
@@ -131,6 +151,9 @@ impl Report {
                 let _ = writeln!(table, "{}", "-".repeat(widths.iter().sum::<usize>() + 2 * 6));
             }
         }
+        for index in &self.indexes {
+            let _ = writeln!(table, "{index}");
+        }
         table
     }
 
@@ -145,12 +168,26 @@ impl Report {
             let bar = format!("<td class=bar><i style=\"width:{share:.1}%\"></i></td>");
             let _ = writeln!(rows, "<tr>{cells}{bar}</tr>");
         }
+        let indexes: String =
+            self.indexes.iter().map(|index| format!("<p>{}</p>\n", escape(&index.to_string()))).collect();
         let head: String = HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
         let name = escape(&self.name);
         format!(
             "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
              <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
-             <table><tr>{head}<th></th></tr>\n{rows}</table></html>\n"
+             <table><tr>{head}<th></th></tr>\n{rows}</table>\n{indexes}</html>\n"
+        )
+    }
+}
+
+impl std::fmt::Display for IndexRecall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { index, recall, k, queries, repaired, lost } = self;
+        write!(
+            f,
+            "{}: finds {:.2} % of the {k} nearest (of {queries} vectors); {repaired} vectors repaired, {lost} lost",
+            index.display(),
+            100.0 * recall
         )
     }
 }
@@ -181,10 +218,21 @@ mod tests {
             task(Dataset::Wow, Some(scores(0.75))),
             task(Dataset::Trex, None),
         ];
-        let report = Report::new("a<b", tasks);
+        let index = IndexRecall {
+            index: "indexes/dense-1".into(),
+            recall: 0.987,
+            k: 10,
+            queries: 500,
+            repaired: 3,
+            lost: 0,
+        };
+        let report = Report::new("a<b", tasks, vec![index]);
         assert_eq!(report.mean.unwrap().scores.answer, Some(0.5));
         let table = report.table();
-        let last = table.lines().last().unwrap();
+        let said =
+            "indexes/dense-1: finds 98.70 % of the 10 nearest (of 500 vectors); 3 vectors repaired, 0 lost";
+        assert!(table.ends_with(&format!("{said}\n")) && report.html().contains(said));
+        let last = table.lines().nth_back(1).unwrap();
         assert_eq!(
             last.split_whitespace().collect::<Vec<_>>(),
             ["mean", "of", "2", "20", "50.0", "0.0", "50.0", "100.0"]

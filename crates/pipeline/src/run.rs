@@ -136,7 +136,7 @@ fn execute(
         reports.push(score(options, &folder, task, &done)?);
         entries.push(entry);
     }
-    let report = Report::new(&options.general.name, reports);
+    let report = Report::new(&options.general.name, reports, assembly.recalls.clone());
     let write_json = |name: &str, value: &serde_json::Value| {
         jsonl::write(folder.root.join(name), format!("{value:#}\n").as_bytes())
     };

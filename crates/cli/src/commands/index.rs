@@ -56,12 +56,16 @@ impl Index {
                 "bytes": store.bytes(),
                 "hash": store.hash(),
                 "parts": assembly.hashes,
+                "recalls": assembly.recalls,
             }));
         }
         let mut text =
             format!("{} pages, {} passages, {} bytes\n", store.pages(), store.len(), store.bytes());
         for part in &assembly.hashes {
             text.push_str(&format!("{:10} {}  {}\n", part.part, &part.blake3[..12], part.path.display()));
+        }
+        for recall in &assembly.recalls {
+            text.push_str(&format!("{recall}\n"));
         }
         print(&text)
     }
