@@ -7,8 +7,10 @@
 //! fast scan", 2015. Sums are exact, so every instruction set gives the same.
 
 use crate::{
-    isa::Isa,
+    isa::{Isa, dispatch},
+    math::ROUND,
     scan::{Filter, best},
+    simd::Simd,
     top::Top,
 };
 
@@ -46,6 +48,43 @@ impl CodeBits {
             Self::Eight => parts * ROWS,
         }
     }
+}
+
+/// Rounds a query's tables, of `codes` values each, to bytes: all with one step, each from its least value.
+///
+/// # Panics
+/// Where the tables are not whole, or there are not as many bytes.
+pub fn round_tables(isa: Isa, codes: CodeBits, tables: &[f32], bytes: &mut [u8]) {
+    #[inline(always)]
+    fn body<S: Simd>(codes: usize, tables: &[f32], bytes: &mut [u8]) {
+        const LANES: usize = 16;
+        let bounds = |table: &[f32]| {
+            let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+            for values in table.as_chunks::<LANES>().0 {
+                for i in 0..LANES {
+                    least[i] = if values[i] < least[i] { values[i] } else { least[i] };
+                    most[i] = if values[i] > most[i] { values[i] } else { most[i] };
+                }
+            }
+            let least = least.into_iter().fold(f32::INFINITY, f32::min);
+            (least, most.into_iter().fold(f32::NEG_INFINITY, f32::max) - least)
+        };
+        let mut widest = 0f32;
+        for table in tables.chunks_exact(codes) {
+            widest = widest.max(bounds(table).1);
+        }
+        let steps = if widest > 0.0 { 255.0 / widest } else { 0.0 };
+        for (table, bytes) in tables.chunks_exact(codes).zip(bytes.chunks_exact_mut(codes)) {
+            let least = bounds(table).0;
+            for (byte, value) in bytes.iter_mut().zip(table) {
+                // From 0 to 255 up to the rounding of the products, which the last step of the range takes in.
+                *byte = (((value - least) * steps).min(255.0) + ROUND).to_bits() as u8;
+            }
+        }
+    }
+    let codes = codes.codes();
+    assert!(tables.len() == bytes.len() && tables.len().is_multiple_of(codes));
+    dispatch!(isa, body(codes: usize, tables: &[f32], bytes: &mut [u8]));
 }
 
 /// Rows as codes.
@@ -132,9 +171,14 @@ impl<'a> Codes<'a> {
             for (table, top) in tables.chunks_exact(size).zip(tops) {
                 for block in of.clone() {
                     let bytes = &self.bytes[block * block_bytes..][..block_bytes];
+                    // A threshold is a sum or infinite.
+                    let least = if top.threshold() < 0.0 { 0.0 } else { top.threshold() + 1.0 };
                     let mut sums = [0; ROWS];
-                    lookup(isa, self.bits, bytes, table, &mut sums);
-                    offer(top, &sums, block * ROWS, self.rows, filter);
+                    if least <= f32::from(u16::MAX)
+                        && lookup(isa, self.bits, bytes, table, least as u16, &mut sums)
+                    {
+                        offer(top, &sums, block * ROWS, self.rows, filter);
+                    }
                 }
             }
         })
@@ -142,43 +186,33 @@ impl<'a> Codes<'a> {
 }
 
 /// Keeps the rows of a block whose sums exceed the threshold.
-#[inline]
 fn offer(top: &mut Top, sums: &[u16; ROWS], first: usize, rows: usize, filter: Option<Filter<'_>>) {
-    // A threshold is a sum or infinite.
-    let threshold = top.threshold().clamp(-1.0, 65_536.0) as i32;
-    let mut above = 0u64;
-    for (lane, sum) in sums.iter().enumerate() {
-        above |= u64::from(i32::from(*sum) > threshold) << lane;
-    }
-    above &= u64::MAX >> (ROWS - (rows - first).min(ROWS));
-    while above != 0 {
-        let lane = above.trailing_zeros() as usize;
-        above &= above - 1;
-        let (row, score) = ((first + lane) as u32, f32::from(sums[lane]));
+    for (sum, row) in sums.iter().zip(first..rows) {
+        let (row, score) = (row as u32, f32::from(*sum));
         if score > top.threshold() && filter.is_none_or(|filter| filter(row)) {
             top.offer(row, score);
         }
     }
 }
 
-/// The sums of a block.
+/// Whether a sum of a block is `least` or more, and if so all sums.
 #[inline]
-fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use crate::simd::lookup;
         match (bits, isa) {
             (CodeBits::Four, Isa::Vnni | Isa::Avx512) => {
                 // SAFETY: `search` has checked that the machine has AVX-512 with BW.
-                return unsafe { lookup::four_avx512(block, table, sums) };
+                return unsafe { lookup::four_avx512(block, table, least, sums) };
             }
             (CodeBits::Four, Isa::Avx2) => {
                 // SAFETY: `search` has checked that the machine has AVX2.
-                return unsafe { lookup::four_avx2(block, table, sums) };
+                return unsafe { lookup::four_avx2(block, table, least, sums) };
             }
             (CodeBits::Eight, Isa::Vnni) if lookup::has_vbmi() => {
                 // SAFETY: `search` has checked that the machine has AVX-512 with BW; VBMI has been checked just now.
-                return unsafe { lookup::eight_vbmi(block, table, sums) };
+                return unsafe { lookup::eight_vbmi(block, table, least, sums) };
             }
             _ => {}
         }
@@ -186,6 +220,7 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16;
     #[cfg(not(target_arch = "x86_64"))]
     let _ = isa;
     one_by_one(bits, block, table, sums);
+    sums.iter().any(|sum| *sum >= least)
 }
 
 fn one_by_one(bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
@@ -215,6 +250,34 @@ mod tests {
 
     use super::*;
     use crate::top::by_rank;
+
+    #[test]
+    fn tables_are_rounded_to_one_step() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        for bits in [CodeBits::Four, CodeBits::Eight] {
+            let codes = bits.codes();
+            let mut tables: Vec<f32> = (0..3 * codes).map(|_| rng.random_range(-1.0..1.0)).collect();
+            tables[codes..2 * codes].iter_mut().for_each(|value| *value *= 5.0);
+            let (least, most) = tables[codes..2 * codes]
+                .iter()
+                .fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), value| (a.min(*value), b.max(*value)));
+            let step = (most - least) / 255.0;
+            for isa in Isa::available() {
+                let mut bytes = vec![9; tables.len()];
+                round_tables(isa, bits, &tables, &mut bytes);
+                assert!(bytes.contains(&0) && bytes.contains(&255));
+                for (table, bytes) in tables.chunks(codes).zip(bytes.chunks(codes)) {
+                    let least = table.iter().copied().fold(f32::INFINITY, f32::min);
+                    let near = |(value, byte): (&f32, &u8)| {
+                        (value - least - f32::from(*byte) * step).abs() < 0.51 * step
+                    };
+                    assert!(table.iter().zip(bytes).all(near), "{isa:?} {bits:?}");
+                }
+                round_tables(isa, bits, &vec![3.0; codes], &mut bytes[..codes]);
+                assert!(bytes[..codes].iter().all(|byte| *byte == 0));
+            }
+        }
+    }
 
     #[test]
     fn sums_are_those_of_the_tables_on_every_machine() {

@@ -26,7 +26,7 @@ mod vectors;
 pub use adam::AdamStep;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
 pub use codebook::Codebook;
-pub use codes::{CodeBits, Codes};
+pub use codes::{CodeBits, Codes, round_tables};
 pub use isa::Isa;
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};

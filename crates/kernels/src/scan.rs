@@ -180,24 +180,70 @@ impl<'a> Panels<'a> {
     }
 
     fn pass(&self, isa: Isa, queries: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<Vec<(u32, f32)>> {
-        let team = Team::global();
         let count = queries.len() / self.dim;
-        // Each query in a row with a gap, as the tiles like it.
-        let mut rows = Rows::new(count, self.dim);
-        queries
-            .chunks_exact(self.dim)
-            .enumerate()
-            .for_each(|(at, query)| rows.row_mut(at).copy_from_slice(query));
-        let mut scratch = Scratch::default();
-        let input = match self.storage {
-            Storage::F32 | Storage::F16 => Input::F32 { values: rows.values(), stride: rows.stride() },
-            Storage::Int8 => quantise(isa, team, rows.values(), rows.stride(), self.dim, &mut scratch),
-        };
+        let (rows, mut scratch) = (self.spaced(queries), Scratch::default());
+        let input = self.input(isa, &rows, &mut scratch);
         let panels = self.rows.div_ceil(LANES);
         let block = (BLOCK / self.storage.panel_bytes(self.dim)).max(1);
         best(panels.div_ceil(block), count, k, &|at, tops| {
             self.scan(isa, input, at * block..((at + 1) * block).min(panels), filter, tops);
         })
+    }
+
+    /// Queries in rows with gaps, as the tiles like them.
+    fn spaced(&self, queries: &[f32]) -> Rows {
+        let mut rows = Rows::new(queries.len() / self.dim, self.dim);
+        let queries = queries.chunks_exact(self.dim).enumerate();
+        queries.for_each(|(at, query)| rows.row_mut(at).copy_from_slice(query));
+        rows
+    }
+
+    /// Queries in the numbers that rows are compared with.
+    fn input<'b>(&self, isa: Isa, rows: &'b Rows, scratch: &'b mut Scratch) -> Input<'b> {
+        match self.storage {
+            Storage::F32 | Storage::F16 => Input::F32 { values: rows.values(), stride: rows.stride() },
+            Storage::Int8 => quantise(isa, Team::global(), rows.values(), rows.stride(), self.dim, scratch),
+        }
+    }
+
+    /// For each query the scores of the rows of its list, in their order: those that a search gives them.
+    ///
+    /// # Panics
+    /// Where `queries` are not whole vectors, or not as many as lists, or there is no such row.
+    #[must_use]
+    pub fn scores(&self, isa: Isa, queries: &[f32], lists: &[Vec<u32>]) -> Vec<Vec<f32>> {
+        #[inline(always)]
+        fn body<S: Simd>(
+            rows: &Panels<'_>,
+            queries: Input<'_>,
+            at: usize,
+            ids: &[u32],
+            scores: &mut Vec<f32>,
+        ) {
+            let mut sums = [[0f32; LANES]; MOST_ROWS];
+            for &id in ids {
+                let (panel, lane) = (id as usize / LANES, id as usize % LANES);
+                rows.tile::<S>(queries, at..at + 1, panel, &[], &mut sums);
+                scores.push(sums[0][lane]);
+            }
+        }
+        assert_eq!(queries.len(), lists.len() * self.dim);
+        assert!(lists.iter().flatten().all(|id| (*id as usize) < self.rows));
+        let (spaced, mut scratch) = (self.spaced(queries), Scratch::default());
+        let queries = self.input(isa, &spaced, &mut scratch);
+        let one = |(at, ids): (usize, &Vec<u32>)| {
+            let mut found = Vec::with_capacity(ids.len());
+            let (rows, ids, scores) = (self, &ids[..], &mut found);
+            dispatch!(isa, body(
+                rows: &Panels<'_>,
+                queries: Input<'_>,
+                at: usize,
+                ids: &[u32],
+                scores: &mut Vec<f32>,
+            ));
+            found
+        };
+        lists.par_iter().enumerate().map(one).collect()
     }
 
     /// Offers the rows of `panels` to every query.
@@ -242,16 +288,24 @@ impl<'a> Panels<'a> {
         let together =
             (CACHED_VALUES / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut wide = Vec::new();
         for first in (0..tops.len()).step_by(together) {
             let count = together.min(tops.len() - first);
             let tiles = count.div_ceil(S::ROWS);
             for panel in panels.clone() {
                 let rows = panel * LANES;
                 let there = u32::MAX >> (LANES - (self.rows - rows).min(LANES));
+                // Several tiles read values that were widened once.
+                let widened = self.storage == Storage::F16 && tiles > 2;
+                if widened {
+                    wide.resize(self.dim * LANES, 0.0);
+                    widen::<S>(self.panel(panel), &mut wide);
+                }
                 for at in 0..tiles {
                     let start = first + at * count / tiles;
                     let end = first + (at + 1) * count / tiles;
-                    self.tile::<S>(queries, start..end, panel, &mut sums);
+                    let wide = if widened { &wide[..] } else { &[] };
+                    self.tile::<S>(queries, start..end, panel, wide, &mut sums);
                     for (top, sums) in tops[start..end].iter_mut().zip(&sums) {
                         let threshold = top.threshold();
                         let mut above = 0u32;
@@ -267,13 +321,15 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// The scores of a tile: `sums[i]` are those of query `queries.start + i` with the rows of a panel.
+    /// The scores of a tile: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide` holds the values
+    /// of one in f16 that was widened before, or nothing.
     #[inline(always)]
     fn tile<S: Simd>(
         &self,
         queries: Input<'_>,
         of: Range<usize>,
         panel: usize,
+        wide: &[f32],
         sums: &mut [[f32; LANES]; MOST_ROWS],
     ) {
         let dim = self.dim;
@@ -282,7 +338,10 @@ impl<'a> Panels<'a> {
         match queries {
             Input::F32 { values, stride } => {
                 let a = &values[of.start * stride..(of.end - 1) * stride + dim];
-                if self.storage == Storage::F32 {
+                if wide.len() == dim * LANES {
+                    // SAFETY: as below, for a panel that was widened to f32.
+                    unsafe { tile!(tile_f32, S, height, dim, a.as_ptr(), stride, wide.as_ptr(), sums) };
+                } else if self.storage == Storage::F32 {
                     // SAFETY: `dispatch` has checked that the machine has `S`; the queries are `height` rows, and a panel
                     // in f32 is `dim` times 32 values; unaligned loads are what `Simd` asks for.
                     unsafe {
@@ -322,6 +381,15 @@ impl<'a> Panels<'a> {
                 }
             }
         }
+    }
+}
+
+/// The values of a panel in f16.
+#[inline(always)]
+fn widen<S: Simd>(panel: &[u8], wide: &mut [f32]) {
+    for (halves, wide) in panel.as_chunks::<{ 2 * LANES }>().0.iter().zip(wide.as_chunks_mut::<LANES>().0) {
+        // SAFETY: `dispatch` has checked that the machine has `S`; 64 bytes are 32 values in 16 bits.
+        unsafe { S::store_floats(wide.as_mut_ptr(), S::load_halves(halves.as_ptr().cast())) };
     }
 }
 
@@ -452,6 +520,8 @@ mod tests {
                 for ((all, best), query) in all.iter().zip(&best).zip(queries.chunks(dim)) {
                     assert_eq!(all[..10], best[..]);
                     assert_eq!(panels.search(isa, query, 10, None)[0], *best);
+                    let (ids, scores): (Vec<u32>, Vec<f32>) = best.iter().copied().unzip();
+                    assert_eq!(panels.scores(isa, query, &[ids]), [scores]);
                 }
             }
         }

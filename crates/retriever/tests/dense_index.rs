@@ -372,6 +372,32 @@ fn a_graph_is_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn given_vectors_have_the_scores_that_a_search_gives_them() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("index");
+    let (vectors, queries) = (clustered(900, 24, 20), clustered(4, 24, 20));
+    for options in [
+        flat(Storage::F32, 0, VectorStorage::F16),
+        flat(Storage::F16, 0, VectorStorage::F16),
+        flat(Storage::Int8, 0, VectorStorage::F16),
+        flat(Storage::Int8, 3, VectorStorage::F32),
+        pq(PqBits::Eight, 0),
+        pq(PqBits::Four, 2),
+        hnsw(30),
+    ] {
+        build(&options, Similarity::Cosine, &vectors, &dir).unwrap();
+        let index = open(&options, Similarity::Cosine, &dir).unwrap();
+        let found = index.search(&queries, 7, None).unwrap();
+        // The other way round and one of them twice.
+        let order = |found: &Vec<(u32, f32)>| found.iter().rev().chain(&found[..1]).copied().unzip();
+        let (ids, scores): (Vec<Vec<u32>>, Vec<Vec<f32>>) = found.iter().map(order).unzip();
+        assert_eq!(index.scores(&queries, &ids).unwrap(), scores, "{options:?}");
+        let unknown = index.scores(&queries, &[vec![], vec![899], vec![900], vec![]]);
+        assert!(matches!(unknown, Err(Error::Vector { vector: 900, .. })));
+    }
+}
+
+#[test]
 fn every_vector_of_a_graph_is_found_by_itself_and_by_a_filter() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("graph");

@@ -10,9 +10,9 @@ pub(crate) fn has_vbmi() -> bool {
     *VBMI.get_or_init(|| is_x86_feature_detected!("avx512vbmi"))
 }
 
-/// Two parts in a byte, 16 entries a part.
+/// Two parts in a byte, 16 entries a part. Whether a sum is `least` or more.
 #[target_feature(enable = "avx2")]
-pub(crate) fn four_avx2(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
     let low = _mm256_set1_epi8(15);
     let bytes = _mm256_set1_epi16(0x00ff);
     for (half, sums) in sums.as_chunks_mut::<32>().0.iter_mut().enumerate() {
@@ -43,11 +43,12 @@ pub(crate) fn four_avx2(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
         }
         interleave(&evens, &odds, sums);
     }
+    sums.iter().any(|sum| *sum >= least)
 }
 
-/// Two parts in a byte, 16 entries a part.
+/// Two parts in a byte, 16 entries a part. Whether a sum is `least` or more; if not, there are no sums.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(crate) fn four_avx512(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+pub(crate) fn four_avx512(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
     let low = _mm512_set1_epi8(15);
     let mut both = Sums::default();
     for (codes, table) in block.as_chunks::<ROWS>().0.iter().zip(table.as_chunks::<32>().0) {
@@ -65,12 +66,12 @@ pub(crate) fn four_avx512(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
         both.add(first);
         both.add(second);
     }
-    both.store(sums);
+    both.store(least, sums)
 }
 
-/// A part in a byte, 256 entries a part.
+/// A part in a byte, 256 entries a part. Whether a sum is `least` or more; if not, there are no sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
+pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
     let mut both = Sums::default();
     for (codes, table) in block.as_chunks::<ROWS>().0.iter().zip(table.as_chunks::<256>().0) {
         // SAFETY: a block's 64 bytes, and the 256 bytes of a part's table.
@@ -82,12 +83,13 @@ pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
         let upper = _mm512_permutex2var_epi8(table[2], codes, table[3]);
         both.add(_mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), lower, upper));
     }
-    both.store(sums);
+    both.store(least, sums)
 }
 
-/// Sums of 64 rows: of even and of odd ones apart.
+/// Sums of 64 rows: of odd ones, and of even ones with 256 times those. The latter overflow, and come back by a
+/// subtraction that does so too.
 struct Sums {
-    even: __m512i,
+    both: __m512i,
     odd: __m512i,
 }
 
@@ -95,27 +97,33 @@ impl Sums {
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
     fn default() -> Self {
-        Self { even: _mm512_setzero_si512(), odd: _mm512_setzero_si512() }
+        Self { both: _mm512_setzero_si512(), odd: _mm512_setzero_si512() }
     }
 
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
     fn add(&mut self, found: __m512i) {
-        let low = _mm512_set1_epi16(0x00ff);
-        self.even = _mm512_add_epi16(self.even, _mm512_and_si512(found, low));
+        self.both = _mm512_add_epi16(self.both, found);
         self.odd = _mm512_add_epi16(self.odd, _mm512_srli_epi16::<8>(found));
     }
 
+    /// Writes the sums where one is `least` or more.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
-    fn store(&self, sums: &mut [u16; ROWS]) {
+    fn store(&self, least: u16, sums: &mut [u16; ROWS]) -> bool {
+        let even = _mm512_sub_epi16(self.both, _mm512_slli_epi16::<8>(self.odd));
+        let bound = _mm512_set1_epi16(least as i16);
+        if _mm512_cmpge_epu16_mask(even, bound) == 0 && _mm512_cmpge_epu16_mask(self.odd, bound) == 0 {
+            return false;
+        }
         let (mut evens, mut odds) = ([0u16; 32], [0u16; 32]);
         // SAFETY: both arrays have 64 bytes.
         unsafe {
-            _mm512_storeu_si512(evens.as_mut_ptr().cast(), self.even);
+            _mm512_storeu_si512(evens.as_mut_ptr().cast(), even);
             _mm512_storeu_si512(odds.as_mut_ptr().cast(), self.odd);
         }
         interleave(&evens, &odds, sums);
+        true
     }
 }
 

@@ -163,6 +163,29 @@ impl VectorIndex for Flat {
         );
         Ok(found)
     }
+
+    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        let isa = Isa::detected();
+        Ok(match &self.rescore {
+            None => {
+                let panels = Panels::new(self.storage, self.dim, self.count, &self.panels);
+                panels.scores(isa, queries.values(), lists)
+            }
+            Some(rescore) => {
+                scores_of(&Vectors::new(self.dim, rescore.half, &rescore.vectors), queries, lists)
+            }
+        })
+    }
+}
+
+/// The scores of the vectors of lists, by vectors that are read one by one.
+pub(crate) fn scores_of(vectors: &Vectors<'_>, queries: &Embeddings, lists: &[Vec<u32>]) -> Vec<Vec<f32>> {
+    let one = |(query, ids): (&[f32], &Vec<u32>)| {
+        let mut scores = Vec::with_capacity(ids.len());
+        vectors.scores(Isa::detected(), query, ids, &mut scores);
+        scores
+    };
+    queries.rows().zip(lists).map(one).collect()
 }
 
 /// Scores what was found anew and puts it in order.

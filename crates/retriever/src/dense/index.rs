@@ -3,7 +3,10 @@
 //! A dense index is a folder like a sparse one's (`header`, and the files that it lists); what the files are, the kinds of
 //! index say. The header also names what made the vectors, and an index opens only for that.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use sporran_kernels::Filter;
 
@@ -49,6 +52,12 @@ pub trait VectorIndex: Send + Sync {
         k: usize,
         filter: Option<Filter<'_>>,
     ) -> Result<Vec<Vec<(u32, f32)>>>;
+
+    /// For each query the scores of the vectors of its list, in their order: those that a search gives them.
+    ///
+    /// # Errors
+    /// [`Error::Vector`] as for [`search`](Self::search), and for a number that no vector has.
+    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>>;
 }
 
 /// What the vectors of an index are of. It opens only for the same.
@@ -214,6 +223,31 @@ impl Index {
         self.header.sections.iter().map(|section| section.bytes).sum()
     }
 
+    /// Queries as the index compares them.
+    fn fitting<'q>(&self, queries: &'q Embeddings) -> Result<Cow<'q, Embeddings>> {
+        let Header { dim, similarity, .. } = self.header;
+        if queries.dim() != dim {
+            return Err(Error::Vector {
+                vector: 0,
+                expected: format!("{dim} values, as the index has"),
+                found: format!("{} values", queries.dim()),
+            });
+        }
+        let scales: Vec<f64> = queries
+            .rows()
+            .enumerate()
+            .map(|(at, query)| scale(query, at, similarity))
+            .collect::<Result<_>>()?;
+        if similarity == Similarity::InnerProduct {
+            return Ok(Cow::Borrowed(queries));
+        }
+        let values = queries
+            .rows()
+            .zip(scales)
+            .flat_map(|(query, scale)| query.iter().map(move |value| (f64::from(*value) * scale) as f32));
+        Ok(Cow::Owned(Embeddings::new(dim, values.collect())?))
+    }
+
     /// Reads all of the index and compares its hashes.
     ///
     /// # Errors
@@ -238,23 +272,19 @@ impl VectorIndex for Index {
         k: usize,
         filter: Option<Filter<'_>>,
     ) -> Result<Vec<Vec<(u32, f32)>>> {
-        if queries.dim() != self.header.dim {
+        self.inner.search(&*self.fitting(queries)?, k, filter)
+    }
+
+    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        let queries = self.fitting(queries)?;
+        if let Some(id) = lists.iter().flatten().find(|id| **id as usize >= self.len()) {
             return Err(Error::Vector {
-                vector: 0,
-                expected: format!("{} values, as the index has", self.header.dim),
-                found: format!("{} values", queries.dim()),
+                vector: *id as usize,
+                expected: format!("a number below {}, as many vectors as the index has", self.len()),
+                found: id.to_string(),
             });
         }
-        let mut values = Vec::new();
-        for (at, query) in queries.rows().enumerate() {
-            let scale = scale(query, at, self.header.similarity)?;
-            if self.header.similarity == Similarity::Cosine {
-                values.extend(query.iter().map(|value| (f64::from(*value) * scale) as f32));
-            }
-        }
-        if self.header.similarity == Similarity::Cosine {
-            return self.inner.search(&Embeddings::new(self.header.dim, values)?, k, filter);
-        }
-        self.inner.search(queries, k, filter)
+        assert_eq!(queries.len(), lists.len(), "a list for each query");
+        self.inner.scores(&queries, lists)
     }
 }

@@ -10,11 +10,11 @@ use std::path::Path;
 use rand::{Rng, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use sporran_kernels::{CodeBits, Codebook, Codes, Filter, Isa, Vectors, by_rank};
+use sporran_kernels::{CodeBits, Codebook, Codes, Filter, Isa, Vectors, by_rank, round_tables};
 
 use super::{
     Embeddings, PqBits, PqOptions, Progress, Report, VectorIndex, VectorStorage,
-    flat::{VECTORS, rescore_with, write_vectors},
+    flat::{VECTORS, rescore_with, scores_of, write_vectors},
     header::Header,
     recall::Sample,
     rows::Rows,
@@ -271,29 +271,24 @@ impl Pq {
         for ((book, part), table) in self.books.iter().zip(parts).zip(exact.chunks_exact_mut(codes)) {
             book.products(Isa::detected(), part, table);
         }
-        let range = |table: &[f32]| {
-            let bounds = table.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(least, most), value| {
-                (least.min(*value), most.max(*value))
-            });
-            (bounds.0, bounds.1 - bounds.0)
-        };
-        let widest = exact.chunks_exact(codes).map(|table| range(table).1).fold(0.0, f32::max);
-        let steps = if widest > 0.0 { 255.0 / widest } else { 0.0 };
-        let bytes = exact.chunks_exact(codes).flat_map(|table| {
-            let least = range(table).0;
-            table.iter().map(move |value| ((value - least) * steps).round() as u8)
-        });
-        Tables { bytes: bytes.collect(), exact }
+        let mut bytes = vec![0; exact.len()];
+        round_tables(Isa::detected(), self.bits, &exact, &mut bytes);
+        Tables { exact, bytes }
     }
 
     /// Scores what was found by bytes with the tables as they are.
     fn score(&self, codes: &Codes<'_>, tables: &Tables, found: &mut [(u32, f32)]) {
         for (row, score) in found.iter_mut() {
-            let entries = tables.exact.chunks_exact(self.bits.codes()).enumerate();
-            let sum = entries.map(|(part, table)| table[usize::from(codes.code(*row as usize, part))]);
-            *score = sum.sum::<f32>() + 0.0;
+            *score = self.sum(codes, tables, *row);
         }
         found.sort_unstable_by(by_rank);
+    }
+
+    /// A row's score by the tables as they are.
+    fn sum(&self, codes: &Codes<'_>, tables: &Tables, row: u32) -> f32 {
+        let entries = tables.exact.chunks_exact(self.bits.codes()).enumerate();
+        let sum = entries.map(|(part, table)| table[usize::from(codes.code(row as usize, part))]);
+        sum.sum::<f32>() + 0.0
     }
 }
 
@@ -319,7 +314,7 @@ impl VectorIndex for Pq {
         let mut all = Vec::with_capacity(queries.len());
         for queries in queries.values().chunks(PASS * self.dim) {
             let tables: Vec<Tables> = queries.par_chunks(self.dim).map(|query| self.tables(query)).collect();
-            let bytes: Vec<u8> = tables.iter().flat_map(|tables| &tables.bytes).copied().collect();
+            let bytes = tables.iter().map(|tables| &tables.bytes[..]).collect::<Vec<_>>().concat();
             let mut found = codes.search(isa, &bytes, wanted, filter);
             let queries = queries.par_chunks(self.dim).zip(&tables);
             found.par_iter_mut().zip(queries).for_each_init(
@@ -338,5 +333,18 @@ impl VectorIndex for Pq {
             all.append(&mut found);
         }
         Ok(all)
+    }
+
+    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        if let Some(rescore) = &self.rescore {
+            let vectors = Vectors::new(self.dim, rescore.half, &rescore.vectors);
+            return Ok(scores_of(&vectors, queries, lists));
+        }
+        let codes = Codes::new(self.bits, self.parts, self.count, &self.codes);
+        let one = |(query, ids): (&[f32], &Vec<u32>)| {
+            let tables = self.tables(query);
+            ids.iter().map(|id| self.sum(&codes, &tables, *id)).collect()
+        };
+        Ok(queries.rows().zip(lists).map(one).collect())
     }
 }

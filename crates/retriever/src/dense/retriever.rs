@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{Hit, PassageId, Query};
 
 use super::{
@@ -199,16 +198,9 @@ impl PassageScorer for Dense {
         }
         let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
         let vectors = self.encode(&texts)?;
-        let one = |(vector, passages): (&[f32], &Vec<PassageId>)| {
-            let wanted: FxHashSet<u32> = passages.iter().map(|id| id.0).collect();
-            let vector = Embeddings::new(vectors.dim(), vector.to_vec())?;
-            let found = self.index.search(&vector, wanted.len(), Some(&|id| wanted.contains(&id)))?;
-            let scores: FxHashMap<u32, f32> = found.into_iter().flatten().collect();
-            // An index that does not compare every vector may miss some: they are not near.
-            let least = scores.values().copied().fold(0.0, f32::min);
-            Ok(passages.iter().map(|id| scores.get(&id.0).copied().unwrap_or(least)).collect())
-        };
-        vectors.rows().zip(passages).map(one).collect()
+        let lists: Vec<Vec<u32>> =
+            passages.iter().map(|passages| passages.iter().map(|id| id.0).collect()).collect();
+        self.index.scores(&vectors, &lists)
     }
 }
 

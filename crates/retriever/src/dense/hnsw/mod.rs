@@ -13,15 +13,17 @@ use sporran_kernels::{Filter, Isa, Top, Vectors};
 
 use self::graph::{Bottom, NONE, Point, Space, Upper, UpperLayer, Walk};
 use super::{
-    Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage, flat::write_vectors,
-    header::Header, recall::Sample, rows::Rows,
+    Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage,
+    flat::{VECTORS, scores_of, write_vectors},
+    header::Header,
+    recall::Sample,
+    rows::Rows,
 };
 use crate::{
     Result,
     layout::{Folder, Mapped, Section, map},
 };
 
-const VECTORS: &str = "vectors";
 /// The bottom layer: for each vector twice `links` numbers of others, [`NONE`] where there are fewer.
 const LINKS: &str = "links";
 /// Where walks start, then the layers above ([`Upper::to_bytes`]).
@@ -210,5 +212,9 @@ impl VectorIndex for Hnsw {
         }
         let queries: Vec<&[f32]> = queries.rows().collect();
         Ok(queries.into_par_iter().map(one).collect())
+    }
+
+    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        Ok(scores_of(&self.space().vectors, queries, lists))
     }
 }
