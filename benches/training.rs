@@ -68,7 +68,7 @@ fn ours(folder: &Path, rows: Vec<EncoderRow>, steps: usize) -> Outcome<(f64, f64
         TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, 7, &DeviceName::Cpu.open()?)?;
     let targets = (0..rows.len()).map(|at| (at % 2) as f32).collect();
     let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
-    let queries = vec![RankingQuery { rows, targets }];
+    let queries = vec![RankingQuery { query: None, rows, targets, offsets: Vec::new() }];
     let objective = RankingObjective::new(&encoder, queries, RankingLoss::Binary, None, &options)?;
     let batch = objective.epoch(0)?.remove(0);
     let mut optimizer = AdamW::new(encoder.variables().all(), AdamWConfig::default())?;

@@ -18,6 +18,7 @@ pub mod report;
 mod rerank;
 pub mod retrieval;
 mod run;
+pub mod selection;
 mod settings;
 pub mod submission;
 mod tasks;

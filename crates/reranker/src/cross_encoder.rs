@@ -11,7 +11,7 @@ use sporran_transformers::{
     Text, Truncation, each_batch, length_batches,
 };
 
-use crate::{Error, Reranker, Result};
+use crate::{Error, Reranker, Result, passage_text};
 
 /// A model, and how it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,10 +23,12 @@ pub struct CrossEncoderOptions {
     /// Whether a passage's title is read before its text, as BEIR does.
     #[serde(default = "titles")]
     pub titles: bool,
-    /// Tokens of a pair, at most; the longer of query and passage is cut first. By default as many as the model can
-    /// read.
+    /// Tokens of a pair, at most; by default as many as the model can read.
     #[serde(default)]
     pub max_tokens: Option<usize>,
+    /// What is cut of a pair that is too long: by default the longer of query and passage.
+    #[serde(default)]
+    pub truncation: Truncation,
     /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
@@ -53,6 +55,7 @@ impl CrossEncoderOptions {
             folder,
             titles: titles(),
             max_tokens: None,
+            truncation: Truncation::default(),
             precision: Precision::F32,
             device: DeviceName::Cpu,
             batch_tokens: batch_tokens(),
@@ -99,8 +102,7 @@ impl CrossEncoder {
             Head::Sequence(head) => return Err(wrong(format!("{} labels", head.labels()))),
             other => return Err(wrong(other.name().into())),
         };
-        let input =
-            EncoderInput::open(&checkpoint, &*model.body, options.max_tokens, Truncation::LongestFirst)?;
+        let input = EncoderInput::open(&checkpoint, &*model.body, options.max_tokens, options.truncation)?;
         Ok(Self { body: model.body, head, input, options: options.clone() })
     }
 
@@ -139,16 +141,8 @@ impl CrossEncoder {
 
 impl Reranker for CrossEncoder {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
-        let texts: Vec<String> = passages
-            .iter()
-            .map(|passage| {
-                if self.options.titles && !passage.title.is_empty() {
-                    format!("{} {}", passage.title, passage.text)
-                } else {
-                    passage.text.clone()
-                }
-            })
-            .collect();
+        let texts: Vec<String> =
+            passages.iter().map(|passage| passage_text(passage, self.options.titles)).collect();
         let pairs: Vec<(&str, &str)> =
             texts.iter().map(|text| (query.text.as_str(), text.as_str())).collect();
         let logits = self.logits(&pairs)?;

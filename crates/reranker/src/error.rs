@@ -12,6 +12,18 @@ pub enum Error {
     /// The model, its folder or its tokenizer.
     #[error(transparent)]
     Transformers(#[from] sporran_transformers::Error),
+    /// A file of a reranker's folder.
+    #[error(transparent)]
+    Kilt(#[from] sporran_kilt::Error),
+    /// A value that has no form in JSON.
+    #[error("{path}: writing JSON failed")]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
     /// A model that does not score pairs.
     #[error("{folder}: expected a head for sequence classification with one label or two, found {found}")]
     Head {

@@ -1,13 +1,20 @@
 //! Rerankers: how well each of a query's passages answers it.
 //!
-//! Everything here answers [`Reranker::score`]. [`CrossEncoder`] reads query and passage together.
+//! Everything here answers [`Reranker::score`]. [`CrossEncoder`] reads query and passage together; [`TfIdf`] and [`Cosine`]
+//! compare what they make of each by itself; [`Combined`] sums the scores of several. [`open`] loads what a folder holds.
 
+mod cosine;
 mod cross_encoder;
 mod error;
+mod saved;
+mod tfidf;
 
+pub use cosine::{Cosine, CosineOptions};
 pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
 pub use error::{Error, Result};
+pub use saved::{COUNTS, Combined, Computing, Part, RERANKER, Saved, SavedPart, open, standardise};
 use sporran_kilt::{Passage, Query};
+pub use tfidf::{TfIdf, TitleSimilarity};
 
 /// Scores passages for a query.
 ///
@@ -19,4 +26,14 @@ pub trait Reranker: Send + Sync {
     /// # Errors
     /// Where the tokenizer or the model fails.
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>>;
+}
+
+/// A passage as a model reads it: its title, where that is wanted and there is one, before its text.
+#[must_use]
+pub fn passage_text(passage: &Passage, titles: bool) -> String {
+    if titles && !passage.title.is_empty() {
+        format!("{} {}", passage.title, passage.text)
+    } else {
+        passage.text.clone()
+    }
 }

@@ -1,7 +1,7 @@
 //! Texts and pairs of texts as the rows that an encoder reads.
 
 use rayon::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokenizers::{
     Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
@@ -25,7 +25,8 @@ pub enum Text<'a> {
 }
 
 /// What is cut where an input is too long; the special tokens always stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Truncation {
     /// The longer text of a pair, then both alike; a single text at its end.
     #[default]

@@ -72,7 +72,12 @@ fn loss_gradients_and_steps_of_bert_and_roberta_are_those_of_pytorch() {
         config.head_dropout = 0.0;
         encoder = TunedEncoder::new(&config, encoder.variables().clone(), &Device::Cpu).unwrap();
 
-        let query = RankingQuery { rows: rows(&given), targets: vec![0.9, 0.0, 0.6, 0.3] };
+        let query = RankingQuery {
+            query: None,
+            rows: rows(&given),
+            targets: vec![0.9, 0.0, 0.6, 0.3],
+            offsets: Vec::new(),
+        };
         let options = TrainingOptions::default();
         let objective =
             RankingObjective::new(&encoder, vec![query], RankingLoss::Binary, None, &options).unwrap();

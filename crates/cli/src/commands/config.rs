@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::Options;
+use sporran_pipeline::{Options, selection};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -19,7 +19,11 @@ impl Config {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Check(config) => {
-                config.load()?;
+                if selection::is_selection(&config.config, &config.overrides)? {
+                    selection::SelectionOptions::load(&config.config, &config.overrides)?;
+                } else {
+                    config.load()?;
+                }
                 print(&format!("{}: no mistakes\n", config.config.display()))
             }
             Self::Show(config) => print(&Options::load(&config.config, &config.overrides)?.to_toml()?),

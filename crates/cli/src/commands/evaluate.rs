@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use sporran_kilt::scores::{
-    PerRecord, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval, significance,
+    PerRecord, agreement, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval,
+    significance,
 };
 use sporran_transformers::Tokenizer;
 
@@ -30,8 +31,8 @@ pub(crate) struct Evaluate {
     /// Fields that tell items of evidence apart; may be given several times
     #[arg(long, default_value = "wikipedia_id", value_name = "FIELD,..")]
     rank_keys: Vec<RankKeys>,
-    /// Compare with another file of predictions: paired bootstrap and permutation tests
-    #[arg(long, value_name = "FILE", requires = "guess", conflicts_with_all = ["ranking", "knowledgenet", "answer_sets"])]
+    /// Compare with another file of predictions, or another ranking: paired bootstrap and permutation tests
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["knowledgenet", "answer_sets"])]
     against: Option<PathBuf>,
     /// Rounds of the tests
     #[arg(long, default_value_t = 10_000, value_name = "N")]
@@ -60,6 +61,9 @@ pub(crate) struct Evaluate {
     /// A `tokenizer.json` whose tokens the answer sets' scores count; white-space words without it
     #[arg(long, value_name = "FILE", requires = "answer_sets")]
     tokenizer: Option<PathBuf>,
+    /// Tell how far the annotators of a file in WOW++'s layout agree (Fleiss' kappa), from the `votes` of its sentences
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["gold", "ranking", "knowledgenet", "answer_sets"])]
+    agreement: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -79,7 +83,16 @@ type Scored = (Value, Vec<(String, PerRecord)>);
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         if let Some(path) = &self.ranking {
-            return self.show(&value(&ranking::evaluate(path, self.threshold)?.report)?);
+            return self.show(&self.ranked(path)?);
+        }
+        if let Some(path) = &self.agreement {
+            return match agreement::of_wowpp(path)? {
+                Some(agreement) => self.show(&value(&agreement)?),
+                None => Err(Error::Usage(format!(
+                    "{}: expected sentences with `votes`, found none; confidences alone do not tell how annotators agree",
+                    path.display()
+                ))),
+            };
         }
         if let Some(path) = &self.answer_sets {
             let report = match &self.tokenizer {
@@ -95,7 +108,7 @@ impl Evaluate {
         }
         let (Some(gold), Some(guess)) = (&self.gold, &self.guess) else {
             return Err(Error::Usage(
-                "expected `--gold FILE --guess FILE`, `--ranking FILE` or `--answer-sets FILE`".into(),
+                "expected `--gold FILE --guess FILE`, `--ranking FILE`, `--answer-sets FILE` or `--agreement FILE`".into(),
             ));
         };
         if self.knowledgenet {
@@ -115,6 +128,40 @@ impl Evaluate {
                 self.show(&json!({ "guess": report, "against": other_report, "comparison": comparison }))
             }
         }
+    }
+
+    /// The means of a ranking with their intervals, and where there is another ranking, how the two compare.
+    fn ranked(&self, path: &Path) -> Result<Value> {
+        let rounds = self.rounds();
+        let found = ranking::evaluate(path, self.threshold)?;
+        let other = self.against.as_ref().map(|path| ranking::evaluate(path, self.threshold)).transpose()?;
+        let with_intervals = |found: &ranking::Evaluation| -> Result<Value> {
+            let mut report = value(&found.report)?;
+            let mut intervals = Map::new();
+            // Without a scored query there is nothing to be sure or unsure of.
+            if !found.records.is_empty() {
+                for (name, scores, _) in found.paired(found)? {
+                    intervals.insert(name.into(), value(&significance::interval(&scores, rounds)?)?);
+                }
+            }
+            if let Value::Object(report) = &mut report {
+                report.insert("intervals".into(), Value::Object(intervals));
+            }
+            Ok(report)
+        };
+        let Some(other) = other else { return with_intervals(&found) };
+        let mut comparison = Map::new();
+        for (name, mine, theirs) in found.paired(&other)? {
+            let compared = significance::compare(&mine, &theirs, rounds)?;
+            let entry = json!({ "difference": compared.difference, "p_value": compared.p_value });
+            comparison.insert(name.into(), entry);
+        }
+        let (ranking, against) = (with_intervals(&found)?, with_intervals(&other)?);
+        Ok(json!({ "ranking": ranking, "against": against, "comparison": comparison }))
+    }
+
+    fn rounds(&self) -> significance::Rounds {
+        significance::Rounds { count: self.rounds, seed: self.seed, ..Default::default() }
     }
 
     fn score(&self, gold: &Path, guess: &Path) -> Result<Scored> {
@@ -146,7 +193,7 @@ impl Evaluate {
 
     /// For each score: both means with their intervals, the difference with its, and its p-value.
     fn compare(&self, first: &[(String, PerRecord)], second: &[(String, PerRecord)]) -> Result<Value> {
-        let rounds = significance::Rounds { count: self.rounds, seed: self.seed, ..Default::default() };
+        let rounds = self.rounds();
         let mut comparison = Map::new();
         for ((keys, first), (_, second)) in first.iter().zip(second) {
             for name in first.names() {

@@ -1,21 +1,32 @@
 //! `sporran rerank`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sporran_reranker::{CrossEncoder, CrossEncoderOptions};
+use sporran_kilt::wowpp;
+use sporran_pipeline::selection;
+use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{input::Lines, models, print, print_json};
-use crate::error::Result;
+use crate::{error::Result, progress::Progress};
 
 /// `sporran rerank`
 #[derive(Args)]
 pub(crate) struct Rerank {
-    /// The folder of a cross-encoder, in the Hugging Face layout
+    /// The folder of a reranker that `sporran train` made, or of a cross-encoder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// Rank the judged sentences of dialogues in WOW++'s layout, rather than the passages of standard input
+    #[arg(long, value_name = "FILE", requires = "output", conflicts_with_all = ["json", "max_tokens"])]
+    wowpp: Option<PathBuf>,
+    /// Where the ranking goes: lines of `{id, candidates: [{id, confidence, score}]}`
+    #[arg(long, value_name = "FILE", requires = "wowpp")]
+    output: Option<PathBuf>,
+    /// Where predictions go in KILT's layout: the best sentence, with its article as the provenance
+    #[arg(long, value_name = "FILE", requires = "wowpp")]
+    predictions: Option<PathBuf>,
     /// How the weights are kept: f32, or int8, which is faster and less exact
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
@@ -50,6 +61,9 @@ struct Answer {
 
 impl Rerank {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        if let (Some(dialogues), Some(output)) = (&self.wowpp, &self.output) {
+            return self.select(dialogues, output, quiet);
+        }
         let model = CrossEncoder::load(&CrossEncoderOptions {
             precision: self.precision,
             device: self.device,
@@ -81,5 +95,21 @@ impl Rerank {
             }
             Ok(())
         })
+    }
+
+    /// Ranks the sentences of dialogues.
+    fn select(&self, dialogues: &Path, output: &Path, quiet: bool) -> Result<()> {
+        let computing =
+            Computing { precision: self.precision, device: self.device, batch_tokens: self.batch_tokens };
+        let reranker = sporran_reranker::open(&models::resolve(&self.model, quiet)?, computing)
+            .map_err(sporran_pipeline::Error::from)?;
+        let dialogues = wowpp::load(dialogues)?;
+        let mut progress = Progress::new(quiet);
+        let ranked = selection::rank(&dialogues.0, &*reranker, &mut |event| progress.event(event))?;
+        selection::write_ranking(output, &ranked)?;
+        if let Some(path) = &self.predictions {
+            selection::write_predictions(path, &dialogues, &ranked)?;
+        }
+        Ok(())
     }
 }

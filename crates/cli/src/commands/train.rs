@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use sporran_pipeline::selection;
+
 use super::{ConfigArgs, print, print_json};
 use crate::{error::Result, progress::Progress};
 
@@ -17,8 +19,13 @@ pub(crate) struct Train {
 
 impl Train {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
-        let options = self.config.load()?;
         let mut progress = Progress::new(quiet);
+        if selection::is_selection(&self.config.config, &self.config.overrides)? {
+            let options = selection::SelectionOptions::load(&self.config.config, &self.config.overrides)?;
+            let fitted = selection::train(&options, &mut |event| progress.event(event))?;
+            return if self.json { print_json(&fitted) } else { print(&told(&fitted)) };
+        }
+        let options = self.config.load()?;
         let trained = sporran_pipeline::train(&options, &mut |event| progress.event(event))?;
         if self.json {
             return print_json(&trained);
@@ -28,4 +35,15 @@ impl Train {
         });
         print(&format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display()))
     }
+}
+
+fn told(fitted: &selection::Fitted) -> String {
+    let mut text = format!("{} steps\n", fitted.steps);
+    for model in &fitted.models {
+        text.push_str(&format!("model: {}\n", model.display()));
+    }
+    if let Some(ranking) = &fitted.ranking {
+        text.push_str(&format!("ranking: {}\n", ranking.display()));
+    }
+    text
 }

@@ -1,5 +1,6 @@
 //! Every score of the field's tasks, equal to the public scorers to 1e-9.
 //!
+//! - [`agreement`]: how far annotators agree;
 //! - [`answer`]: accuracy, exact match, token F1 and ROUGE-L of one answer against its gold answers;
 //! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
@@ -12,6 +13,7 @@
 //! Files are read as streams: gold is held in a compact form, a line of predictions is scored where it is parsed, on
 //! all threads, and only its figures are kept.
 
+pub mod agreement;
 mod aligned;
 pub mod answer;
 pub mod answer_set;

@@ -58,6 +58,21 @@ pub struct Scores {
     pub recip_rank: f64,
 }
 
+impl Scores {
+    /// The scores under their names.
+    pub fn named(&self) -> [(&'static str, f64); 7] {
+        [
+            ("mrr@1", self.mrr_at_1),
+            ("mrr@5", self.mrr_at_5),
+            ("map@5", self.map_at_5),
+            ("map@10", self.map_at_10),
+            ("ndcg@5", self.ndcg_at_5),
+            ("ndcg@10", self.ndcg_at_10),
+            ("recip_rank", self.recip_rank),
+        ]
+    }
+}
+
 /// Means over the queries that have a relevant candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -115,6 +130,41 @@ fn average_precision(relevant: &[bool], total: usize, k: usize) -> f64 {
 fn gain(relevant: &[bool], k: usize) -> f64 {
     let places = relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant);
     places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).sum()
+}
+
+/// A score's name, and what each query scored here and there.
+pub type Paired = (&'static str, Vec<f64>, Vec<f64>);
+
+impl Evaluation {
+    /// The scores of both on the same queries, for each score its name and what each query scored here and there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the two do not have the same queries with a relevant candidate.
+    pub fn paired(&self, other: &Self) -> Result<Vec<Paired>> {
+        let theirs: rustc_hash::FxHashMap<&Id, &Scores> =
+            other.records.iter().map(|(id, scores)| (id, scores)).collect();
+        if theirs.len() != self.records.len() {
+            return Err(Error::Argument(format!(
+                "rankings: expected the same queries with a relevant candidate, found {} and {} of them",
+                self.records.len(),
+                theirs.len()
+            )));
+        }
+        let mut columns: Vec<Paired> =
+            Scores::default().named().map(|(name, _)| (name, Vec::new(), Vec::new())).into();
+        for (id, mine) in &self.records {
+            let Some(their) = theirs.get(id) else {
+                return Err(Error::Argument(format!(
+                    "rankings: expected a relevant candidate of query `{id}` in both, found one"
+                )));
+            };
+            for ((column, (_, mine)), (_, their)) in columns.iter_mut().zip(mine.named()).zip(their.named()) {
+                column.1.push(mine);
+                column.2.push(their);
+            }
+        }
+        Ok(columns)
+    }
 }
 
 /// Scores a file of [`Ranked`] lines.
@@ -210,6 +260,28 @@ mod tests {
             json,
             r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
         );
+    }
+
+    #[test]
+    fn two_rankings_are_paired_by_their_queries() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |lines: &[(u32, f64)]| {
+            let line = |(id, score): &(u32, f64)| {
+                format!(
+                    r#"{{"id": {id}, "candidates": [{{"id": "x", "confidence": 1, "score": {score}}}, {{"id": "y", "confidence": 0, "score": 0}}]}}"#
+                )
+            };
+            std::fs::write(file.path(), lines.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+            evaluate(file.path(), RELEVANT).unwrap()
+        };
+        let one = read(&[(1, 1.0), (2, -1.0)]);
+        let other = read(&[(2, 1.0), (1, 1.0)]);
+        let columns = one.paired(&other).unwrap();
+        // Query 1, then query 2: the first file's order.
+        assert_eq!(columns[0], ("mrr@1", vec![1.0, 0.0], vec![1.0, 1.0]));
+        assert_eq!(columns[6].1, [1.0, 0.5]);
+        assert!(one.paired(&read(&[(1, 1.0)])).unwrap_err().to_string().contains("2 and 1"));
+        assert!(one.paired(&read(&[(1, 1.0), (3, 1.0)])).unwrap_err().to_string().contains("`2`"));
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn queries(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<RankingQuery
         let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
         let rows = pairs(input, &texts.query, &passages)?;
         let targets = (0..rows.len()).map(|at| f32::from(u8::from(at < texts.positives.len()))).collect();
-        Ok(RankingQuery { rows, targets })
+        Ok(RankingQuery { query: None, rows, targets, offsets: Vec::new() })
     };
     learned.into_iter().map(query).collect()
 }

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    EncoderRow, Head, MaskedLmHead,
+    EncoderRow, Head, MaskedLmHead, Tokenizer,
     error::{Error, Result},
     training::{
         loss::cross_entropy,
@@ -28,6 +28,27 @@ pub struct MaskingTokens {
     pub mask: u32,
     /// Tokens that are neither hidden nor drawn, in rising order.
     pub special: Vec<u32>,
+}
+
+impl MaskingTokens {
+    /// What a tokenizer calls its mask (`[MASK]` or `<mask>`), and its special tokens.
+    ///
+    /// # Errors
+    /// [`Error::Training`] where it has no mask.
+    pub fn of(tokenizer: &Tokenizer) -> Result<Self> {
+        let inner = tokenizer.inner();
+        let mask = ["[MASK]", "<mask>"].iter().find_map(|token| inner.token_to_id(token));
+        let mask = mask.ok_or_else(|| Error::Training {
+            what: "the tokenizer".into(),
+            expected: "a token `[MASK]` or `<mask>`".into(),
+            found: "neither".into(),
+        })?;
+        let added = inner.get_added_tokens_decoder();
+        let mut special: Vec<u32> =
+            added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+        special.sort_unstable();
+        Ok(Self { mask, special })
+    }
 }
 
 /// The cross-entropy of hidden tokens.

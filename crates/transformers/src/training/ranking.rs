@@ -1,4 +1,5 @@
-//! Learning to rank: a cross-encoder learns how well each of a query's candidates answers it.
+//! Learning to rank: a cross-encoder, or a bi-encoder by the cosine of its vectors, learns how well each of a query's
+//! candidates answers it.
 
 use std::sync::Arc;
 
@@ -19,19 +20,33 @@ use crate::{
     },
 };
 
-/// A query joined with each of its candidates, and how good each of these is.
+/// A query joined with each of its candidates, or beside them, and how good each of these is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankingQuery {
-    /// The joined texts as token rows.
+    /// The query as a token row of its own, where vectors are compared.
+    pub query: Option<EncoderRow>,
+    /// The joined texts as token rows; those of the candidates alone where vectors are compared.
     pub rows: Vec<EncoderRow>,
     /// From 0 to 1, or a teacher's scores; one a row.
     pub targets: Vec<f32>,
+    /// What is added to the score of each row before the loss is taken: a first stage's scores, beside which the model
+    /// learns what they miss. Empty for none.
+    pub offsets: Vec<f32>,
 }
 
-/// A ranking loss over an encoder with a head for sequence classification, of one label or two.
+/// What makes a score of an encoder's states.
+#[derive(Clone, Copy)]
+enum Scorer<'a> {
+    /// The head, on a joined text's first state.
+    Head(&'a SequenceHead),
+    /// The cosine of the mean states of query and candidate, times this.
+    Cosine(f64),
+}
+
+/// A ranking loss over an encoder.
 pub struct RankingObjective<'a> {
     encoder: &'a TunedEncoder,
-    head: &'a SequenceHead,
+    scorer: Scorer<'a>,
     queries: Arc<Vec<RankingQuery>>,
     loss: RankingLoss,
     candidates: Option<usize>,
@@ -46,19 +61,27 @@ pub struct RankingBatch {
 }
 
 impl RankingBatch {
+    /// The rows of each query: its own, where it has one, and those of its candidates.
     fn rows(&self) -> impl Iterator<Item = &EncoderRow> {
-        self.shown.iter().flat_map(|(query, rows)| rows.iter().map(|&row| &self.queries[*query].rows[row]))
+        self.shown.iter().flat_map(|(query, rows)| {
+            let query = &self.queries[*query];
+            query.query.iter().chain(rows.iter().map(|&row| &query.rows[row]))
+        })
     }
 
-    fn targets(&self) -> impl Iterator<Item = Vec<f32>> {
-        self.shown
-            .iter()
-            .map(|(query, rows)| rows.iter().map(|&row| self.queries[*query].targets[row]).collect())
+    /// Targets and offsets of each query's rows.
+    fn targets(&self) -> impl Iterator<Item = (Vec<f32>, Vec<f32>)> {
+        self.shown.iter().map(|(query, rows)| {
+            let query = &self.queries[*query];
+            let offset = |row: usize| query.offsets.get(row).copied().unwrap_or(0.0);
+            rows.iter().map(|&row| (query.targets[row], offset(row))).unzip()
+        })
     }
 }
 
 impl<'a> RankingObjective<'a> {
-    /// Learns `queries` with `encoder`. With `candidates`, an epoch shows no more than so many of a query, drawn anew
+    /// Learns `queries` with the head of `encoder`, for sequence classification of one label or two, over joined texts. With
+    /// `candidates`, an epoch shows no more than so many of a query, drawn anew
     /// each time: half of them from those with a target above 0 where there are enough of both.
     ///
     /// # Errors
@@ -71,11 +94,53 @@ impl<'a> RankingObjective<'a> {
         candidates: Option<usize>,
         options: &TrainingOptions,
     ) -> Result<Self> {
+        let scorer = Scorer::Head(classifier(encoder)?);
+        Self::with_scorer(encoder, scorer, queries, loss, candidates, options)
+    }
+
+    /// Learns `queries` by the cosine of the mean states of query and candidate, times `scale`; otherwise as
+    /// [`new`](Self::new).
+    ///
+    /// # Errors
+    /// As for `new`, but for the head; [`Error::Batch`] where a query has no row of its own.
+    pub fn of_vectors(
+        encoder: &'a TunedEncoder,
+        scale: f64,
+        queries: Vec<RankingQuery>,
+        loss: RankingLoss,
+        candidates: Option<usize>,
+        options: &TrainingOptions,
+    ) -> Result<Self> {
+        Self::with_scorer(encoder, Scorer::Cosine(scale), queries, loss, candidates, options)
+    }
+
+    fn with_scorer(
+        encoder: &'a TunedEncoder,
+        scorer: Scorer<'a>,
+        queries: Vec<RankingQuery>,
+        loss: RankingLoss,
+        candidates: Option<usize>,
+        options: &TrainingOptions,
+    ) -> Result<Self> {
+        let reads_apart = matches!(scorer, Scorer::Cosine(_));
+        if let Some(at) = queries.iter().position(|query| query.query.is_some() != reads_apart) {
+            let expected = if reads_apart { "a row of its own" } else { "no row of its own" };
+            return Err(Error::Batch {
+                expected: format!("{expected} for query {at}"),
+                found: if reads_apart { "none" } else { "one" }.into(),
+            });
+        }
         for (at, query) in queries.iter().enumerate() {
             if query.rows.len() != query.targets.len() {
                 return Err(Error::Batch {
                     expected: format!("{} targets of query {at}, one a row", query.rows.len()),
                     found: query.targets.len().to_string(),
+                });
+            }
+            if !(query.offsets.is_empty() || query.offsets.len() == query.rows.len()) {
+                return Err(Error::Batch {
+                    expected: format!("{} offsets of query {at}, one a row, or none", query.rows.len()),
+                    found: query.offsets.len().to_string(),
                 });
             }
             if let Some(target) = query.targets.iter().find(|target| !loss.takes(**target)) {
@@ -94,7 +159,7 @@ impl<'a> RankingObjective<'a> {
         }
         Ok(Self {
             encoder,
-            head: classifier(encoder)?,
+            scorer,
             queries: Arc::new(queries),
             loss,
             candidates,
@@ -142,7 +207,41 @@ fn scores(head: &SequenceHead, states: &Tensor, mode: &mut Mode) -> Result<Tenso
     Ok(score.squeeze(D::Minus1)?)
 }
 
+/// The scores of all candidates: of each query's row and its `counts` candidates' rows, which follow it, the mean states
+/// are compared. `states` (tokens, d) are those of rows of these `lengths`.
+fn cosines(states: &Tensor, lengths: &[usize], counts: &[usize], scale: f64) -> Result<Tensor> {
+    let tokens = states.dim(0)?;
+    let mut shares = vec![0f32; lengths.len() * tokens];
+    let mut first = 0;
+    for (row, length) in shares.chunks_exact_mut(tokens).zip(lengths) {
+        row[first..first + length].fill(1.0 / *length as f32);
+        first += length;
+    }
+    let shares = Tensor::from_vec(shares, (lengths.len(), tokens), states.device())?;
+    let means = shares.matmul(states)?;
+    let units = means.broadcast_div(&means.sqr()?.sum_keepdim(1)?.sqrt()?)?;
+    let mut at = 0;
+    let mut parts = Vec::with_capacity(counts.len());
+    for count in counts {
+        let query = units.narrow(0, at, 1)?;
+        parts.push(units.narrow(0, at + 1, *count)?.broadcast_mul(&query)?.sum(1)?);
+        at += 1 + count;
+    }
+    Ok((Tensor::cat(&parts, 0)? * scale)?)
+}
+
 impl TunedEncoder {
+    /// The cosine of the mean states of `query` with those of each row, with the weights as they are now.
+    ///
+    /// # Errors
+    /// Those of [`states`](Self::states).
+    pub fn cosines(&self, query: &EncoderRow, rows: &[EncoderRow]) -> Result<Vec<f32>> {
+        let all: Vec<&EncoderRow> = std::iter::once(query).chain(rows).collect();
+        let lengths: Vec<usize> = all.iter().map(|row| row.ids.len()).collect();
+        let states = self.states(&all, Pick::All)?;
+        Ok(cosines(&states, &lengths, &[rows.len()], 1.0)?.to_vec1()?)
+    }
+
     /// The score of each row with the weights as they are now, in batches of at most `tokens` tokens.
     ///
     /// # Errors
@@ -192,7 +291,8 @@ impl Objective for RankingObjective<'_> {
             if self.loss.weight(&targets) == 0.0 {
                 continue;
             }
-            let more: usize = shown.iter().map(|&row| query.rows[row].ids.len()).sum();
+            let own = query.query.as_ref().map_or(0, |row| row.ids.len());
+            let more = own + shown.iter().map(|&row| query.rows[row].ids.len()).sum::<usize>();
             match batches.last_mut() {
                 Some(batch) if tokens + more <= self.tokens_per_batch => batch.shown.push((at, shown)),
                 _ => {
@@ -206,7 +306,7 @@ impl Objective for RankingObjective<'_> {
     }
 
     fn weight(&self, batch: &RankingBatch) -> f64 {
-        batch.targets().map(|targets| self.loss.weight(&targets)).sum()
+        batch.targets().map(|(targets, _)| self.loss.weight(&targets)).sum()
     }
 
     fn tokens(&self, batch: &RankingBatch) -> usize {
@@ -216,15 +316,27 @@ impl Objective for RankingObjective<'_> {
     fn learn(&self, batch: &RankingBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let rows: Vec<&EncoderRow> = batch.rows().collect();
         let mut loss = 0.0;
-        self.encoder.learn(&rows, Pick::First, seed, gradients, |states, mode| {
-            let scores = scores(self.head, states, mode)?;
+        let pick = match self.scorer {
+            Scorer::Head(_) => Pick::First,
+            Scorer::Cosine(_) => Pick::All,
+        };
+        self.encoder.learn(&rows, pick, seed, gradients, |states, mode| {
+            let scores = match self.scorer {
+                Scorer::Head(head) => scores(head, states, mode)?,
+                Scorer::Cosine(scale) => {
+                    let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+                    let counts: Vec<usize> = batch.shown.iter().map(|(_, shown)| shown.len()).collect();
+                    cosines(states, &lengths, &counts, scale)?
+                }
+            };
             let values = scores.to_vec1::<f32>()?;
             let mut slopes = Vec::with_capacity(values.len());
             let mut rest = values.as_slice();
-            for targets in batch.targets() {
+            for (targets, offsets) in batch.targets() {
                 let (own, others) = rest.split_at(targets.len());
                 rest = others;
-                let (part, slope) = self.loss.evaluate(own, &targets);
+                let own: Vec<f32> = own.iter().zip(offsets).map(|(score, offset)| score + offset).collect();
+                let (part, slope) = self.loss.evaluate(&own, &targets);
                 loss += part / weight;
                 slopes.extend(slope.into_iter().map(|slope| (f64::from(slope) / weight) as f32));
             }
@@ -243,8 +355,10 @@ mod tests {
 
     fn queries() -> Vec<RankingQuery> {
         let query = |at: usize, count: usize| RankingQuery {
+            query: None,
             rows: tests::rows(count, at as u32),
             targets: (0..count).map(|row| ((row * 7 + at) % 4) as f32 / 3.0).collect(),
+            offsets: Vec::new(),
         };
         vec![query(0, 6), query(1, 3), query(2, 9), query(3, 2)]
     }
@@ -280,8 +394,12 @@ mod tests {
     #[test]
     fn half_of_what_is_shown_has_a_target_above_zero_where_there_are_enough_of_both() {
         let encoder = tiny(1, 0.0);
-        let query =
-            |targets: &[f32]| RankingQuery { rows: tests::rows(targets.len(), 0), targets: targets.to_vec() };
+        let query = |targets: &[f32]| RankingQuery {
+            query: None,
+            rows: tests::rows(targets.len(), 0),
+            targets: targets.to_vec(),
+            offsets: Vec::new(),
+        };
         let given = vec![
             query(&[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]),
             query(&[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
@@ -342,6 +460,62 @@ mod tests {
     }
 
     #[test]
+    fn vectors_learn_an_order_by_heart() {
+        let encoder = super::super::tuned::tests::tiny_for(crate::BertTask::States, 1, 0.0);
+        let given: Vec<RankingQuery> = queries()
+            .into_iter()
+            .enumerate()
+            .map(|(at, query)| RankingQuery { query: tests::rows(9, 5).get(at).cloned(), ..query })
+            .collect();
+        let options = TrainingOptions { steps: 150, warmup_steps: 5, learning_rate: 3e-3, ..options(200) };
+        let objective =
+            RankingObjective::of_vectors(&encoder, 8.0, given.clone(), RankingLoss::Listwise, None, &options)
+                .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let training = crate::training::Training {
+            objective: &objective,
+            variables: encoder.variables(),
+            options: &options,
+            evaluate: None,
+            folder: folder.path(),
+            companions: &[],
+        };
+        crate::training::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        for query in given {
+            let scores = encoder.cosines(query.query.as_ref().unwrap(), &query.rows).unwrap();
+            assert!(scores.iter().all(|score| score.abs() < 1.0001));
+            let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap();
+            let greatest = query.targets.iter().copied().fold(0.0, f32::max);
+            assert_eq!(query.targets[best], greatest);
+        }
+        let error =
+            RankingObjective::of_vectors(&encoder, 8.0, queries(), RankingLoss::Listwise, None, &options);
+        assert!(error.err().unwrap().to_string().contains("a row of its own for query 0"));
+    }
+
+    #[test]
+    fn offsets_count_in_the_loss_as_if_the_model_had_given_them() {
+        let encoder = tiny(1, 0.0);
+        let loss = |offsets: Vec<f32>| {
+            let mut given = queries();
+            given.truncate(1);
+            given[0].offsets = offsets;
+            let objective =
+                RankingObjective::new(&encoder, given, RankingLoss::Listwise, None, &options(500))?;
+            let batch = objective.epoch(0)?.remove(0);
+            let mut zeros: Gradients =
+                encoder.variables().all().iter().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
+            objective.learn(&batch, 1.0, 0, &mut zeros)
+        };
+        let scores = encoder.scores(&queries()[0].rows, 500).unwrap();
+        let offsets: Vec<f32> = (0..6).map(|at| at as f32 - 2.0).collect();
+        let sums: Vec<f32> = scores.iter().zip(&offsets).map(|(a, b)| a + b).collect();
+        let (expected, _) = RankingLoss::Listwise.evaluate(&sums, &queries()[0].targets);
+        assert!((loss(offsets).unwrap() - expected).abs() < 1e-5);
+        assert!(loss(vec![1.0]).unwrap_err().to_string().contains("6 offsets of query 0"));
+    }
+
+    #[test]
     fn a_stopped_training_with_dropout_goes_on_to_the_same_weights() {
         let run = |folder: &std::path::Path, stop: u64| {
             let encoder = tiny(2, 0.2);
@@ -390,7 +564,12 @@ mod tests {
                 .err()
                 .map(|error| error.to_string())
         };
-        let query = |targets: Vec<f32>| RankingQuery { rows: tests::rows(2, 0), targets };
+        let query = |targets: Vec<f32>| RankingQuery {
+            query: None,
+            rows: tests::rows(2, 0),
+            targets,
+            offsets: Vec::new(),
+        };
         assert!(build(query(vec![0.5]), None).unwrap().contains("2 targets of query 0"));
         assert!(build(query(vec![0.5, 1.5]), None).unwrap().contains("1.5"));
         assert!(build(query(vec![0.5, 1.0]), Some(1)).unwrap().contains("at least 2"));

@@ -1,0 +1,166 @@
+//! Knowledge selection from the shell: training, ranking, predictions and scores over a few dialogues made here.
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{errors, root, sporran};
+use serde_json::{Value, json};
+
+fn config(name: &str) -> String {
+    root().join("configs/wowpp").join(name).display().to_string()
+}
+
+/// A tiny encoder with a tokenizer.
+fn encoder() -> String {
+    let path: PathBuf = root().join("crates/transformers/tests/data/encoders/bert-sequence");
+    path.display().to_string()
+}
+
+/// Twelve dialogues, of three sentences each. The right sentence speaks of the last turn's word.
+fn dialogues(folder: &Path) -> String {
+    let words =
+        ["river", "city", "film", "book", "song", "king", "war", "team", "band", "album", "party", "queen"];
+    let mut all = serde_json::Map::new();
+    for (at, word) in words.iter().enumerate() {
+        let other = words[(at + 5) % words.len()];
+        let sentence = |text: String, confidence: f64| json!({ "label": format!("Title <knowledge_separator> {text}"), "confidence": confidence, "article": "Title" });
+        let sentences = [
+            sentence(format!("the first {other} was born in the north"), 0.1),
+            sentence(format!("the {word} is the {word} of the year"), 0.9),
+            sentence("who played where and when".into(), 0.0),
+        ];
+        let turns = json!([format!("what is in the country {at}"), format!("the {word}")]);
+        let mut dialogue = json!({ "turns": turns, "topic": word, "annotated_sentences": sentences });
+        dialogue["gold_sentence"] = json!(format!("the {word} is the {word} of the year"));
+        all.insert(format!("d{at}"), dialogue);
+    }
+    let path = folder.join("wowpp.json");
+    fs::write(&path, Value::Object(all).to_string()).unwrap();
+    path.display().to_string()
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> String {
+    let output = sporran(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = dialogues(folder.path());
+    run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
+    let model = "runs/wowpp-tfidf/model";
+    run(
+        folder.path(),
+        &[
+            "--quiet",
+            "rerank",
+            "--model",
+            model,
+            "--wowpp",
+            &data,
+            "--output",
+            "r.jsonl",
+            "--predictions",
+            "p.jsonl",
+        ],
+    );
+    let report = json_of(&run(folder.path(), &["evaluate", "--ranking", "r.jsonl", "--json"]));
+    assert_eq!((&report["queries"], &report["mrr@1"]), (&json!(12), &json!(1.0)));
+    assert_eq!(report["intervals"]["map@5"]["mean"], report["map@5"]);
+    let predictions = fs::read_to_string(folder.path().join("p.jsonl")).unwrap();
+    let first = json_of(predictions.lines().next().unwrap());
+    assert_eq!(first["output"][0]["answer"], "the river is the river of the year");
+    assert_eq!(first["output"][0]["provenance"][0]["title"], "Title");
+    let compared = run(
+        folder.path(),
+        &["evaluate", "--ranking", "r.jsonl", "--against", "r.jsonl", "--rounds", "50", "--json"],
+    );
+    let compared = json_of(&compared);
+    assert_eq!(compared["comparison"]["ndcg@5"]["p_value"], 1.0);
+}
+
+#[test]
+fn a_cross_encoder_is_validated_over_folds_and_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("data.train={}", dialogues(folder.path()));
+    let from = format!("reranker.from={}", encoder());
+    let path = config("reranker.toml");
+    let call = [
+        "--quiet",
+        "train",
+        &path,
+        &data,
+        &from,
+        "reranker.max-tokens=40",
+        "reranker.optimizer.epochs=2",
+        "reranker.optimizer.warmup-steps=1",
+        "data.folds=3",
+        "--json",
+    ];
+    let fitted = json_of(&run(folder.path(), &call));
+    assert_eq!(fitted["models"].as_array().unwrap().len(), 3);
+    let ranking = folder.path().join(fitted["ranking"].as_str().unwrap());
+    let before = fs::read(&ranking).unwrap();
+    let ids: Vec<Value> =
+        String::from_utf8_lossy(&before).lines().map(|line| json_of(line)["id"].clone()).collect();
+    // Every dialogue once, in the file's order.
+    assert_eq!(ids, (0..12).map(|at| json!(format!("d{at}"))).collect::<Vec<_>>());
+    // Finished trainings are not made again, and give the same ranking.
+    let again = json_of(&run(folder.path(), &call));
+    assert_eq!(again["steps"], fitted["steps"]);
+    assert_eq!(fs::read(&ranking).unwrap(), before);
+}
+
+#[test]
+fn every_other_row_of_the_table_trains_and_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = dialogues(folder.path());
+    let (data, from) = (format!("data.train={file}"), format!("reranker.from={}", encoder()));
+    let original = format!("data.original={file}");
+    let small = ["reranker.max-tokens=40"];
+    let short = ["reranker.optimizer.epochs=1", "reranker.optimizer.warmup-steps=0"];
+    for (name, more) in [
+        ("static", vec![]),
+        ("mlm", short.to_vec()),
+        ("reranker-wow", short.to_vec()),
+        ("reranker-wow-subset", [&short[..], &["data.limit=4"]].concat()),
+        ("reranker-both", [&short[..], &[original.as_str()]].concat()),
+    ] {
+        let path = config(&format!("{name}.toml"));
+        let call = [&["--quiet", "train", &path, &data, &from][..], &small, &more].concat();
+        run(folder.path(), &call);
+        let (model, output) = (format!("runs/wowpp-{name}/model"), format!("{name}.jsonl"));
+        run(folder.path(), &["--quiet", "rerank", "--model", &model, "--wowpp", &file, "--output", &output]);
+        let ranking = fs::read_to_string(folder.path().join(output)).unwrap();
+        assert_eq!(ranking.lines().count(), 12, "{name}");
+    }
+}
+
+#[test]
+fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = dialogues(folder.path());
+    let output = sporran(
+        folder.path(),
+        &["train", &config("reranker.toml"), "data.train=none.json", "reranker.los=pairwise"],
+    )
+    .output()
+    .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("did you mean `loss`?"), "{}", errors(&output));
+    let output = sporran(folder.path(), &["evaluate", "--agreement", &file]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`votes`"), "{}", errors(&output));
+    let output = sporran(folder.path(), &["rerank", "--model", "none", "--wowpp", &file]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,152 @@
+//! How far annotators agree beyond chance: Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among many raters",
+//! 1971).
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::{Error, Result, wowpp};
+
+/// The agreement of annotators.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// 1 where all agree always, 0 where they agree as often as chance has it.
+    pub kappa: f64,
+    /// The mean share of pairs of votes that agree.
+    pub observed: f64,
+    /// The share of pairs that would agree by chance.
+    pub expected: f64,
+    /// What was voted on.
+    pub subjects: usize,
+    /// Votes on each.
+    pub votes: usize,
+}
+
+/// Fleiss' kappa of `counts`: for each subject, how many chose each category.
+///
+/// # Errors
+/// [`Error::Argument`] without subjects, with fewer than two votes on one, or with different numbers of votes or categories.
+pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {
+    let wrong = |expected: &str, found: String| {
+        Err(Error::Argument(format!("votes: expected {expected}, found {found}")))
+    };
+    let Some(first) = counts.first() else { return wrong("at least one subject", "none".into()) };
+    let votes: u32 = first.iter().sum();
+    if votes < 2 {
+        return wrong("at least two votes on each subject", votes.to_string());
+    }
+    for row in counts {
+        let found: u32 = row.iter().sum();
+        if found != votes {
+            return wrong(&format!("{votes} votes on each subject"), found.to_string());
+        }
+        if row.len() != first.len() {
+            return wrong(&format!("{} categories", first.len()), row.len().to_string());
+        }
+    }
+    let (n, subjects) = (f64::from(votes), counts.len() as f64);
+    let agree = |row: &Vec<u32>| {
+        let pairs: f64 = row.iter().map(|&count| f64::from(count) * (f64::from(count) - 1.0)).sum();
+        pairs / (n * (n - 1.0))
+    };
+    let observed = counts.iter().map(agree).sum::<f64>() / subjects;
+    let share =
+        |category: usize| counts.iter().map(|row| f64::from(row[category])).sum::<f64>() / (n * subjects);
+    let expected: f64 = (0..first.len()).map(|category| share(category).powi(2)).sum();
+    // Where all votes are alike, chance alone agrees always.
+    let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
+    Ok(Agreement { kappa, observed, expected, subjects: counts.len(), votes: votes as usize })
+}
+
+/// The agreement on a file in WOW++'s layout, from the `votes` of its sentences: a list of what each annotator said, words,
+/// numbers or truth values. `None` where no sentence has votes; sentences without are left out.
+///
+/// # Errors
+/// What reading gives; [`Error::Argument`] where sentences have different numbers of votes.
+pub fn of_wowpp(path: impl AsRef<Path>) -> Result<Option<Agreement>> {
+    let dialogues = wowpp::load(path)?;
+    let sentences = dialogues.0.iter().flat_map(|(_, dialogue)| &dialogue.annotated_sentences);
+    let votes: Vec<Vec<String>> = sentences
+        .filter_map(|sentence| sentence.extra.get("votes")?.as_array())
+        .map(|votes| votes.iter().map(ToString::to_string).collect())
+        .collect();
+    if votes.is_empty() {
+        return Ok(None);
+    }
+    let mut categories: Vec<&String> = votes.iter().flatten().collect();
+    categories.sort();
+    categories.dedup();
+    let counts: Vec<Vec<u32>> = votes
+        .iter()
+        .map(|votes| {
+            let count = |category: &&String| votes.iter().filter(|vote| vote == category).count() as u32;
+            categories.iter().map(count).collect()
+        })
+        .collect();
+    fleiss_kappa(&counts).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_ten_subjects_and_fourteen_raters_has_its_kappa() {
+        // The worked example that is found in encyclopaedias: kappa 0.210.
+        let counts = [
+            [0, 0, 0, 0, 14],
+            [0, 2, 6, 4, 2],
+            [0, 0, 3, 5, 6],
+            [0, 3, 9, 2, 0],
+            [2, 2, 8, 1, 1],
+            [7, 7, 0, 0, 0],
+            [3, 2, 6, 3, 0],
+            [2, 5, 3, 2, 2],
+            [6, 5, 2, 1, 0],
+            [0, 2, 2, 3, 7],
+        ];
+        let counts: Vec<Vec<u32>> = counts.iter().map(|row| row.to_vec()).collect();
+        let found = fleiss_kappa(&counts).unwrap();
+        assert!((found.observed - 0.378).abs() < 5e-4 && (found.expected - 0.213).abs() < 5e-4, "{found:?}");
+        assert!((found.kappa - 0.210).abs() < 5e-4);
+        assert_eq!((found.subjects, found.votes), (10, 14));
+    }
+
+    #[test]
+    fn full_agreement_is_1_and_an_even_split_is_below_chance() {
+        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![0, 3]]).unwrap().kappa, 1.0);
+        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().kappa, 1.0);
+        // Observed 0, expected 1/2.
+        assert_eq!(fleiss_kappa(&[vec![1, 1], vec![1, 1]]).unwrap().kappa, -1.0);
+    }
+
+    #[test]
+    fn votes_that_cannot_be_compared_are_refused() {
+        for (counts, part) in [
+            (vec![], "at least one subject"),
+            (vec![vec![1, 0]], "at least two votes"),
+            (vec![vec![2, 0], vec![2, 1]], "2 votes on each"),
+            (vec![vec![2, 0], vec![2, 0, 0]], "2 categories"),
+        ] {
+            assert!(fleiss_kappa(&counts).unwrap_err().to_string().contains(part));
+        }
+    }
+
+    #[test]
+    fn votes_of_a_file_are_counted_where_there_are_some() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |votes: &str| {
+            let sentence = format!(r#"{{"label": "T", "confidence": 0.5{votes}}}"#);
+            let text = format!(
+                r#"{{"d": {{"turns": [], "topic": "", "annotated_sentences": [{sentence}, {{"label": "U", "confidence": 1}}]}}}}"#
+            );
+            std::fs::write(file.path(), text).unwrap();
+        };
+        write("");
+        assert_eq!(of_wowpp(file.path()).unwrap(), None);
+        write(r#", "votes": ["yes", "no", "yes"]"#);
+        let found = of_wowpp(file.path()).unwrap().unwrap();
+        // Pairs that agree: 2 of 6 ordered ones; by chance (2/3)^2 + (1/3)^2 = 5/9.
+        assert!((found.observed - 1.0 / 3.0).abs() < 1e-12 && (found.expected - 5.0 / 9.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,98 @@
+//! A weighted sum of similarities, whose weights are learned before anything stands on it.
+
+use std::path::Path;
+
+use sporran_reranker::{open, standardise};
+use sporran_transformers::training::RankingLoss;
+
+use super::{data::Selection, train::COMPUTING};
+use crate::Result;
+
+/// For each similarity, for each dialogue, the scores of its sentences.
+type Scores = Vec<Vec<Vec<f32>>>;
+
+/// The scores of the similarities `names` in `model`, each brought to mean 0 and deviation 1 among a dialogue's sentences.
+pub(super) fn standardised(names: &[&str], model: &Path, selections: &[Selection]) -> Result<Scores> {
+    let of = |name: &&str| {
+        let reranker = open(&model.join(name), COMPUTING)?;
+        let score = |selection: &Selection| {
+            let passages: Vec<_> = selection.passages.iter().collect();
+            let mut scores = reranker.score(&selection.query, &passages)?;
+            standardise(&mut scores);
+            Ok(scores)
+        };
+        selections.iter().map(score).collect::<Result<_>>()
+    };
+    names.iter().map(of).collect()
+}
+
+/// For each dialogue, the weighted sums of its sentences' scores.
+pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
+    let dialogues = scores.first().map_or(0, Vec::len);
+    let sum = |at: usize| {
+        let mut sums = vec![0.0; scores[0][at].len()];
+        for (scores, weight) in scores.iter().zip(weights) {
+            for (sum, score) in sums.iter_mut().zip(&scores[at]) {
+                *sum += *weight as f32 * score;
+            }
+        }
+        sums
+    };
+    (0..dialogues).map(sum).collect()
+}
+
+/// Steps of the descent; the loss is convex, and steps of this length come to its end well before.
+const STEPS: usize = 400;
+const RATE: f64 = 0.5;
+/// What keeps weights of similarities that say the same from growing against each other.
+const DECAY: f64 = 1e-3;
+
+/// The weights with the least listwise loss, by gradient descent from zero.
+pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {
+    let mut weights = vec![0.0; scores.len()];
+    let counted = |selection: &Selection| RankingLoss::Listwise.weight(&selection.targets);
+    let count: f64 = selections.iter().map(counted).sum();
+    for _ in 0..STEPS {
+        let mut slopes: Vec<f64> = weights.iter().map(|weight| 2.0 * DECAY * weight).collect();
+        for (at, (sums, selection)) in summed(scores, &weights).iter().zip(selections).enumerate() {
+            let (_, by_score) = RankingLoss::Listwise.evaluate(sums, &selection.targets);
+            for (slope, scores) in slopes.iter_mut().zip(scores) {
+                let product: f64 =
+                    by_score.iter().zip(&scores[at]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                *slope += product / count.max(1.0);
+            }
+        }
+        weights.iter_mut().zip(slopes).for_each(|(weight, slope)| *weight -= RATE * slope);
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::Query;
+
+    use super::*;
+
+    #[test]
+    fn a_similarity_that_tells_more_gets_the_greater_weight_and_a_misleading_one_a_negative() {
+        let targets = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        let selections: Vec<Selection> = targets
+            .iter()
+            .map(|targets| Selection {
+                query: Query::of_text("q", "q"),
+                passages: Vec::new(),
+                targets: targets.to_vec(),
+            })
+            .collect();
+        let good: Vec<Vec<f32>> =
+            targets.iter().map(|row| row.iter().map(|x| 3.0 * x - 1.0).collect()).collect();
+        let none = vec![vec![1.0, 0.0, -1.0]; 3];
+        let bad: Vec<Vec<f32>> =
+            targets.iter().map(|row| row.iter().map(|x| 0.1 - 0.3 * x).collect()).collect();
+        let scores = vec![good, none, bad];
+        let weights = listwise_weights(&scores, &selections);
+        assert!(weights[0] > 1.0 && weights[1].abs() < 0.05 && weights[2] < 0.0, "{weights:?}");
+        let sums = summed(&scores, &weights);
+        assert!((f64::from(sums[0][0]) - (2.0 * weights[0] + weights[1] - 0.2 * weights[2])).abs() < 1e-5);
+    }
+}

@@ -1,0 +1,397 @@
+//! Making a reranker from judged sentences.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::DType;
+use serde::Serialize;
+use sporran_kilt::{
+    scores::ranking::{Candidate, Ranked, score},
+    wowpp::{self, Dialogue, Dialogues},
+};
+use sporran_reranker::{COUNTS, Computing, Saved, SavedPart, TfIdf, open, passage_text};
+use sporran_transformers::{
+    BertTask, Checkpoint, EncoderInput, EncoderRow, ModelConfig, Precision, Text, Tokenizer, Truncation,
+    training::{
+        EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
+        Training, TrainingOptions, TunedEncoder, best_folder, export, train as optimise,
+    },
+};
+
+use super::{
+    data::{Labels, Selection, drawn, folds},
+    linear::{listwise_weights, standardised, summed},
+    options::{EncoderOptions, RerankerKind, SelectionOptions, TunedOptions},
+    rank::{rank, write_ranking},
+};
+use crate::{
+    Error, Event, Result,
+    observe::{Observer, Unit, begin},
+};
+
+/// What a training made.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Fitted {
+    /// Folders of rerankers: one, or one a fold.
+    pub models: Vec<PathBuf>,
+    /// The rankings of the folds that were left out, where there are folds.
+    pub ranking: Option<PathBuf>,
+    /// Optimiser steps, over all folds.
+    pub steps: u64,
+}
+
+/// Trains the reranker of a config: on all dialogues, or for each fold on the dialogues of the others, which ranks the
+/// fold's own. A training that was stopped goes on from its newest checkpoint.
+///
+/// # Errors
+/// Whatever is wrong with files, models or training.
+pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+    let dialogues = wowpp::load(&options.data.train)?;
+    let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
+    let folder = options.folder();
+    let mut fitted = Fitted::default();
+    let Some(count) = options.data.folds else {
+        let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
+        fitted.steps = fit(options, &all, &original, &folder, observe)?;
+        fitted.models.push(folder.join("model"));
+        return Ok(fitted);
+    };
+    let fold_of = folds(&dialogues, count, options.seed);
+    let mut ranked: Vec<(usize, Ranked)> = Vec::new();
+    for fold in (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold)) {
+        let folder = folder.join(format!("fold-{fold}"));
+        let others: Vec<&(String, Dialogue)> =
+            (0..fold_of.len()).filter(|at| fold_of[*at] != fold).map(|at| &dialogues.0[at]).collect();
+        fitted.steps += fit(options, &others, &original, &folder, observe)?;
+        let reranker = open(&folder.join("model"), COMPUTING)?;
+        let own: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] == fold).collect();
+        let left_out: Vec<(String, Dialogue)> = own.iter().map(|&at| dialogues.0[at].clone()).collect();
+        let found = rank(&left_out, &*reranker, observe)?;
+        write_ranking(&folder.join("ranking.jsonl"), &found)?;
+        ranked.extend(own.into_iter().zip(found));
+        fitted.models.push(folder.join("model"));
+    }
+    ranked.sort_by_key(|(at, _)| *at);
+    let ranked: Vec<Ranked> = ranked.into_iter().map(|(_, ranked)| ranked).collect();
+    let name =
+        options.data.fold.map_or_else(|| "ranking.jsonl".into(), |fold| format!("ranking-{fold}.jsonl"));
+    let path = folder.join(name);
+    write_ranking(&path, &ranked)?;
+    fitted.ranking = Some(path);
+    Ok(fitted)
+}
+
+/// How the rerankers of a cross-validation compute.
+pub(super) const COMPUTING: Computing = Computing {
+    precision: Precision::F32,
+    device: sporran_transformers::DeviceName::Cpu,
+    batch_tokens: 2048,
+};
+
+/// Makes a reranker in `folder/model`; gives the steps that it took.
+fn fit(
+    options: &SelectionOptions,
+    dialogues: &[&(String, Dialogue)],
+    original: &Dialogues,
+    folder: &Path,
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let chosen = drawn(dialogues.len(), options.data.limit, options.seed);
+    let selections: Vec<Selection> = chosen
+        .into_iter()
+        .map(|at| Selection::new(&dialogues[at].0, &dialogues[at].1, options.data.labels))
+        .chain(original.0.iter().map(|(id, dialogue)| Selection::new(id, dialogue, Labels::Gold)))
+        .collect();
+    let model = folder.join("model");
+    fs::create_dir_all(&model).map_err(Error::io(&model, "create"))?;
+    match &options.reranker {
+        RerankerKind::TfIdf(_) => {
+            tfidf(&selections, false, &model)?;
+            Ok(0)
+        }
+        RerankerKind::Cosine(EncoderOptions { from, max_tokens }) => {
+            cosine(from, *max_tokens, &model)?;
+            Ok(0)
+        }
+        RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, &selections, folder, observe),
+        RerankerKind::CrossEncoder(tuned) | RerankerKind::BiEncoder(tuned) => {
+            let below = similarities(options, tuned, &selections, &model)?;
+            if below.is_empty() {
+                return trained(options, tuned, &selections, None, (folder, &model), observe);
+            }
+            let scores = standardised(&below, &model, &selections)?;
+            let weights = listwise_weights(&scores, &selections);
+            tracing::info!(?below, ?weights, "the similarities below the trained model");
+            let offsets = summed(&scores, &weights);
+            let own = model.join(TRAINED);
+            let steps = trained(options, tuned, &selections, Some(offsets), (folder, &own), observe)?;
+            // Its scores were learned beside the offsets, so they count as they are.
+            let weight = match options.reranker {
+                RerankerKind::BiEncoder(_) => tuned.scale as f32,
+                _ => 1.0,
+            };
+            let mut parts = vec![SavedPart { folder: TRAINED.into(), weight, standardised: false }];
+            for (name, weight) in below.into_iter().zip(weights) {
+                parts.push(SavedPart { folder: name.into(), weight: weight as f32, standardised: true });
+            }
+            Saved::Combined { parts }.write(&model)?;
+            Ok(steps)
+        }
+    }
+}
+
+/// The folder of the trained model among those of similarities.
+const TRAINED: &str = "trained";
+
+/// Makes the similarities that stand below a cross-encoder, each in a folder of its own in `model`.
+fn similarities(
+    options: &SelectionOptions,
+    tuned: &TunedOptions,
+    selections: &[Selection],
+    model: &Path,
+) -> Result<Vec<&'static str>> {
+    let combine = &options.combine;
+    let all = [("tfidf", combine.tfidf), ("title", combine.title), ("cosine", combine.cosine)];
+    let names: Vec<&'static str> =
+        all.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect();
+    for name in &names {
+        let part = model.join(name);
+        fs::create_dir_all(&part).map_err(Error::io(&part, "create"))?;
+        match *name {
+            "cosine" => cosine(&tuned.from, Some(tuned.max_tokens), &part)?,
+            _ => tfidf(selections, *name == "title", &part)?,
+        }
+    }
+    Ok(names)
+}
+
+fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {
+    let texts: Vec<String> = selections
+        .iter()
+        .flat_map(|selection| {
+            let sentences = selection.passages.iter().map(|passage| passage_text(passage, true));
+            std::iter::once(selection.query.text.clone()).chain(sentences)
+        })
+        .collect();
+    TfIdf::fit(texts.iter().map(String::as_str)).save(&model.join(COUNTS))?;
+    Ok(Saved::TfIdf { titles_only }.write(model)?)
+}
+
+/// Copies an encoder's folder, so that the reranker can be moved.
+fn cosine(from: &Path, max_tokens: Option<usize>, model: &Path) -> Result<()> {
+    copy(from, model)?;
+    Ok(Saved::Cosine { max_tokens }.write(model)?)
+}
+
+/// Copies the files of a model's folder, and of the folders in it that hold layers.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(Error::io(to, "create"))?;
+    for entry in fs::read_dir(from).map_err(Error::io(from, "read"))? {
+        let entry = entry.map_err(Error::io(from, "read"))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_hidden = name.to_string_lossy().starts_with('.');
+        if path.is_dir() && path.join("config.json").is_file() {
+            copy(&path, &to.join(&name))?;
+        } else if path.is_file() && !is_hidden {
+            fs::copy(&path, to.join(&name)).map_err(Error::io(&path, "copy"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files that stand beside the weights: config and tokenizer.
+fn companions(encoder: &TunedEncoder, tokenizer: &Tokenizer, from: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let config = ModelConfig::Bert(encoder.config().clone()).to_json();
+    let mut files = vec![
+        ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
+        ("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec()),
+    ];
+    let name = "tokenizer_config.json";
+    let path = from.join(name);
+    if path.is_file() {
+        files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
+    }
+    Ok(files)
+}
+
+/// Runs a training in `folder/training` and puts its best weights into `model`.
+fn run<O: Objective>(
+    objective: &O,
+    encoder: &TunedEncoder,
+    optimizer: &TrainingOptions,
+    evaluate: Option<&dyn Fn() -> Result<f64, EvaluationError>>,
+    companions: &[(String, Vec<u8>)],
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let folder = folder.join("training");
+    fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
+    let training = Training {
+        objective,
+        variables: encoder.variables(),
+        options: optimizer,
+        evaluate,
+        folder: &folder,
+        companions,
+    };
+    let mut begun = false;
+    let outcome = optimise(&training, &mut |progress| {
+        if !begun {
+            begin(observe, format!("train {}", model.display()), progress.steps, Unit::Steps);
+            begun = true;
+        }
+        let score = progress.score.map_or_else(String::new, |score| format!(", map@5 {score:.4}"));
+        let note = format!("loss {:.4}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+        if progress.score.is_some() || progress.step % 20 == 0 {
+            tracing::info!(step = progress.step, steps = progress.steps, "{note}");
+        }
+        observe(Event::Advance { done: progress.step, note: Some(note) });
+        ControlFlow::Continue(())
+    })?;
+    if begun {
+        observe(Event::End);
+    }
+    if let Some(best) = best_folder(&folder)? {
+        export(&best, model, DType::F32, companions)?;
+    }
+    Ok(outcome.step)
+}
+
+fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
+    let most = max_tokens.min(encoder.config().max_input_length());
+    Ok(EncoderInput::new(checkpoint.tokenizer()?, most, Truncation::FirstAtItsStart)?)
+}
+
+fn masked_lm(
+    options: &SelectionOptions,
+    tuned: &TunedOptions,
+    selections: &[Selection],
+    folder: &Path,
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let checkpoint = Checkpoint::open(&tuned.from)?;
+    let encoder =
+        TunedEncoder::open(&checkpoint, BertTask::MaskedLm, 1, options.seed, &tuned.device.open()?)?;
+    let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
+    let tokenizer = checkpoint.tokenizer()?;
+    // Each text once, however many dialogues it is judged in.
+    let mut texts: Vec<String> = selections
+        .iter()
+        .flat_map(|selection| {
+            let sentences = selection.passages.iter().map(|passage| passage_text(passage, true));
+            std::iter::once(selection.query.text.clone()).chain(sentences)
+        })
+        .collect();
+    texts.sort_unstable();
+    texts.dedup();
+    let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
+    let rows = input.rows(&texts)?;
+    let objective =
+        MaskedLmObjective::new(&encoder, rows, MaskingTokens::of(&tokenizer)?, &optimizer(options, tuned))?;
+    let files = companions(&encoder, &tokenizer, &tuned.from)?;
+    let model = folder.join("model");
+    let optimizer = optimizer(options, tuned);
+    let steps = run(&objective, &encoder, &optimizer, None, &files, (folder, &model), observe)?;
+    Saved::Cosine { max_tokens: Some(tuned.max_tokens) }.write(&model)?;
+    Ok(steps)
+}
+
+/// The optimiser's options, under the config's seed.
+fn optimizer(options: &SelectionOptions, tuned: &TunedOptions) -> TrainingOptions {
+    TrainingOptions { seed: options.seed, ..tuned.optimizer.clone() }
+}
+
+/// Trains a cross-encoder or a bi-encoder, as the config says, and puts it into `model`.
+fn trained(
+    options: &SelectionOptions,
+    tuned: &TunedOptions,
+    selections: &[Selection],
+    offsets: Option<Vec<Vec<f32>>>,
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let checkpoint = Checkpoint::open(&tuned.from)?;
+    let device = tuned.device.open()?;
+    let compares = matches!(options.reranker, RerankerKind::BiEncoder(_));
+    let task = if compares { BertTask::States } else { BertTask::SequenceClassification };
+    let encoder = TunedEncoder::open(&checkpoint, task, 1, options.seed, &device)?;
+    let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
+    let (mut learned, mut judged) = (Vec::new(), Vec::new());
+    for (at, selection) in selections.iter().enumerate() {
+        let (query, rows) = rows(&input, selection, compares)?;
+        let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
+        let query = RankingQuery { query, rows, targets: selection.targets.clone(), offsets };
+        let every = options.data.judge_every;
+        if every > 0 && at % every == every - 1 { judged.push(query) } else { learned.push(query) }
+    }
+    let optimizer = optimizer(options, tuned);
+    let (loss, candidates) = (tuned.loss, tuned.candidates);
+    let objective = if compares {
+        RankingObjective::of_vectors(&encoder, tuned.scale, learned, loss, candidates, &optimizer)?
+    } else {
+        RankingObjective::new(&encoder, learned, loss, candidates, &optimizer)?
+    };
+    let evaluate = || {
+        mean_precision(&encoder, tuned.scale, &judged, options.data.threshold).map_err(EvaluationError::from)
+    };
+    let files = companions(&encoder, &checkpoint.tokenizer()?, &tuned.from)?;
+    let evaluate = (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>);
+    let steps = run(&objective, &encoder, &optimizer, evaluate, &files, (folder, model), observe)?;
+    let (max_tokens, truncation) = (Some(tuned.max_tokens), Truncation::FirstAtItsStart);
+    let saved =
+        if compares { Saved::Cosine { max_tokens } } else { Saved::CrossEncoder { max_tokens, truncation } };
+    saved.write(model)?;
+    Ok(steps)
+}
+
+/// Context and sentence of each candidate joined; or apart, the context first, where their vectors are compared.
+fn rows(
+    input: &EncoderInput,
+    selection: &Selection,
+    apart: bool,
+) -> Result<(Option<EncoderRow>, Vec<EncoderRow>)> {
+    let context = selection.query.text.as_str();
+    let sentences: Vec<String> =
+        selection.passages.iter().map(|passage| passage_text(passage, true)).collect();
+    if !apart {
+        let pairs: Vec<Text<'_>> = sentences.iter().map(|sentence| Text::Pair(context, sentence)).collect();
+        return Ok((None, input.rows(&pairs)?));
+    }
+    let sentences: Vec<Text<'_>> = sentences.iter().map(|sentence| Text::One(sentence)).collect();
+    Ok((input.rows(&[Text::One(context)])?.pop(), input.rows(&sentences)?))
+}
+
+/// The mean average precision at 5 of the judged dialogues that have a relevant sentence.
+fn mean_precision(
+    encoder: &TunedEncoder,
+    scale: f64,
+    judged: &[RankingQuery],
+    threshold: f64,
+) -> Result<f64> {
+    let mut found = Vec::new();
+    for query in judged {
+        let scores: Vec<f32> = match &query.query {
+            Some(own) => {
+                encoder.cosines(own, &query.rows)?.into_iter().map(|score| score * scale as f32).collect()
+            }
+            None => encoder.scores(&query.rows, 4096)?,
+        };
+        let candidates: Vec<Candidate> = scores
+            .into_iter()
+            .zip(&query.targets)
+            .enumerate()
+            .map(|(at, (score, target))| (at, score + query.offsets.get(at).unwrap_or(&0.0), target))
+            .map(|(at, score, target)| Candidate {
+                id: format!("{at:04}").into(),
+                // As the file writes it: 0.6 is not below 0.6.
+                confidence: (f64::from(*target) * 1e6).round() / 1e6,
+                score: score.into(),
+            })
+            .collect();
+        found.extend(score(&candidates, threshold).map(|scores| scores.map_at_5));
+    }
+    Ok(found.iter().sum::<f64>() / found.len().max(1) as f64)
+}

@@ -1,0 +1,145 @@
+//! Similarity of words: the cosine of tf-idf vectors (Salton and Buckley 1988).
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Passage, Query, jsonl};
+
+use crate::{Error, Reranker, Result, passage_text};
+
+/// How many texts each word was seen in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TfIdf {
+    texts: u64,
+    frequencies: BTreeMap<String, u64>,
+}
+
+/// Runs of letters and digits, in lower case.
+fn words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_lowercase).collect()
+}
+
+/// The weights of a text's words; their squares sum to 1.
+type Vector = BTreeMap<String, f64>;
+
+impl TfIdf {
+    /// Counts the words of `texts`.
+    pub fn fit<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut counts = Self::default();
+        for text in texts {
+            counts.texts += 1;
+            let mut seen = words(text);
+            seen.sort_unstable();
+            seen.dedup();
+            for word in seen {
+                *counts.frequencies.entry(word).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Reads what [`save`](Self::save) has written.
+    ///
+    /// # Errors
+    /// What reading gives, with line and field.
+    pub fn load(path: &Path) -> Result<Self> {
+        Ok(jsonl::read_json(path)?)
+    }
+
+    /// Writes the counts as JSON.
+    ///
+    /// # Errors
+    /// Where the disk refuses; then nothing appears.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let mut json =
+            serde_json::to_vec_pretty(self).map_err(|source| Error::Json { path: path.into(), source })?;
+        json.push(b'\n');
+        Ok(jsonl::write(path, &json)?)
+    }
+
+    /// The logarithm of the share of texts that have the word, turned round and smoothed as if one more text had every
+    /// word, plus 1.
+    fn weight(&self, word: &str) -> f64 {
+        let seen = self.frequencies.get(word).copied().unwrap_or(0);
+        ((1.0 + self.texts as f64) / (1.0 + seen as f64)).ln() + 1.0
+    }
+
+    fn vector(&self, text: &str) -> Vector {
+        let mut vector = Vector::new();
+        for word in words(text) {
+            *vector.entry(word).or_default() += 1.0;
+        }
+        for (word, weight) in &mut vector {
+            *weight *= self.weight(word);
+        }
+        let length = vector.values().map(|weight| weight * weight).sum::<f64>().sqrt();
+        vector.values_mut().for_each(|weight| *weight /= length);
+        vector
+    }
+
+    /// The cosine of two texts' vectors, 0 where one has no words.
+    pub fn similarity(&self, one: &str, other: &str) -> f64 {
+        product(&self.vector(one), &self.vector(other))
+    }
+}
+
+fn product(one: &Vector, other: &Vector) -> f64 {
+    one.iter().filter_map(|(word, weight)| Some(weight * other.get(word)?)).sum()
+}
+
+impl Reranker for TfIdf {
+    fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let query = self.vector(&query.text);
+        let score = |passage: &&Passage| product(&query, &self.vector(&passage_text(passage, true))) as f32;
+        Ok(passages.iter().map(score).collect())
+    }
+}
+
+/// The same of query and title alone: a title says what its sentences are about.
+pub struct TitleSimilarity(TfIdf);
+
+impl TitleSimilarity {
+    /// Weighs words by `counts`.
+    #[must_use]
+    pub fn new(counts: TfIdf) -> Self {
+        Self(counts)
+    }
+}
+
+impl Reranker for TitleSimilarity {
+    fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let query = self.0.vector(&query.text);
+        let score = |passage: &&Passage| product(&query, &self.0.vector(&passage.title)) as f32;
+        Ok(passages.iter().map(score).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_similarity_is_the_cosine_of_weighted_counts() {
+        let counts = TfIdf::fit(["a b", "a c", "a a d"]);
+        // Weights: a ln(4/4) + 1 = 1, b and c ln(4/2) + 1.
+        let rare = 2f64.ln() + 1.0;
+        // (2a, b) with (a, c): 2 over the lengths.
+        let expected = 2.0 / ((4.0 + rare * rare).sqrt() * (1.0 + rare * rare).sqrt());
+        assert!((counts.similarity("A a, b!", "a c") - expected).abs() < 1e-12);
+        assert!((counts.similarity("b x", "b x") - 1.0).abs() < 1e-12);
+        assert_eq!(counts.similarity("b", "c"), 0.0);
+        assert_eq!(counts.similarity("", "c"), 0.0);
+    }
+
+    #[test]
+    fn counts_survive_a_round_trip() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.json");
+        let counts = TfIdf::fit(["Ä b", "b"]);
+        counts.save(&path).unwrap();
+        assert_eq!(TfIdf::load(&path).unwrap(), counts);
+        std::fs::write(&path, "{\"texts\": 1}").unwrap();
+        assert!(TfIdf::load(&path).unwrap_err().to_string().contains("frequencies"));
+    }
+}
