@@ -340,8 +340,8 @@ fn gauss(rng: &mut ChaCha8Rng) -> f32 {
 
 fn recall(found: &Found, exact: &Found) -> f64 {
     let pairs = found.iter().zip(exact);
-    let both = |(found, exact): (&Vec<(u32, f32)>, &Vec<(u32, f32)>)| {
+    let both = pairs.map(|(found, exact)| {
         exact.iter().filter(|(id, _)| found.iter().any(|(other, _)| other == id)).count()
-    };
-    pairs.map(both).sum::<usize>() as f64 / exact.iter().map(Vec::len).sum::<usize>() as f64
+    });
+    both.sum::<usize>() as f64 / exact.iter().map(Vec::len).sum::<usize>() as f64
 }

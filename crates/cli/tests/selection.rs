@@ -164,3 +164,22 @@ fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
     let output = sporran(folder.path(), &["rerank", "--model", "none", "--wowpp", &file]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn similarities_are_weighed_by_what_the_crowd_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = dialogues(folder.path());
+    let (data, from) = (format!("data.train={data}"), format!("reranker.from={}", encoder()));
+    let arguments = ["--quiet", "train", &config("combined.toml"), &data, &from, "data.folds=3", "--json"];
+    let fitted = json_of(&run(folder.path(), &arguments));
+    assert_eq!((fitted["models"].as_array().unwrap().len(), &fitted["steps"]), (3, &json!(0)));
+    let ranking = fitted["ranking"].as_str().unwrap();
+    let scores = json_of(&run(folder.path(), &["evaluate", "--ranking", ranking, "--json"]));
+    // Only the right sentence has a word of the dialogue, and tf-idf is among the similarities.
+    assert_eq!(scores["mrr@1"], 1.0, "{scores}");
+    let refused =
+        sporran(folder.path(), &["train", &config("combined.toml"), &data, &from, "combine.cosine=false"]);
+    let output = { refused }.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`combine.article`: expected `cosine = true`"), "{}", errors(&output));
+}

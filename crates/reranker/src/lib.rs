@@ -6,12 +6,14 @@
 mod cosine;
 mod cross_encoder;
 mod error;
+mod pooled;
 mod saved;
 mod tfidf;
 
 pub use cosine::{Cosine, CosineOptions};
 pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
 pub use error::{Error, Result};
+pub use pooled::{PagePool, Pooled};
 pub use saved::{COUNTS, Combined, Computing, Part, RERANKER, Saved, SavedPart, open, standardise};
 use sporran_kilt::{Passage, Query};
 pub use tfidf::{TfIdf, TitleSimilarity};

@@ -7,7 +7,8 @@ use sporran_kilt::{Passage, Query, jsonl};
 use sporran_transformers::{DeviceName, Precision, Truncation};
 
 use crate::{
-    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, Reranker, Result, TfIdf, TitleSimilarity,
+    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, PagePool, Pooled, Reranker, Result,
+    TfIdf, TitleSimilarity,
 };
 
 /// The file that says what a folder holds.
@@ -25,6 +26,13 @@ pub enum Saved {
         /// Whether only passages' titles are compared.
         #[serde(default)]
         titles_only: bool,
+    },
+    /// What another reranker says of all passages of a page.
+    Pooled {
+        /// The other's folder, from this one.
+        folder: PathBuf,
+        /// How the scores of a page's passages become one.
+        pool: PagePool,
     },
     /// An encoder whose vectors are compared.
     #[serde(rename_all = "kebab-case")]
@@ -123,6 +131,9 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
                 batch_tokens,
                 ..CrossEncoderOptions::new(folder.into())
             })?)
+        }
+        Saved::Pooled { folder: name, pool } => {
+            Box::new(Pooled::new(open(&folder.join(name), computing)?, pool))
         }
         Saved::Combined { parts } => {
             let open = |part: SavedPart| {

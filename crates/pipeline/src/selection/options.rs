@@ -87,7 +87,7 @@ pub enum RerankerKind {
     /// `kind = "tfidf"`: words, weighted by how rare they are in the training file.
     #[serde(rename = "tfidf")]
     TfIdf(NoOptions),
-    /// `kind = "cosine"`: the vectors of an encoder as it is.
+    /// `kind = "cosine"`: the vectors of an encoder as it is; with `[combine]` the similarities that it names.
     Cosine(EncoderOptions),
     /// `kind = "masked-lm"`: the vectors of an encoder that has learned the masked tokens of the dialogues first.
     MaskedLm(TunedOptions),
@@ -145,7 +145,7 @@ fn scale() -> f64 {
     8.0
 }
 
-/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder. Each is brought to mean 0 and deviation 1 among a dialogue's
+/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each is brought to mean 0 and deviation 1 among a dialogue's
 /// sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
 /// sum misses; its scores are added to the sum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -157,6 +157,8 @@ pub struct CombineOptions {
     pub title: bool,
     /// The cosine of the encoder that the model starts from.
     pub cosine: bool,
+    /// The best and the mean cosine of a sentence's article; it goes with `cosine`.
+    pub article: bool,
 }
 
 const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
@@ -258,9 +260,13 @@ impl SelectionOptions {
             document.report_key("reranker.from", format!("{} has no config.json", from.display()));
         }
         let combines = self.combine != CombineOptions::default();
-        if combines && !matches!(self.reranker, RerankerKind::CrossEncoder(_) | RerankerKind::BiEncoder(_)) {
-            let message = "expected a `[reranker]` of kind `cross-encoder` or `bi-encoder` beside it";
+        if combines && matches!(self.reranker, RerankerKind::TfIdf(_) | RerankerKind::MaskedLm(_)) {
+            let message =
+                "expected a `[reranker]` of kind `cosine`, `cross-encoder` or `bi-encoder` beside it";
             document.report_key("combine", message);
+        }
+        if self.combine.article && !self.combine.cosine {
+            document.report_key("combine.article", "expected `cosine = true` beside it");
         }
     }
 

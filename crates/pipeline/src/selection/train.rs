@@ -12,7 +12,7 @@ use sporran_kilt::{
     scores::ranking::{Candidate, Ranked, score},
     wowpp::{self, Dialogue, Dialogues},
 };
-use sporran_reranker::{COUNTS, Computing, Saved, SavedPart, TfIdf, open, passage_text};
+use sporran_reranker::{COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, open, passage_text};
 use sporran_transformers::{
     BertTask, Checkpoint, EncoderInput, EncoderRow, ModelConfig, Precision, Text, Tokenizer, Truncation,
     training::{
@@ -113,12 +113,20 @@ fn fit(
             Ok(0)
         }
         RerankerKind::Cosine(EncoderOptions { from, max_tokens }) => {
-            cosine(from, *max_tokens, &model)?;
+            let below = similarities(options, (from, *max_tokens), &selections, &model)?;
+            if below.is_empty() {
+                cosine(from, *max_tokens, &model)?;
+                return Ok(0);
+            }
+            let weights = listwise_weights(&standardised(&below, &model, &selections)?, &selections);
+            tracing::info!(?below, ?weights, "similarities");
+            Saved::Combined { parts: weighted(below, weights).collect() }.write(&model)?;
             Ok(0)
         }
         RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, &selections, folder, observe),
         RerankerKind::CrossEncoder(tuned) | RerankerKind::BiEncoder(tuned) => {
-            let below = similarities(options, tuned, &selections, &model)?;
+            let encoder = (tuned.from.as_path(), Some(tuned.max_tokens));
+            let below = similarities(options, encoder, &selections, &model)?;
             if below.is_empty() {
                 return trained(options, tuned, &selections, None, (folder, &model), observe);
             }
@@ -134,9 +142,7 @@ fn fit(
                 _ => 1.0,
             };
             let mut parts = vec![SavedPart { folder: TRAINED.into(), weight, standardised: false }];
-            for (name, weight) in below.into_iter().zip(weights) {
-                parts.push(SavedPart { folder: name.into(), weight: weight as f32, standardised: true });
-            }
+            parts.extend(weighted(below, weights));
             Saved::Combined { parts }.write(&model)?;
             Ok(steps)
         }
@@ -146,22 +152,42 @@ fn fit(
 /// The folder of the trained model among those of similarities.
 const TRAINED: &str = "trained";
 
-/// Makes the similarities that stand below a cross-encoder, each in a folder of its own in `model`.
+/// Similarities with the weights that were learned for them.
+fn weighted(below: Vec<&'static str>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
+    let part = |(name, weight): (&str, f64)| SavedPart {
+        folder: name.into(),
+        weight: weight as f32,
+        standardised: true,
+    };
+    below.into_iter().zip(weights).map(part)
+}
+
+/// Makes the similarities of `[combine]`, each in a folder of its own in `model`.
 fn similarities(
     options: &SelectionOptions,
-    tuned: &TunedOptions,
+    (from, max_tokens): (&Path, Option<usize>),
     selections: &[Selection],
     model: &Path,
 ) -> Result<Vec<&'static str>> {
     let combine = &options.combine;
-    let all = [("tfidf", combine.tfidf), ("title", combine.title), ("cosine", combine.cosine)];
+    let all = [
+        ("tfidf", combine.tfidf),
+        ("title", combine.title),
+        ("cosine", combine.cosine),
+        ("article-best", combine.article),
+        ("article-mean", combine.article),
+    ];
     let names: Vec<&'static str> =
         all.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect();
     for name in &names {
         let part = model.join(name);
         fs::create_dir_all(&part).map_err(Error::io(&part, "create"))?;
         match *name {
-            "cosine" => cosine(&tuned.from, Some(tuned.max_tokens), &part)?,
+            "cosine" => cosine(from, max_tokens, &part)?,
+            "article-best" | "article-mean" => {
+                let pool = if *name == "article-best" { PagePool::Best } else { PagePool::Mean };
+                Saved::Pooled { folder: "../cosine".into(), pool }.write(&part)?;
+            }
             _ => tfidf(selections, *name == "title", &part)?,
         }
     }
