@@ -13,8 +13,8 @@ mod tfidf;
 pub use cosine::{Cosine, CosineOptions};
 pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
 pub use error::{Error, Result};
-pub use pooled::{PagePool, Pooled};
-pub use saved::{COUNTS, Combined, Computing, Part, RERANKER, Saved, SavedPart, open, standardise};
+pub use pooled::PagePool;
+pub use saved::{COUNTS, Combined, Computing, RERANKER, Saved, SavedPart, Term, open, standardise};
 use sporran_kilt::{Passage, Query};
 pub use tfidf::{TfIdf, TitleSimilarity};
 

@@ -7,8 +7,8 @@ use sporran_kilt::{Passage, Query, jsonl};
 use sporran_transformers::{DeviceName, Precision, Truncation};
 
 use crate::{
-    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, PagePool, Pooled, Reranker, Result,
-    TfIdf, TitleSimilarity,
+    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, PagePool, Reranker, Result, TfIdf,
+    TitleSimilarity,
 };
 
 /// The file that says what a folder holds.
@@ -26,13 +26,6 @@ pub enum Saved {
         /// Whether only passages' titles are compared.
         #[serde(default)]
         titles_only: bool,
-    },
-    /// What another reranker says of all passages of a page.
-    Pooled {
-        /// The other's folder, from this one.
-        folder: PathBuf,
-        /// How the scores of a page's passages become one.
-        pool: PagePool,
     },
     /// An encoder whose vectors are compared.
     #[serde(rename_all = "kebab-case")]
@@ -59,8 +52,11 @@ pub enum Saved {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedPart {
-    /// Its folder inside the whole's.
+    /// Its folder inside the whole's; parts of one folder share its scores.
     pub folder: PathBuf,
+    /// Whether a passage counts by its page's passages, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PagePool>,
     /// What its scores count.
     pub weight: f32,
     /// Whether its scores are brought to mean 0 and deviation 1 among a query's passages first.
@@ -132,39 +128,64 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
                 ..CrossEncoderOptions::new(folder.into())
             })?)
         }
-        Saved::Pooled { folder: name, pool } => {
-            Box::new(Pooled::new(open(&folder.join(name), computing)?, pool))
-        }
         Saved::Combined { parts } => {
-            let open = |part: SavedPart| {
-                let SavedPart { folder: name, weight, standardised } = part;
-                Ok(Part { reranker: open(&folder.join(name), computing)?, weight, standardised })
-            };
-            Box::new(Combined::new(parts.into_iter().map(open).collect::<Result<_>>()?))
+            let (mut names, mut rerankers, mut terms) = (Vec::new(), Vec::new(), Vec::new());
+            for SavedPart { folder: name, pool, weight, standardised } in parts {
+                let known = names.iter().position(|known| *known == name);
+                let reranker = known.unwrap_or(names.len());
+                if known.is_none() {
+                    rerankers.push(open(&folder.join(&name), computing)?);
+                    names.push(name);
+                }
+                terms.push(Term { reranker, pool, weight, standardised });
+            }
+            Box::new(Combined::new(rerankers, terms))
         }
     })
 }
 
-/// One of several rerankers.
-pub struct Part {
-    /// What scores.
-    pub reranker: Box<dyn Reranker>,
+/// One addend of a sum of rerankers' scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Term {
+    /// The number of what scores.
+    pub reranker: usize,
+    /// Whether a passage counts by its page's passages, and how.
+    pub pool: Option<PagePool>,
     /// What its scores count.
     pub weight: f32,
     /// Whether they are brought to mean 0 and deviation 1 among a query's passages first.
     pub standardised: bool,
 }
 
+impl Term {
+    /// What becomes of a reranker's scores before they are weighed.
+    fn of(&self, passages: &[&Passage], scores: &[f32]) -> Vec<f32> {
+        let mut scores = self.pool.map_or_else(|| scores.to_vec(), |pool| pool.pool(passages, scores));
+        if self.standardised {
+            standardise(&mut scores);
+        }
+        scores
+    }
+}
+
 /// The weighted sum of several rerankers' scores.
 pub struct Combined {
-    parts: Vec<Part>,
+    rerankers: Vec<Box<dyn Reranker>>,
+    terms: Vec<Term>,
 }
 
 impl Combined {
-    /// Sums up `parts`.
+    /// Sums up `terms`, each of which names one of `rerankers`.
+    ///
+    /// # Panics
+    /// Where a term names a reranker that there is not.
     #[must_use]
-    pub fn new(parts: Vec<Part>) -> Self {
-        Self { parts }
+    pub fn new(rerankers: Vec<Box<dyn Reranker>>, terms: Vec<Term>) -> Self {
+        assert!(
+            terms.iter().all(|term| term.reranker < rerankers.len()),
+            "a term names one of the rerankers"
+        );
+        Self { rerankers, terms }
     }
 }
 
@@ -180,12 +201,12 @@ pub fn standardise(scores: &mut [f32]) {
 impl Reranker for Combined {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         let mut sums = vec![0.0; passages.len()];
-        for Part { reranker, weight, standardised } in &self.parts {
-            let mut scores = reranker.score(query, passages)?;
-            if *standardised {
-                standardise(&mut scores);
-            }
-            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += weight * score);
+        // Each scores once, however many terms its scores are in.
+        let scores: Vec<Vec<f32>> =
+            self.rerankers.iter().map(|reranker| reranker.score(query, passages)).collect::<Result<_>>()?;
+        for term in &self.terms {
+            let scores = term.of(passages, &scores[term.reranker]);
+            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += term.weight * score);
         }
         Ok(sums)
     }
@@ -219,22 +240,18 @@ mod tests {
 
     #[test]
     fn scores_are_brought_to_one_scale_before_they_are_summed_where_that_is_asked_for() {
-        let part = |scores: [f32; 3], weight, standardised| Part {
-            reranker: Box::new(Fixed(scores.into())),
-            weight,
-            standardised,
-        };
-        let whole = Combined::new(vec![
-            part([1.0, 2.0, 3.0], 1.0, true),
-            part([700.0, 500.0, 600.0], 0.5, true),
-            part([4.0; 3], 9.0, true),
-            part([0.0, 0.0, 2.0], 0.5, false),
-        ]);
+        let fixed = |scores: [f32; 3]| -> Box<dyn Reranker> { Box::new(Fixed(scores.into())) };
+        let rerankers = [[1.0, 2.0, 3.0], [700.0, 500.0, 600.0], [4.0; 3], [0.0, 0.0, 2.0]].map(fixed);
+        let term = |reranker, weight, standardised| Term { reranker, pool: None, weight, standardised };
+        let mut terms = vec![term(0, 1.0, true), term(1, 0.5, true), term(2, 9.0, true), term(3, 0.5, false)];
+        // All three are of one page, whose best is 2: the last reranker's scores count a second time.
+        terms.push(Term { pool: Some(PagePool::Best), ..term(3, 0.25, false) });
+        let whole = Combined::new(rerankers.into(), terms);
         let (a, b, c) = (passage("a"), passage("b"), passage("c"));
         let scores = whole.score(&Query::of_text("q", "q"), &[&a, &b, &c]).unwrap();
         // Deviations sqrt(2/3) and 100 sqrt(2/3): (-1, 0, 1) and half of (1, -1, 0), over sqrt(2/3).
         let unit = 1.5f32.sqrt();
-        for (score, expected) in scores.iter().zip([-0.5 * unit, -0.5 * unit, unit + 1.0]) {
+        for (score, expected) in scores.iter().zip([0.5 - 0.5 * unit, 0.5 - 0.5 * unit, unit + 1.5]) {
             assert!((score - expected).abs() < 1e-5, "{scores:?}");
         }
     }
@@ -247,7 +264,7 @@ mod tests {
         std::fs::create_dir(&words).unwrap();
         Saved::TfIdf { titles_only: false }.write(&words).unwrap();
         TfIdf::fit(["tea", "tea and milk"]).save(&words.join(COUNTS)).unwrap();
-        let parts = vec![SavedPart { folder: "words".into(), weight: 2.0, standardised: true }];
+        let parts = vec![SavedPart { folder: "words".into(), pool: None, weight: 2.0, standardised: true }];
         let saved = Saved::Combined { parts };
         saved.write(folder.path()).unwrap();
         assert_eq!(Saved::read(folder.path()).unwrap(), saved);

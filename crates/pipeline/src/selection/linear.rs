@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_reranker::{open, standardise};
+use sporran_reranker::{PagePool, open, standardise};
 use sporran_transformers::training::RankingLoss;
 
 use super::{data::Selection, train::COMPUTING};
@@ -11,19 +11,37 @@ use crate::Result;
 /// For each similarity, for each dialogue, the scores of its sentences.
 type Scores = Vec<Vec<Vec<f32>>>;
 
-/// The scores of the similarities `names` in `model`, each brought to mean 0 and deviation 1 among a dialogue's sentences.
-pub(super) fn standardised(names: &[&str], model: &Path, selections: &[Selection]) -> Result<Scores> {
-    let of = |name: &&str| {
-        let reranker = open(&model.join(name), COMPUTING)?;
-        let score = |selection: &Selection| {
+/// A similarity that is weighed: the reranker in a folder, as it is or pooled over a sentence's article.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Similarity {
+    pub(super) folder: &'static str,
+    pub(super) pool: Option<PagePool>,
+}
+
+/// The scores of similarities in `model`, each brought to mean 0 and deviation 1 among a dialogue's sentences. Those of one
+/// folder follow each other, and it is asked once.
+pub(super) fn standardised(
+    similarities: &[Similarity],
+    model: &Path,
+    selections: &[Selection],
+) -> Result<Scores> {
+    let mut scores = Vec::with_capacity(similarities.len());
+    for same in similarities.chunk_by(|a, b| a.folder == b.folder) {
+        let reranker = open(&model.join(same[0].folder), COMPUTING)?;
+        let mut of = vec![Vec::with_capacity(selections.len()); same.len()];
+        for selection in selections {
             let passages: Vec<_> = selection.passages.iter().collect();
-            let mut scores = reranker.score(&selection.query, &passages)?;
-            standardise(&mut scores);
-            Ok(scores)
-        };
-        selections.iter().map(score).collect::<Result<_>>()
-    };
-    names.iter().map(of).collect()
+            let plain = reranker.score(&selection.query, &passages)?;
+            for (similarity, of) in same.iter().zip(&mut of) {
+                let mut scores =
+                    similarity.pool.map_or_else(|| plain.clone(), |pool| pool.pool(&passages, &plain));
+                standardise(&mut scores);
+                of.push(scores);
+            }
+        }
+        scores.extend(of);
+    }
+    Ok(scores)
 }
 
 /// For each dialogue, the weighted sums of its sentences' scores.

@@ -23,7 +23,7 @@ use sporran_transformers::{
 
 use super::{
     data::{Labels, Selection, drawn, folds},
-    linear::{listwise_weights, standardised, summed},
+    linear::{Similarity, listwise_weights, standardised, summed},
     options::{EncoderOptions, RerankerKind, SelectionOptions, TunedOptions},
     rank::{rank, write_ranking},
 };
@@ -141,7 +141,8 @@ fn fit(
                 RerankerKind::BiEncoder(_) => tuned.scale as f32,
                 _ => 1.0,
             };
-            let mut parts = vec![SavedPart { folder: TRAINED.into(), weight, standardised: false }];
+            let mut parts =
+                vec![SavedPart { folder: TRAINED.into(), pool: None, weight, standardised: false }];
             parts.extend(weighted(below, weights));
             Saved::Combined { parts }.write(&model)?;
             Ok(steps)
@@ -153,45 +154,45 @@ fn fit(
 const TRAINED: &str = "trained";
 
 /// Similarities with the weights that were learned for them.
-fn weighted(below: Vec<&'static str>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
-    let part = |(name, weight): (&str, f64)| SavedPart {
-        folder: name.into(),
+fn weighted(below: Vec<Similarity>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
+    let part = |(Similarity { folder, pool }, weight): (Similarity, f64)| SavedPart {
+        folder: folder.into(),
+        pool,
         weight: weight as f32,
         standardised: true,
     };
     below.into_iter().zip(weights).map(part)
 }
 
-/// Makes the similarities of `[combine]`, each in a folder of its own in `model`.
+/// Makes the similarities of `[combine]` in folders in `model`.
 fn similarities(
     options: &SelectionOptions,
     (from, max_tokens): (&Path, Option<usize>),
     selections: &[Selection],
     model: &Path,
-) -> Result<Vec<&'static str>> {
+) -> Result<Vec<Similarity>> {
     let combine = &options.combine;
-    let all = [
-        ("tfidf", combine.tfidf),
-        ("title", combine.title),
-        ("cosine", combine.cosine),
-        ("article-best", combine.article),
-        ("article-mean", combine.article),
-    ];
-    let names: Vec<&'static str> =
-        all.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect();
-    for name in &names {
+    let part = |name: &str| {
         let part = model.join(name);
         fs::create_dir_all(&part).map_err(Error::io(&part, "create"))?;
-        match *name {
-            "cosine" => cosine(from, max_tokens, &part)?,
-            "article-best" | "article-mean" => {
-                let pool = if *name == "article-best" { PagePool::Best } else { PagePool::Mean };
-                Saved::Pooled { folder: "../cosine".into(), pool }.write(&part)?;
-            }
-            _ => tfidf(selections, *name == "title", &part)?,
+        Ok::<_, Error>(part)
+    };
+    let mut made = Vec::new();
+    for (folder, wanted, titles_only) in [("tfidf", combine.tfidf, false), ("title", combine.title, true)] {
+        if wanted {
+            tfidf(selections, titles_only, &part(folder)?)?;
+            made.push(Similarity { folder, pool: None });
         }
     }
-    Ok(names)
+    if combine.cosine {
+        cosine(from, max_tokens, &part("cosine")?)?;
+        made.push(Similarity { folder: "cosine", pool: None });
+    }
+    if combine.article {
+        let pools = [PagePool::Best, PagePool::Mean];
+        made.extend(pools.map(|pool| Similarity { folder: "cosine", pool: Some(pool) }));
+    }
+    Ok(made)
 }
 
 fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {
