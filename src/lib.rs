@@ -9,9 +9,11 @@
 //! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |
 //! | [`reranker`] | [`Reranker`](reranker::Reranker), with cross-encoders |
 //! | [`generator`] | [`Generator`](generator::Generator), with a reader that puts passages and input into one text |
+//! | [`reasoner`] | reasoning over a knowledge base: embeddings, rules, questions |
+//! | [`extractor`] | facts from text, with spans, links and evidence |
 //! | [`pipeline`] | runs from a TOML config: it puts the stages together, resumes, scores and packs submissions |
 //!
-//! The stages (`retriever`, `reranker`, `generator`) do not know each other; `kilt` and `transformers` lie under them, and only
+//! The stages (`retriever`, `reranker`, `generator`, `reasoner`, `extractor`) do not know each other; `kilt` and `transformers` lie under them, and only
 //! `pipeline` knows them all. The program `sporran` is `pipeline` with a command line.
 //!
 //! # A whole run
@@ -33,9 +35,11 @@
 //! The programs in `examples/` show the parts one by one: `search_pages` builds a store and an index and searches them,
 //! `score_predictions` scores a file.
 
+pub use sporran_extractor as extractor;
 pub use sporran_generator as generator;
 pub use sporran_kilt as kilt;
 pub use sporran_pipeline as pipeline;
+pub use sporran_reasoner as reasoner;
 pub use sporran_reranker as reranker;
 pub use sporran_retriever as retriever;
 pub use sporran_transformers as transformers;

@@ -1,0 +1,5 @@
+//! Reasoning over a knowledge base: embeddings of entities and relations, mined rules, and questions.
+
+mod error;
+
+pub use error::{Error, Result};
