@@ -7,6 +7,7 @@ mod error;
 pub mod formats;
 mod id;
 pub mod jsonl;
+pub mod kb;
 pub mod knowledgenet;
 pub mod korc;
 mod open_record;

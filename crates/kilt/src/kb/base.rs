@@ -1,0 +1,280 @@
+//! The knowledge base.
+
+use std::path::Path;
+
+use super::{EntityId, Names, Part, RelationId, Triple, TripleIndex};
+use crate::{Error, Result};
+
+/// Entities, relations, what they are called, and triples in three parts, with hard negatives where a data set has them.
+///
+/// Every id in its triples is one of its own. Triples stand in the order in which they came; a set of them is made by
+/// [`TripleIndex`].
+#[derive(Clone, Debug, Default)]
+pub struct KnowledgeBase {
+    entities: Named,
+    relations: Named,
+    triples: [Vec<Triple>; 3],
+    negatives: [Vec<Triple>; 3],
+}
+
+/// Ids with what they are called: for each, a label and then its aliases, as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    ids: Names,
+    /// Shorter than `ids` where the last ones have no label.
+    called: Vec<Vec<String>>,
+}
+
+impl Named {
+    /// The ids, in the order of their numbers.
+    #[must_use]
+    pub fn ids(&self) -> &Names {
+        &self.ids
+    }
+
+    fn called(&self, number: u32) -> &[String] {
+        self.called.get(number as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn call(&mut self, number: u32, label: &str, first: bool) {
+        let at = number as usize;
+        if self.called.len() <= at {
+            self.called.resize(at + 1, Vec::new());
+        }
+        let called = &mut self.called[at];
+        let known = called.iter().position(|known| known == label);
+        match (known, first) {
+            (Some(at), true) => called[..=at].rotate_right(1),
+            (Some(_), false) => {}
+            (None, true) => called.insert(0, label.to_owned()),
+            (None, false) => called.push(label.to_owned()),
+        }
+    }
+}
+
+impl KnowledgeBase {
+    /// Loads a folder. Triples are in `train.txt`, `valid.txt` and `test.txt` (`.tsv` or `.nt` instead, or with `.gz` or
+    /// `.zst` behind; only the first is needed), hard negatives in `valid_negatives.txt` and `test_negatives.txt`; or the
+    /// folder holds Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on). A `.txt` or `.tsv` file has a
+    /// subject, a relation and an object on each line, between tabs. What ids are called stands in `entities.tsv` and
+    /// `relations.tsv`, or Wikidata5M's `wikidata5m_entity.txt` and `wikidata5m_relation.txt`: an id, a label, aliases.
+    ///
+    /// A path to a file is read as [`load_file`](Self::load_file) does, as the training part.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Record`] with file and line; [`Error::Empty`] for a training part without a triple.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut kb = Self::default();
+        if path.is_dir() {
+            kb.load_folder(path)?;
+        } else {
+            kb.load_file(path, Part::Train)?;
+            if kb.triples(Part::Train).is_empty() {
+                return Err(Error::Empty { path: path.to_owned(), what: "triple" });
+            }
+        }
+        tracing::debug!(
+            path = %path.display(), entities = kb.entity_count(), relations = kb.relation_count(),
+            train = kb.triples(Part::Train).len(), "knowledge base read"
+        );
+        Ok(kb)
+    }
+
+    /// How many entities there are; ids are below it.
+    #[must_use]
+    pub fn entity_count(&self) -> usize {
+        self.entities.ids.len()
+    }
+
+    /// How many relations there are; ids are below it.
+    #[must_use]
+    pub fn relation_count(&self) -> usize {
+        self.relations.ids.len()
+    }
+
+    /// The entities.
+    #[must_use]
+    pub fn entities(&self) -> &Named {
+        &self.entities
+    }
+
+    /// The relations.
+    #[must_use]
+    pub fn relations(&self) -> &Named {
+        &self.relations
+    }
+
+    /// The entity with a name, such as `Q42`.
+    #[must_use]
+    pub fn entity(&self, name: &str) -> Option<EntityId> {
+        self.entities.ids.number(name).map(EntityId)
+    }
+
+    /// The relation with a name, such as `P31`.
+    #[must_use]
+    pub fn relation(&self, name: &str) -> Option<RelationId> {
+        self.relations.ids.number(name).map(RelationId)
+    }
+
+    /// An entity's name in its files; empty for an id of another knowledge base.
+    #[must_use]
+    pub fn entity_name(&self, id: EntityId) -> &str {
+        self.entities.ids.name(id.index()).unwrap_or_default()
+    }
+
+    /// A relation's name in its files; empty for an id of another knowledge base.
+    #[must_use]
+    pub fn relation_name(&self, id: RelationId) -> &str {
+        self.relations.ids.name(id.index()).unwrap_or_default()
+    }
+
+    /// What an entity is called, or its name where no label is known.
+    #[must_use]
+    pub fn label(&self, id: EntityId) -> &str {
+        self.entities.called(id.0).first().map_or_else(|| self.entity_name(id), String::as_str)
+    }
+
+    /// What a relation is called, or its name where no label is known.
+    #[must_use]
+    pub fn relation_label(&self, id: RelationId) -> &str {
+        self.relations.called(id.0).first().map_or_else(|| self.relation_name(id), String::as_str)
+    }
+
+    /// All that an entity is called, its label first.
+    #[must_use]
+    pub fn labels(&self, id: EntityId) -> &[String] {
+        self.entities.called(id.0)
+    }
+
+    /// All that a relation is called, its label first.
+    #[must_use]
+    pub fn relation_labels(&self, id: RelationId) -> &[String] {
+        self.relations.called(id.0)
+    }
+
+    /// The triples of a part, in the order of its file.
+    #[must_use]
+    pub fn triples(&self, part: Part) -> &[Triple] {
+        &self.triples[part as usize]
+    }
+
+    /// Triples that are plausible and known to be wrong, for a part.
+    #[must_use]
+    pub fn negatives(&self, part: Part) -> &[Triple] {
+        &self.negatives[part as usize]
+    }
+
+    /// Look-ups over some parts.
+    #[must_use]
+    pub fn index(&self, parts: &[Part]) -> TripleIndex {
+        TripleIndex::new(parts.iter().flat_map(|&part| self.triples(part)))
+    }
+
+    /// The entity with a name, a new one if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] beyond 2^32 - 2 entities.
+    pub fn add_entity(&mut self, name: &str) -> Result<EntityId> {
+        self.entities.ids.intern(name).map(EntityId).ok_or_else(|| full("entities"))
+    }
+
+    /// The relation with a name, a new one if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] beyond 2^32 - 2 relations.
+    pub fn add_relation(&mut self, name: &str) -> Result<RelationId> {
+        self.relations.ids.intern(name).map(RelationId).ok_or_else(|| full("relations"))
+    }
+
+    /// Adds a triple to a part, as its last one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an id is not one of this knowledge base.
+    pub fn add(&mut self, part: Part, triple: Triple) -> Result<()> {
+        self.check(triple)?;
+        self.triples[part as usize].push(triple);
+        Ok(())
+    }
+
+    /// Adds a triple that is known to be wrong.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an id is not one of this knowledge base.
+    pub fn add_negative(&mut self, part: Part, triple: Triple) -> Result<()> {
+        self.check(triple)?;
+        self.negatives[part as usize].push(triple);
+        Ok(())
+    }
+
+    fn check(&self, Triple { subject, relation, object }: Triple) -> Result<()> {
+        let entities = self.entity_count();
+        let fits = subject.index() < entities && object.index() < entities;
+        if fits && relation.index() < self.relation_count() {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "expected ids below {entities} (entities) and {} (relations), found the triple ({}, {}, {})",
+            self.relation_count(),
+            subject.0,
+            relation.0,
+            object.0
+        )))
+    }
+
+    /// Calls an entity so before all else.
+    pub fn set_label(&mut self, id: EntityId, label: &str) {
+        self.entities.call(id.0, label, true);
+    }
+
+    /// Calls an entity so as well.
+    pub fn add_alias(&mut self, id: EntityId, alias: &str) {
+        self.entities.call(id.0, alias, false);
+    }
+
+    /// Calls a relation so before all else.
+    pub fn set_relation_label(&mut self, id: RelationId, label: &str) {
+        self.relations.call(id.0, label, true);
+    }
+
+    /// Calls a relation so as well.
+    pub fn add_relation_alias(&mut self, id: RelationId, alias: &str) {
+        self.relations.call(id.0, alias, false);
+    }
+}
+
+fn full(what: &str) -> Error {
+    Error::Argument(format!("expected at most {} {what}, found more", u32::MAX - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_stands_before_aliases_and_names_stand_in_for_labels() {
+        let mut kb = KnowledgeBase::default();
+        let (a, b) = (kb.add_entity("Q1").unwrap(), kb.add_entity("Q2").unwrap());
+        let relation = kb.add_relation("P1").unwrap();
+        kb.add_alias(b, "cosmos");
+        kb.set_label(b, "universe");
+        kb.add_alias(b, "cosmos");
+        assert_eq!(kb.labels(b), ["universe", "cosmos"]);
+        kb.set_label(b, "cosmos");
+        assert_eq!(kb.labels(b), ["cosmos", "universe"]);
+        assert_eq!((kb.label(a), kb.label(b), kb.relation_label(relation)), ("Q1", "cosmos", "P1"));
+        assert_eq!((kb.entity("Q2"), kb.entity("Q3"), kb.relation("P1")), (Some(b), None, Some(relation)));
+    }
+
+    #[test]
+    fn a_triple_of_unknown_ids_is_refused() {
+        let mut kb = KnowledgeBase::default();
+        kb.add_entity("Q1").unwrap();
+        kb.add_relation("P1").unwrap();
+        kb.add(Part::Train, Triple::new(0, 0, 0)).unwrap();
+        let message = kb.add(Part::Train, Triple::new(0, 0, 1)).unwrap_err().to_string();
+        assert!(message.contains("below 1 (entities)") && message.contains("(0, 0, 1)"), "{message}");
+        assert!(kb.add(Part::Test, Triple::new(0, 1, 0)).is_err());
+        assert_eq!(kb.index(&Part::ALL).len(), 1);
+    }
+}

@@ -1,0 +1,287 @@
+//! Folders and files of triples, and tables of names, read and written.
+
+use std::path::{Path, PathBuf};
+
+use super::{EntityId, KnowledgeBase, Named, Part, RelationId, Triple};
+use crate::{Error, Result, jsonl};
+
+/// Where Wikidata5M (Wang et al., 2021) keeps a part; the second ending stands in its inductive setting.
+const WIKIDATA5M: [&str; 2] = ["wikidata5m_transductive_", "wikidata5m_inductive_"];
+
+/// The file in `folder` with that name and any ending that is known.
+fn find(folder: &Path, name: &str, kinds: &[&str]) -> Option<PathBuf> {
+    let endings = ["", ".gz", ".zst"];
+    kinds
+        .iter()
+        .flat_map(|kind| endings.map(|ending| folder.join(format!("{name}.{kind}{ending}"))))
+        .find(|path| path.is_file())
+}
+
+impl KnowledgeBase {
+    pub(super) fn load_folder(&mut self, folder: &Path) -> Result<()> {
+        for part in Part::ALL {
+            let name = part.name();
+            let own = find(folder, name, &["txt", "tsv", "nt"]);
+            let file = own.or_else(|| {
+                WIKIDATA5M.iter().find_map(|before| find(folder, &format!("{before}{name}"), &["txt"]))
+            });
+            match file {
+                Some(file) => self.load_file(&file, part)?,
+                None if part == Part::Train => {
+                    let message = "expected `train.txt`, `train.tsv`, `train.nt` or `wikidata5m_transductive_train.txt`, found none of them";
+                    return Err(Error::store(folder, message));
+                }
+                None => {}
+            }
+            if part == Part::Train && self.triples(part).is_empty() {
+                return Err(Error::Empty { path: folder.join("train"), what: "triple" });
+            }
+            if let Some(file) = find(folder, &format!("{name}_negatives"), &["txt", "tsv"]) {
+                self.triples_of(&file, |kb, triple| kb.add_negative(part, triple))?;
+            }
+        }
+        let entities = find(folder, "entities", &["tsv"]).or(find(folder, "wikidata5m_entity", &["txt"]));
+        if let Some(file) = entities {
+            self.load_labels(&file)?;
+        }
+        let relations = find(folder, "relations", &["tsv"]).or(find(folder, "wikidata5m_relation", &["txt"]));
+        if let Some(file) = relations {
+            self.load_relation_labels(&file)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file of triples into a part: N-Triples where its name ends so (`.nt`, compressed or not), else columns
+    /// between tabs.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and the like; [`Error::Record`] for a line that is no triple.
+    pub fn load_file(&mut self, path: &Path, part: Part) -> Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        if plain.ends_with(".nt") {
+            self.load_ntriples(path, part)
+        } else {
+            self.triples_of(path, |kb, triple| kb.add(part, triple))
+        }
+    }
+
+    fn triples_of(
+        &mut self,
+        path: &Path,
+        mut take: impl FnMut(&mut Self, Triple) -> Result<()>,
+    ) -> Result<()> {
+        let mut reader = jsonl::open(path)?;
+        while let Some((line, bytes)) = reader.next_line()? {
+            let text = jsonl::utf8(path, line, bytes)?;
+            let mut columns = text.split('\t').map(str::trim);
+            let (Some(subject), Some(relation), Some(object), None) =
+                (columns.next(), columns.next(), columns.next(), columns.next())
+            else {
+                let count = text.split('\t').count();
+                let message = format!(
+                    "expected a subject, a relation and an object between tabs, found {count} columns"
+                );
+                return Err(Error::record(path, line, ".", message));
+            };
+            for (field, value) in [("subject", subject), ("relation", relation), ("object", object)] {
+                if value.is_empty() {
+                    return Err(Error::record(path, line, field, "expected a name, found nothing"));
+                }
+            }
+            let triple = Triple {
+                subject: self.add_entity(subject)?,
+                relation: self.add_relation(relation)?,
+                object: self.add_entity(object)?,
+            };
+            take(self, triple)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what entities are called: an id, a label and aliases on each line, between tabs, as in Wikidata5M. Entities
+    /// that no triple names are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and the like; [`Error::Record`] for a line without a label.
+    pub fn load_labels(&mut self, path: &Path) -> Result<()> {
+        labels(path, |id, label, first| {
+            if let Some(id) = self.entity(id) {
+                if first { self.set_label(id, label) } else { self.add_alias(id, label) }
+            }
+        })
+    }
+
+    /// Reads what relations are called, as [`load_labels`](Self::load_labels) does for entities.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_relation_labels(&mut self, path: &Path) -> Result<()> {
+        labels(path, |id, label, first| {
+            if let Some(id) = self.relation(id) {
+                if first { self.set_relation_label(id, label) } else { self.add_relation_alias(id, label) }
+            }
+        })
+    }
+
+    /// Writes a folder that [`open`](Self::open) reads: the same ids get the same numbers as long as every one is in a
+    /// triple. Each file appears whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Argument`] for a name with a tab or a line end.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        for part in Part::ALL {
+            for (triples, ending) in [(self.triples(part), ""), (self.negatives(part), "_negatives")] {
+                if triples.is_empty() {
+                    continue;
+                }
+                let mut writer = jsonl::Writer::create(folder.join(format!("{}{ending}.txt", part.name())))?;
+                for triple in triples {
+                    let line = [
+                        self.entity_name(triple.subject),
+                        self.relation_name(triple.relation),
+                        self.entity_name(triple.object),
+                    ];
+                    writer.line(joined(&line)?.as_bytes())?;
+                }
+                writer.finish()?;
+            }
+        }
+        let entities = |at| (self.labels(EntityId(at)), self.entity_name(EntityId(at)));
+        let relations = |at| (self.relation_labels(RelationId(at)), self.relation_name(RelationId(at)));
+        write_labels(&folder.join("entities.tsv"), self.entities(), entities)?;
+        write_labels(&folder.join("relations.tsv"), self.relations(), relations)
+    }
+}
+
+fn labels(path: &Path, mut take: impl FnMut(&str, &str, bool)) -> Result<()> {
+    let mut reader = jsonl::open(path)?;
+    while let Some((line, bytes)) = reader.next_line()? {
+        let text = jsonl::utf8(path, line, bytes)?;
+        let mut columns = text.split('\t').map(str::trim).filter(|column| !column.is_empty());
+        let (Some(id), Some(label)) = (columns.next(), columns.next()) else {
+            let message = "expected an id, a label and aliases between tabs, found one column";
+            return Err(Error::record(path, line, "label", message));
+        };
+        take(id, label, true);
+        for alias in columns {
+            take(id, alias, false);
+        }
+    }
+    Ok(())
+}
+
+fn write_labels<'n>(
+    path: &Path,
+    named: &Named,
+    called: impl Fn(u32) -> (&'n [String], &'n str),
+) -> Result<()> {
+    let mut lines = Vec::new();
+    for at in 0..named.ids().len() as u32 {
+        let (labels, id) = called(at);
+        if !labels.is_empty() {
+            let columns: Vec<&str> = std::iter::once(id).chain(labels.iter().map(String::as_str)).collect();
+            lines.push(joined(&columns)?);
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let mut writer = jsonl::Writer::create(path)?;
+    for line in lines {
+        writer.line(line.as_bytes())?;
+    }
+    writer.finish()
+}
+
+fn joined(columns: &[&str]) -> Result<String> {
+    match columns.iter().find(|column| column.contains(['\t', '\n', '\r'])) {
+        Some(column) => {
+            Err(Error::Argument(format!("expected a name without tabs and line ends, found {column:?}")))
+        }
+        None => Ok(columns.join("\t")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_folder_of_columns_is_numbered_in_the_order_of_its_files() {
+        let folder = folder(&[
+            ("train.txt", "Q1\tP1\tQ2\nQ2\tP2\tQ1\n"),
+            ("valid.txt", "Q3\tP1\tQ1\r\n"),
+            ("valid_negatives.txt", "Q3\tP2\tQ2\n"),
+            ("entities.tsv", "Q3\tthree\tIII\ttriple\nQ9\tnobody\n"),
+            ("relations.tsv", "P2\tfollows\n"),
+        ]);
+        let kb = KnowledgeBase::open(folder.path()).unwrap();
+        assert_eq!((kb.entity_count(), kb.relation_count()), (3, 2));
+        assert_eq!(kb.triples(Part::Train), [Triple::new(0, 0, 1), Triple::new(1, 1, 0)]);
+        assert_eq!(kb.triples(Part::Valid), [Triple::new(2, 0, 0)]);
+        assert_eq!(kb.negatives(Part::Valid), [Triple::new(2, 1, 1)]);
+        assert!(kb.triples(Part::Test).is_empty());
+        assert_eq!(kb.labels(EntityId(2)), ["three", "III", "triple"]);
+        assert_eq!(kb.relation_label(RelationId(1)), "follows");
+
+        let copy = tempfile::tempdir().unwrap();
+        kb.save(copy.path()).unwrap();
+        let again = KnowledgeBase::open(copy.path()).unwrap();
+        for part in Part::ALL {
+            assert_eq!(again.triples(part), kb.triples(part));
+            assert_eq!(again.negatives(part), kb.negatives(part));
+        }
+        assert_eq!(again.labels(EntityId(2)), kb.labels(EntityId(2)));
+    }
+
+    #[test]
+    fn the_files_of_wikidata5m_are_found_by_their_names() {
+        let folder = folder(&[
+            ("wikidata5m_transductive_train.txt", "Q29387131\tP31\tQ5\n"),
+            ("wikidata5m_transductive_test.txt", "Q5\tP31\tQ29387131\n"),
+            ("wikidata5m_entity.txt", "Q5\thuman\tperson\n"),
+            ("wikidata5m_relation.txt", "P31\tinstance of\tis a\n"),
+        ]);
+        let kb = KnowledgeBase::open(folder.path()).unwrap();
+        assert_eq!(kb.triples(Part::Test), [Triple::new(1, 0, 0)]);
+        assert_eq!(kb.label(EntityId(1)), "human");
+        assert_eq!(kb.relation_labels(RelationId(0)), ["instance of", "is a"]);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_file_and_line() {
+        let cases: [(&[(&str, &str)], &str); 5] = [
+            (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: field `.`: expected a subject"),
+            (&[("train.txt", "Q1\t\tQ2\n")], "train.txt:1: field `relation`: expected a name"),
+            (&[("train.txt", "\n")], "expected at least one triple"),
+            (&[("valid.txt", "Q1\tP1\tQ2\n")], "expected `train.txt`"),
+            (&[("train.txt", "Q1\tP1\tQ2\n"), ("entities.tsv", "Q1\n")], "entities.tsv:1: field `label`"),
+        ];
+        for (files, expected) in cases {
+            let folder = folder(files);
+            let message = KnowledgeBase::open(folder.path()).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let missing = KnowledgeBase::open("no-such-file.txt").unwrap_err();
+        assert!(missing.is_input(), "{missing}");
+    }
+
+    #[test]
+    fn a_name_that_would_break_a_line_is_not_written() {
+        let mut kb = KnowledgeBase::default();
+        let (a, r) = (kb.add_entity("a\tb").unwrap(), kb.add_relation("r").unwrap());
+        kb.add(Part::Train, Triple { subject: a, relation: r, object: a }).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        assert!(kb.save(folder.path()).unwrap_err().to_string().contains("without tabs"));
+        assert!(!folder.path().join("train.txt").exists());
+    }
+}
