@@ -3,8 +3,9 @@
 //! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
 //! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
 //! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
-//! marginalises over them.
+//! marginalises over them. [`ByDataset`] asks one of several by the query's dataset.
 
+mod by_dataset;
 mod error;
 mod fid;
 mod passages;
@@ -13,6 +14,7 @@ mod rag;
 mod seq2seq;
 mod text;
 
+pub use by_dataset::ByDataset;
 pub use error::{Error, Result};
 pub use fid::{FidGenerator, FidOptions};
 pub use prompt::{Order, Prompt, PromptOptions};

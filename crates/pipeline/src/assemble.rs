@@ -7,8 +7,8 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_generator::{FidGenerator, Generator, RagGenerator, Seq2SeqGenerator};
-use sporran_kilt::{PassageId, PassageStore, store::BuildOptions};
+use sporran_generator::{ByDataset, FidGenerator, Generator, RagGenerator, Seq2SeqGenerator};
+use sporran_kilt::{Dataset, PassageId, PassageStore, store::BuildOptions};
 use sporran_reranker::CrossEncoder;
 use sporran_retriever::{
     Filtered, PassageScorer, Retriever,
@@ -21,8 +21,9 @@ use sporran_retriever::{
 
 use crate::{
     Error, Result,
+    generation::GeneratorOptions,
     observe::{Event, Observer, Unit, advance, begin},
-    options::{GeneratorOptions, Options, PagesOptions, SourceOptions},
+    options::{Options, PagesOptions, SourceOptions},
     report::IndexRecall,
     rerank::Reranked,
     retrieval::{RetrieverOptions, ScorerOptions},
@@ -90,17 +91,28 @@ pub(crate) fn hash_json(value: &impl Serialize) -> String {
 pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
     let mut assembly = assemble_retrieval(options, observe)?;
     if let Some(generator) = &options.generator {
-        let model = generator.model();
-        let blake3 = hash_json(&(generator, hash_model(model)?));
-        assembly.hashes.push(PartHash { part: "generator", path: model.to_owned(), blake3 });
-        assembly.generator = Some(match generator {
-            GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
-            GeneratorOptions::Fid(options) => Box::new(FidGenerator::load(options)?),
-            GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
-            GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
-        });
+        for model in generator.models("generator") {
+            let blake3 = hash_json(&(generator, hash_model(model.folder)?));
+            assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
+        }
+        assembly.generator = Some(load_generator(generator)?);
     }
     Ok(assembly)
+}
+
+fn load_generator(options: &GeneratorOptions) -> Result<Box<dyn Generator>> {
+    Ok(match options {
+        GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
+        GeneratorOptions::Fid(options) => Box::new(FidGenerator::load(options)?),
+        GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
+        GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
+        GeneratorOptions::ByDataset(options) => {
+            let load =
+                |(dataset, options): (&Dataset, &GeneratorOptions)| Ok((*dataset, load_generator(options)?));
+            let datasets: Result<_> = options.datasets.iter().map(load).collect();
+            Box::new(ByDataset::new(load_generator(&options.default)?, datasets?))
+        }
+    })
 }
 
 /// Builds or opens the store and the indexes only.

@@ -9,6 +9,7 @@ mod config;
 pub mod encoders;
 mod error;
 mod evidence;
+pub mod generation;
 mod journal;
 pub mod manifest;
 pub mod observe;

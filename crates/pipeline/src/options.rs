@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sporran_generator::{FidOptions, PromptOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions};
 use sporran_kilt::{Dataset, PassageSplit, Split};
-use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
+use sporran_transformers::{DeviceName, training::TrainingOptions};
 
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document, Text, Wrong},
+    config::{Diagnostic, Document, Text},
     encoders::EncoderTraining,
+    generation::{self, GeneratorOptions},
     retrieval::{self, RetrieverOptions},
 };
 
@@ -174,63 +174,6 @@ pub enum PageScore {
     ReciprocalRank,
 }
 
-/// `[generator]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum GeneratorOptions {
-    /// `kind = "seq2seq"`
-    #[serde(rename = "seq2seq")]
-    Seq2Seq(Seq2SeqOptions),
-    /// `kind = "fid"`
-    Fid(FidOptions),
-    /// `kind = "rag-sequence"`
-    RagSequence(RagSequenceOptions),
-    /// `kind = "rag-token"`
-    RagToken(RagTokenOptions),
-}
-
-impl GeneratorOptions {
-    /// The model's folder.
-    pub fn model(&self) -> &Path {
-        match self {
-            Self::Seq2Seq(options) => &options.model,
-            Self::Fid(options) => &options.model,
-            Self::RagSequence(options) => &options.model,
-            Self::RagToken(options) => &options.model,
-        }
-    }
-
-    /// Where the model runs.
-    pub fn device(&self) -> DeviceName {
-        match self {
-            Self::Seq2Seq(options) => options.device,
-            Self::Fid(options) => options.device,
-            Self::RagSequence(options) => options.device,
-            Self::RagToken(options) => options.device,
-        }
-    }
-
-    /// How the weights are kept.
-    pub fn precision(&self) -> Precision {
-        match self {
-            Self::Seq2Seq(options) => options.precision,
-            Self::Fid(options) => options.precision,
-            Self::RagSequence(options) => options.precision,
-            Self::RagToken(options) => options.precision,
-        }
-    }
-
-    /// The text that the model reads.
-    pub fn prompt(&self) -> &PromptOptions {
-        match self {
-            Self::Seq2Seq(options) => &options.prompt,
-            Self::Fid(options) => &options.prompt,
-            Self::RagSequence(options) => &options.prompt,
-            Self::RagToken(options) => &options.prompt,
-        }
-    }
-}
-
 /// `[train]`: how `sporran train` makes the generator's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -306,7 +249,6 @@ impl Default for ShapeOptions {
     }
 }
 
-const GENERATORS: [&str; 4] = ["seq2seq", "fid", "rag-sequence", "rag-token"];
 const STAGES: [&str; 3] = ["retriever", "reranker", "generator"];
 
 impl Options {
@@ -340,7 +282,7 @@ impl Options {
         let mut document = Document::parse(&text);
         let written = document.clone();
         let retriever = retrieval::read(&mut document);
-        let generator = generator(&mut document);
+        let generator = generation::read(&mut document);
         let general: Option<General> = document.read_root(&STAGES);
         let options = match (general, retriever, generator) {
             (Some(general), Ok(retriever), Ok(generator)) => Some(Self { general, retriever, generator }),
@@ -370,72 +312,5 @@ impl Options {
             table.insert("generator".into(), toml::Value::try_from(generator).map_err(fail)?);
         }
         toml::to_string_pretty(&table).map_err(fail)
-    }
-}
-
-/// Takes `[generator]` out of a config.
-fn generator(document: &mut Document<'_>) -> Result<Option<GeneratorOptions>, Wrong> {
-    let key = "generator";
-    let Some(mut table) = document.take_stage(key)? else { return Ok(None) };
-    let kind = document.take_kind(key, &mut table, &GENERATORS)?;
-    let options = match kind.as_str() {
-        "fid" => document.read(key, table, &[]).map(GeneratorOptions::Fid),
-        "rag-sequence" => document.read(key, table, &[]).map(GeneratorOptions::RagSequence),
-        "rag-token" => document.read(key, table, &[]).map(GeneratorOptions::RagToken),
-        _ => document.read(key, table, &[]).map(GeneratorOptions::Seq2Seq),
-    };
-    options.map(Some).ok_or(Wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(folder: &Path, stage: &str) -> PathBuf {
-        let path = folder.join("c.toml");
-        let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
-        std::fs::write(&path, format!("{general}{stage}")).unwrap();
-        path
-    }
-
-    #[test]
-    fn every_kind_of_generator_is_read_as_it_is_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        for (kind, keys) in [
-            ("seq2seq", "batch-size = 3"),
-            ("fid", "batch-tokens = 900"),
-            ("rag-sequence", "decoding = \"fast\""),
-            ("rag-token", "generation.temperature = 0.7\ngeneration.do-sample = true"),
-        ] {
-            let stage =
-                format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\nprompt.passages = 7\n{keys}\n");
-            let options = Options::load(&config(folder.path(), &stage), &[]).unwrap();
-            let generator = options.generator.clone().unwrap();
-            assert_eq!((generator.model(), generator.prompt().passages), (Path::new("m"), 7));
-            let shown = folder.path().join("shown.toml");
-            std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
-            assert_eq!(Options::load(&shown, &[]).unwrap().generator, Some(generator), "{kind}");
-        }
-    }
-
-    #[test]
-    fn mistakes_in_a_generators_table_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let check = |stage: &str| {
-            let found = Options::check(&config(folder.path(), stage), &[]).unwrap();
-            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        };
-        let table =
-            |kind: &str, keys: &str| format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\n{keys}\n");
-        assert!(check(&table("rag-tokens", "")).contains("did you mean `rag-token`?"));
-        assert!(
-            check(&table("rag-sequence", "decoding = \"slow\"")).contains("expected `thorough` or `fast`")
-        );
-        assert!(check(&table("rag-token", "decoding = \"fast\"")).contains("`generator.decoding`"));
-        assert!(check(&table("fid", "generation.top-pp = 0.5")).contains("did you mean `top-p`?"));
-        assert!(check(&table("fid", "")).contains("m has no config.json"));
-        let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
-        let found = check(&table("fid", train));
-        assert!(found.contains("`generator.kind`: expected `seq2seq`"), "{found}");
     }
 }

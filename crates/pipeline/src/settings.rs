@@ -9,7 +9,8 @@ use crate::{
     Error, Result,
     config::Document,
     encoders::EncoderTraining,
-    options::{GeneratorOptions, Options, TasksOptions},
+    generation::{self, GeneratorOptions},
+    options::{Options, TasksOptions},
     retrieval,
 };
 
@@ -197,24 +198,8 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         retrieval::check(retriever, document);
     }
     if let Some(generator) = &options.generator {
-        let (model, prompt) = (generator.model(), generator.prompt());
-        if general.train.is_none() {
-            for name in ["config.json", "tokenizer.json"] {
-                if !model.join(name).is_file() {
-                    document.report_key("generator.model", format!("{} has no {name}", model.display()));
-                }
-            }
-        }
-        if let Err(error) = generator.device().check(generator.precision()) {
-            document.report_key("generator.device", error.to_string());
-        }
-        if options.retriever.is_some() && prompt.passages > general.evidence.depth {
-            let message = format!(
-                "expected at most `evidence.depth` ({}), found {}",
-                general.evidence.depth, prompt.passages
-            );
-            document.report_key("generator.prompt.passages", message);
-        }
+        let depth = options.retriever.is_some().then_some(general.evidence.depth);
+        generation::check(generator, general.train.is_some(), depth, document);
     }
     if let Some(training) = &general.encoder_training {
         check_encoder_training(training, options, document);
