@@ -8,6 +8,8 @@ mod document;
 mod error;
 mod fact;
 mod mention;
+mod sentences;
+mod tokens;
 
 pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
