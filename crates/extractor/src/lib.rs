@@ -16,6 +16,28 @@ pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
 
+/// Finds the mentions of documents.
+///
+/// Result `i` is that of `documents[i]`, whatever stands beside it. Mentions are ordered by their start, do not overlap,
+/// and each is within one sentence.
+pub trait MentionFinder: Send + Sync {
+    /// The mentions of each document: names, dates, pronouns.
+    ///
+    /// # Errors
+    /// Where a model fails.
+    fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>>;
+}
+
+/// Puts the mentions of documents that mean the same entity together.
+pub trait Coreference: Send + Sync {
+    /// The chains of one document, each mention in at most one, ordered by their first mention. A mention that nothing else
+    /// means the same as is a chain of itself where it is a name; a pronoun or a description alone is in none.
+    ///
+    /// # Errors
+    /// Where a model fails.
+    fn chains(&self, document: &Document, mentions: &[Mention]) -> Result<Vec<Chain>>;
+}
+
 /// Finds the facts that documents state.
 ///
 /// Result `i` is that of `documents[i]`, whatever stands beside it. A document's facts are ordered by the start of the
