@@ -56,7 +56,7 @@ impl Generator for ByDataset {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use sporran_kilt::{Passage, PassageId, Query};
 
     use super::*;
@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    fn passage(id: u32) -> Passage {
+    pub(crate) fn passage(id: u32) -> Passage {
         let (section, text) = (String::new(), String::new());
         let (page_id, title) = (id.to_string(), String::new());
         Passage {

@@ -3,7 +3,7 @@
 //! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
 //! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
 //! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
-//! marginalises over them. [`ByDataset`] asks one of several by the query's dataset.
+//! marginalises over them. [`Verifier`] labels evidence and checks claims. [`ByDataset`] asks one of several by the query's dataset.
 
 mod by_dataset;
 mod error;
@@ -13,6 +13,7 @@ mod prompt;
 mod rag;
 mod seq2seq;
 mod text;
+mod verifier;
 
 pub use by_dataset::ByDataset;
 pub use error::{Error, Result};
@@ -22,6 +23,10 @@ pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
+pub use verifier::{
+    Aggregate, Label, LabelOrder, Labeller, SelectionOptions, Unit, UnitKind, Verdict, Verifier,
+    VerifierOptions, units, verdict,
+};
 
 /// Answers queries.
 pub trait Generator: Send + Sync {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_generator::{ByDataset, FidGenerator, Generator, RagGenerator, Seq2SeqGenerator};
+use sporran_generator::{ByDataset, FidGenerator, Generator, RagGenerator, Seq2SeqGenerator, Verifier};
 use sporran_kilt::{Dataset, PassageId, PassageStore, store::BuildOptions};
 use sporran_reranker::CrossEncoder;
 use sporran_retriever::{
@@ -95,22 +95,27 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
             let blake3 = hash_json(&(generator, hash_model(model.folder)?));
             assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
         }
-        assembly.generator = Some(load_generator(generator)?);
+        assembly.generator = Some(load_generator(generator, assembly.store.as_ref())?);
     }
     Ok(assembly)
 }
 
-fn load_generator(options: &GeneratorOptions) -> Result<Box<dyn Generator>> {
+fn load_generator(
+    options: &GeneratorOptions,
+    store: Option<&Arc<PassageStore>>,
+) -> Result<Box<dyn Generator>> {
     Ok(match options {
         GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
         GeneratorOptions::Fid(options) => Box::new(FidGenerator::load(options)?),
         GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
         GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
+        GeneratorOptions::Verifier(options) => Box::new(Verifier::load(options, store.cloned())?),
         GeneratorOptions::ByDataset(options) => {
-            let load =
-                |(dataset, options): (&Dataset, &GeneratorOptions)| Ok((*dataset, load_generator(options)?));
+            let load = |(dataset, options): (&Dataset, &GeneratorOptions)| {
+                Ok((*dataset, load_generator(options, store)?))
+            };
             let datasets: Result<_> = options.datasets.iter().map(load).collect();
-            Box::new(ByDataset::new(load_generator(&options.default)?, datasets?))
+            Box::new(ByDataset::new(load_generator(&options.default, store)?, datasets?))
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
-use sporran_generator::{FidOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions};
+use sporran_generator::{FidOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions, VerifierOptions};
 use sporran_kilt::Dataset;
 use sporran_transformers::{DeviceName, Precision};
 
@@ -22,6 +22,8 @@ pub enum GeneratorOptions {
     RagSequence(RagSequenceOptions),
     /// `kind = "rag-token"`
     RagToken(RagTokenOptions),
+    /// `kind = "verifier"`: checks claims by labelling evidence.
+    Verifier(VerifierOptions),
     /// `kind = "by-dataset"`: some datasets have a generator of their own.
     ByDataset(ByDatasetOptions),
 }
@@ -56,6 +58,19 @@ impl GeneratorOptions {
     #[must_use]
     pub fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         let (folder, device, precision, prompt) = match self {
+            Self::Verifier(options) => {
+                let own = |key: String, folder| GeneratorModel {
+                    key,
+                    folder,
+                    device: options.device,
+                    precision: options.precision,
+                    passages: options.passages,
+                };
+                let mut models = vec![own(key.to_owned(), options.model.as_path())];
+                let selection = options.selection.as_ref();
+                models.extend(selection.map(|it| own(format!("{key}.selection"), it.model.as_path())));
+                return models;
+            }
             Self::Seq2Seq(options) => (&options.model, options.device, options.precision, &options.prompt),
             Self::Fid(options) => (&options.model, options.device, options.precision, &options.prompt),
             Self::RagSequence(options) => {
@@ -74,7 +89,7 @@ impl GeneratorOptions {
     }
 }
 
-const GENERATORS: [&str; 5] = ["seq2seq", "fid", "rag-sequence", "rag-token", "by-dataset"];
+const GENERATORS: [&str; 6] = ["seq2seq", "fid", "rag-sequence", "rag-token", "verifier", "by-dataset"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +113,7 @@ fn generator<'t>(
         "fid" => document.read(key, table, &[]).map(GeneratorOptions::Fid),
         "rag-sequence" => document.read(key, table, &[]).map(GeneratorOptions::RagSequence),
         "rag-token" => document.read(key, table, &[]).map(GeneratorOptions::RagToken),
+        "verifier" => document.read(key, table, &[]).map(GeneratorOptions::Verifier),
         "by-dataset" => return by_dataset(document, key, table),
         _ => document.read(key, table, &[]).map(GeneratorOptions::Seq2Seq),
     };
@@ -218,7 +234,7 @@ mod tests {
         assert!(check(&table("fid", "")).contains("m has no config.json"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("fid", train));
-        assert!(found.contains("`generator.kind`: expected `seq2seq`"), "{found}");
+        assert!(found.contains("`generator.kind`: expected `seq2seq` or `verifier`"), "{found}");
     }
 
     const BY_DATASET: &str = r#"

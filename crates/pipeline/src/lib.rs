@@ -11,6 +11,7 @@ mod error;
 mod evidence;
 pub mod generation;
 mod journal;
+mod learn;
 pub mod manifest;
 pub mod observe;
 pub mod options;
@@ -26,6 +27,7 @@ mod tasks;
 mod trace;
 mod train;
 mod tune;
+mod verification;
 
 pub use assemble::{Assembly, PartHash, assemble, assemble_retrieval};
 pub use config::Diagnostic;

@@ -193,6 +193,9 @@ pub struct TrainOptions {
     /// Put a gold page's passage among the passages where the retriever missed all of them.
     #[serde(default)]
     pub add_gold: bool,
+    /// Generators of kind `verifier`: pieces without evidence that a pass shows beside each claim's evidence.
+    #[serde(default = "negatives")]
+    pub negatives: usize,
     /// Tokens of a target, at most.
     #[serde(default = "target_tokens")]
     pub target_tokens: usize,
@@ -202,6 +205,10 @@ pub struct TrainOptions {
     /// Where it trains, in f32: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
+}
+
+fn negatives() -> usize {
+    2
 }
 
 fn target_tokens() -> usize {

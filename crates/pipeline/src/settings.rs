@@ -150,7 +150,8 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
 }
 
 /// What is wrong with `[train]` beside another generator.
-pub(crate) const UNTRAINED: &str = "expected `seq2seq`: it is the kind that `[train]` makes a model for";
+pub(crate) const UNTRAINED: &str =
+    "expected `seq2seq` or `verifier`: they are the kinds that `[train]` makes a model for";
 
 /// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
 pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
@@ -205,7 +206,10 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         check_encoder_training(training, options, document);
     }
     if let Some(train) = &general.train {
-        if !matches!(options.generator, None | Some(GeneratorOptions::Seq2Seq(_))) {
+        if !matches!(
+            options.generator,
+            None | Some(GeneratorOptions::Seq2Seq(_) | GeneratorOptions::Verifier(_))
+        ) {
             document.report_key("generator.kind", UNTRAINED);
         }
         if let Err(faults) = train.examples.resolve() {

@@ -8,7 +8,7 @@ use candle_core::{DType, Device};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use sporran_generator::{Candidate, Generator, Prompt, Request, Seq2SeqGenerator, Seq2SeqOptions};
+use sporran_generator::{Candidate, Generator, Prompt, Request, Seq2SeqGenerator};
 use sporran_kilt::{
     Example, Metric, Passage, PassageId, PassageStore, Query,
     scores::answer::{self, Answers},
@@ -31,6 +31,7 @@ use crate::{
     query::for_retrieval,
     settings::task_files,
     tasks,
+    verification::train_verifier,
 };
 
 /// How a training ended.
@@ -46,13 +47,13 @@ pub struct Trained {
 }
 
 /// An example with the passages that were retrieved for it.
-struct Reading {
-    example: Example,
-    passages: Vec<(Passage, f32)>,
+pub(crate) struct Reading {
+    pub(crate) example: Example,
+    pub(crate) passages: Vec<(Passage, f32)>,
 }
 
 impl Reading {
-    fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
+    pub(crate) fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
         let candidates: Vec<Candidate<'_>> =
             self.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
         use_request(&Request { query: &self.example.query, passages: &candidates })
@@ -76,6 +77,9 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
     let generator = match &options.generator {
         Some(GeneratorOptions::Seq2Seq(generator)) => generator,
+        Some(GeneratorOptions::Verifier(verifier)) => {
+            return train_verifier(options, train, verifier, observe);
+        }
         Some(_) => {
             let (key, message) = ("generator.kind".into(), crate::settings::UNTRAINED.into());
             return Err(Error::Config(vec![crate::Diagnostic {
@@ -93,7 +97,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         &train.examples,
         "train.examples",
         None,
-        generator,
+        generator.prompt.passages,
         train.add_gold,
         &assembly,
         observe,
@@ -103,7 +107,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         &options.general.tasks,
         "tasks",
         Some(train.judged),
-        generator,
+        generator.prompt.passages,
         false,
         &assembly,
         observe,
@@ -180,12 +184,12 @@ fn json_failed(error: serde_json::Error) -> Error {
     clippy::too_many_arguments,
     reason = "one call for training and one for judging, which share all of it"
 )]
-fn readings(
+pub(crate) fn readings(
     options: &Options,
     files: &TasksOptions,
     table: &str,
     limit: Option<usize>,
-    generator: &Seq2SeqOptions,
+    wanted: usize,
     add_gold: bool,
     assembly: &Assembly,
     observe: &mut Observer<'_>,
@@ -199,7 +203,7 @@ fn readings(
             let queries: Vec<Query> =
                 chunk.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
             let hits = match &assembly.retriever {
-                Some(retriever) => retriever.retrieve(&queries, generator.prompt.passages.max(1))?,
+                Some(retriever) => retriever.retrieve(&queries, wanted.max(1))?,
                 None => vec![Vec::new(); queries.len()],
             };
             for (example, hits) in chunk.iter().zip(hits) {

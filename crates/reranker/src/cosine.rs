@@ -65,7 +65,7 @@ impl Cosine {
         let checkpoint = Checkpoint::open(&sentences.encoder)?;
         let body = checkpoint.encoder_on(options.device, options.precision)?.body;
         let most = options.max_tokens.or(sentences.max_length);
-        let input = |truncation| EncoderInput::open(&checkpoint, &*body, most, truncation);
+        let input = |truncation| EncoderInput::open(&checkpoint, body.max_input_length(), most, truncation);
         let (queries, passages) = (input(Truncation::FirstAtItsStart)?, input(Truncation::LongestFirst)?);
         Ok(Self { body, sentences, queries, passages, batch_tokens: options.batch_tokens })
     }

@@ -3,13 +3,9 @@
 
 use std::path::PathBuf;
 
-use candle_core::DType;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
-use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, Precision, SequenceHead,
-    Text, Truncation, each_batch, length_batches,
-};
+use sporran_transformers::{DeviceName, PairClassifier, PairOptions, Precision, Truncation};
 
 use crate::{Error, Reranker, Result, passage_text};
 
@@ -80,35 +76,34 @@ impl CrossEncoderOptions {
 /// With one label its logit is the score. With two labels the second is the positive one, and the score is its logit
 /// less that of the first: the logarithm of the odds, which orders passages as the probability does.
 pub struct CrossEncoder {
-    body: Box<dyn Encoder>,
-    head: SequenceHead,
-    input: EncoderInput,
-    options: CrossEncoderOptions,
+    classifier: PairClassifier,
+    titles: bool,
 }
 
 impl CrossEncoder {
     /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not an encoder's, [`Error::Head`] where it does not classify, or
-    /// into more than two labels, and [`Error::Option`] for empty batches.
+    /// [`Error::Transformers`] for a folder that is not an encoder's or does not classify, [`Error::Head`] where it does
+    /// so into more than two labels, and [`Error::Option`] for empty batches.
     pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
         options.check()?;
-        let checkpoint = Checkpoint::open(&options.folder)?;
-        let model = checkpoint.encoder_on(options.device, options.precision)?;
-        let wrong = |found: String| Error::Head { folder: options.folder.clone(), found };
-        let head = match model.head {
-            Head::Sequence(head) if head.labels() <= 2 => head,
-            Head::Sequence(head) => return Err(wrong(format!("{} labels", head.labels()))),
-            other => return Err(wrong(other.name().into())),
-        };
-        let input = EncoderInput::open(&checkpoint, &*model.body, options.max_tokens, options.truncation)?;
-        Ok(Self { body: model.body, head, input, options: options.clone() })
+        let CrossEncoderOptions { folder, titles, max_tokens, truncation, precision, device, batch_tokens } =
+            options;
+        let (max_tokens, truncation, precision) = (*max_tokens, *truncation, *precision);
+        let pairs =
+            PairOptions { max_tokens, truncation, precision, device: *device, batch_tokens: *batch_tokens };
+        let classifier = PairClassifier::load(folder, &pairs)?;
+        let found = classifier.labels().len();
+        if found > 2 {
+            return Err(Error::Head { folder: folder.clone(), found: format!("{found} labels") });
+        }
+        Ok(Self { classifier, titles: *titles })
     }
 
     /// The number of the model's labels, one or two.
     pub fn labels(&self) -> usize {
-        self.head.labels()
+        self.classifier.labels().len()
     }
 
     /// The logits of each pair of query and passage, one for each label.
@@ -116,33 +111,13 @@ impl CrossEncoder {
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        let texts: Vec<Text<'_>> = pairs.iter().map(|(query, passage)| Text::Pair(query, passage)).collect();
-        let rows = self.input.rows(&texts)?;
-        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
-        let batches = length_batches(&lengths, usize::MAX, self.options.batch_tokens);
-        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &rows))?;
-        let mut logits = vec![Vec::new(); pairs.len()];
-        for (batch, part) in batches.iter().zip(parts) {
-            for (&at, row) in batch.iter().zip(part) {
-                logits[at] = row;
-            }
-        }
-        Ok(logits)
-    }
-
-    fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
-        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
-        let input = Batch::for_encoder(&rows, &*self.body)?;
-        let logits = self.head.forward(&self.body.states(&input)?, &mut Mode::Inference)?;
-        let values = || logits.to_dtype(DType::F32)?.to_vec2();
-        Ok(values().map_err(sporran_transformers::Error::from)?)
+        Ok(self.classifier.logits(pairs)?)
     }
 }
 
 impl Reranker for CrossEncoder {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
-        let texts: Vec<String> =
-            passages.iter().map(|passage| passage_text(passage, self.options.titles)).collect();
+        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage, self.titles)).collect();
         let pairs: Vec<(&str, &str)> =
             texts.iter().map(|text| (query.text.as_str(), text.as_str())).collect();
         let logits = self.logits(&pairs)?;

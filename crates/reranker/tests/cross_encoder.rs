@@ -89,7 +89,10 @@ fn no_passages_have_no_scores() {
 #[test]
 fn a_model_that_does_not_score_pairs_is_refused() {
     let message = |name| load(name, 4096, true).err().unwrap().to_string();
-    assert!(message("bert-mlm").ends_with("with one label or two, found a head for masked tokens"));
+    assert!(
+        message("bert-mlm")
+            .ends_with("expected a head for sequence classification, found a head for masked tokens")
+    );
     assert!(message("distilbert-sequence").ends_with("with one label or two, found 3 labels"));
     assert!(matches!(load("bert-sequence", 0, true), Err(Error::Option { option: "batch-tokens", .. })));
 }

@@ -70,14 +70,14 @@ impl EncoderInput {
         Ok(Self { tokenizer, max_length, truncation })
     }
 
-    /// Inputs for the encoder of `checkpoint`, as long as the model has positions for, but no longer than the
+    /// Inputs for the encoder of `checkpoint`, of the `length` that the model has positions for, but no longer than the
     /// `model_max_length` of its `tokenizer_config.json`, and than `most`.
     ///
     /// # Errors
     /// Those of reading a tokenizer, and of [`new`](Self::new).
     pub fn open(
         checkpoint: &Checkpoint,
-        body: &dyn Encoder,
+        length: usize,
         most: Option<usize>,
         truncation: Truncation,
     ) -> Result<Self> {
@@ -93,7 +93,7 @@ impl EncoderInput {
         };
         // A cast of what is too large gives the greatest number, and of what is negative 0.
         let limit = fields.model_max_length.map_or(usize::MAX, |length| length as usize);
-        let length = body.max_input_length().min(limit).min(most.unwrap_or(usize::MAX));
+        let length = length.min(limit).min(most.unwrap_or(usize::MAX));
         Self::new(checkpoint.tokenizer()?, length, truncation)
     }
 

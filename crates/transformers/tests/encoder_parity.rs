@@ -217,8 +217,13 @@ fn sentence_vectors_agree_with_sentence_transformers() {
     assert_eq!(sentences.pooling, [Pooling::Mean, Pooling::Max]);
     let checkpoint = Checkpoint::open(&sentences.encoder).unwrap();
     let model = checkpoint.encoder(DType::F32, &Device::Cpu).unwrap();
-    let input = EncoderInput::open(&checkpoint, &*model.body, sentences.max_length, Truncation::LongestFirst)
-        .unwrap();
+    let input = EncoderInput::open(
+        &checkpoint,
+        model.body.max_input_length(),
+        sentences.max_length,
+        Truncation::LongestFirst,
+    )
+    .unwrap();
     assert_eq!(input.max_length(), 20);
     let texts: Vec<Text<'_>> = expected.texts.iter().map(|text| Text::One(text)).collect();
     let rows = input.rows(&texts).unwrap();

@@ -1,20 +1,16 @@
 //! From contrasts to a trained encoder's folder.
 
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
 use sporran_kilt::jsonl;
 use sporran_retriever::dense::Similarity;
 use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, ModelConfig, Pooling, Precision, Text, Truncation,
+    BertTask, Checkpoint, EncoderInput, EncoderRow, Pooling, Text, Truncation,
     training::{
         Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
-        RankingObjective, RankingQuery, Training, TunedEncoder, best_folder, export, train as optimise,
+        RankingObjective, RankingQuery, TunedEncoder,
     },
 };
 
@@ -25,20 +21,10 @@ use super::{
 use crate::{
     Error, Options, Result,
     assemble::assemble_retrieval,
-    observe::{Event, Observer, Unit, begin},
+    learn::{Judge, Learning, encoder_files},
+    observe::Observer,
     train::Trained,
 };
-
-/// The tokenizer's files, as far as a folder has them.
-const TOKENIZER: [&str; 7] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-];
 
 /// Trains the encoder of `[encoder-training]`. A training that was stopped goes on from its newest checkpoint.
 ///
@@ -80,11 +66,9 @@ pub fn train_encoder(
     let device = training.device.open()?;
     let seed = options.general.seed;
     let encoder = TunedEncoder::open(&checkpoint, task, labels, seed, &device)?;
-    // Only its sizes are read here.
-    let body = checkpoint.encoder_on(sporran_transformers::DeviceName::Cpu, Precision::F32)?.body;
-    let input = EncoderInput::open(&checkpoint, &*body, training.max_tokens, Truncation::LongestFirst)?;
-    drop(body);
-    let companions = companions(&training.from, &encoder, &input)?;
+    let length = encoder.config().max_input_length();
+    let input = EncoderInput::open(&checkpoint, length, training.max_tokens, Truncation::LongestFirst)?;
+    let companions = companions(&checkpoint, &encoder, &input)?;
     let run = Run { options, training, encoder: &encoder, companions: &companions };
     match training.kind {
         EncoderKind::BiEncoder => {
@@ -137,47 +121,29 @@ struct Run<'a> {
     companions: &'a [(String, Vec<u8>)],
 }
 
-type Judge<'a> = &'a dyn Fn() -> sporran_transformers::Result<f64>;
-
 impl Run<'_> {
     fn execute(
         &self,
         objective: &impl Objective,
-        judge: Option<Judge<'_>>,
+        judge: Option<&dyn Fn() -> sporran_transformers::Result<f64>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let Self { options, training, encoder, companions } = self;
-        let folder = options.general.output.join(&options.general.name).join("training");
-        fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;
-        let steps = if training.optimizer.epochs > 0 { 0 } else { training.optimizer.steps };
-        begin(observe, format!("train {}", training.model.display()), steps, Unit::Steps);
-        let evaluate = judge.map(|judge| move || judge().map_err(EvaluationError::from));
-        let of_training = Training {
-            objective,
+        let learning = Learning {
             variables: encoder.variables(),
             options: &training.optimizer,
-            evaluate: evaluate.as_ref().map(|evaluate| evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
-            folder: &folder,
+            folder: options.general.output.join(&options.general.name).join("training"),
+            model: &training.model,
+            dtype: DType::F32,
             companions,
+            score: "MRR",
         };
-        let outcome = optimise(&of_training, &mut |progress| {
-            let score = progress.score.map_or_else(String::new, |score| format!(", MRR {score:.3}"));
-            let note =
-                format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-            if progress.score.is_some() {
-                tracing::info!(step = progress.step, "{note}");
-            }
-            observe(Event::Advance { done: progress.step, note: Some(note) });
-            ControlFlow::Continue(())
-        })?;
-        observe(Event::End);
-        if let Some(best) = best_folder(&folder)? {
-            export(&best, &training.model, DType::F32, companions)?;
-            if training.kind == EncoderKind::BiEncoder {
-                sentence_layout(&training.model, training, encoder.config().hidden_size)?;
-            }
+        let judge = judge.map(|judge| move || judge().map_err(EvaluationError::from));
+        let trained = learning.run(objective, judge.as_ref().map(|judge| judge as Judge<'_>), observe)?;
+        if training.kind == EncoderKind::BiEncoder {
+            sentence_layout(&training.model, training, encoder.config().hidden_size)?;
         }
-        Ok(Trained { model: training.model.clone(), steps: outcome.step, best: outcome.best })
+        Ok(trained)
     }
 }
 
@@ -269,17 +235,12 @@ fn mean_reciprocal_rank(
 }
 
 /// The files that go beside the weights.
-fn companions(from: &Path, encoder: &TunedEncoder, input: &EncoderInput) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut config = serde_json::to_vec_pretty(&ModelConfig::Bert(encoder.config().clone()).to_json())
-        .map_err(|error| Error::io(from, "write")(error.into()))?;
-    config.push(b'\n');
-    let mut files = vec![("config.json".to_owned(), config)];
-    for name in TOKENIZER {
-        let path = from.join(name);
-        if path.is_file() {
-            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
-        }
-    }
+fn companions(
+    from: &Checkpoint,
+    encoder: &TunedEncoder,
+    input: &EncoderInput,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = encoder_files(from, encoder.config())?;
     let settings = serde_json::json!({"max_seq_length": input.max_length(), "do_lower_case": false});
     files.push(("sentence_bert_config.json".to_owned(), format!("{settings}\n").into_bytes()));
     Ok(files)

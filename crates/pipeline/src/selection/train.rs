@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -14,10 +13,10 @@ use sporran_kilt::{
 };
 use sporran_reranker::{COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, open, passage_text};
 use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, ModelConfig, Precision, Text, Tokenizer, Truncation,
+    BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation,
     training::{
         EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
-        Training, TrainingOptions, TunedEncoder, best_folder, export, train as optimise,
+        TrainingOptions, TunedEncoder,
     },
 };
 
@@ -28,8 +27,9 @@ use super::{
     rank::{rank, write_ranking},
 };
 use crate::{
-    Error, Event, Result,
-    observe::{Observer, Unit, begin},
+    Error, Result,
+    learn::{Judge, Learning, encoder_files},
+    observe::Observer,
 };
 
 /// What a training made.
@@ -229,62 +229,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files that stand beside the weights: config and tokenizer.
-fn companions(encoder: &TunedEncoder, tokenizer: &Tokenizer, from: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let config = ModelConfig::Bert(encoder.config().clone()).to_json();
-    let mut files = vec![
-        ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
-        ("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec()),
-    ];
-    let name = "tokenizer_config.json";
-    let path = from.join(name);
-    if path.is_file() {
-        files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
-    }
-    Ok(files)
-}
-
 /// Runs a training in `folder/training` and puts its best weights into `model`.
 fn run<O: Objective>(
     objective: &O,
     encoder: &TunedEncoder,
-    optimizer: &TrainingOptions,
-    evaluate: Option<&dyn Fn() -> Result<f64, EvaluationError>>,
+    options: &TrainingOptions,
+    judge: Option<Judge<'_>>,
     companions: &[(String, Vec<u8>)],
     (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
-    let folder = folder.join("training");
-    fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
-    let training = Training {
-        objective,
-        variables: encoder.variables(),
-        options: optimizer,
-        evaluate,
-        folder: &folder,
-        companions,
-    };
-    let mut begun = false;
-    let outcome = optimise(&training, &mut |progress| {
-        if !begun {
-            begin(observe, format!("train {}", model.display()), progress.steps, Unit::Steps);
-            begun = true;
-        }
-        let score = progress.score.map_or_else(String::new, |score| format!(", map@5 {score:.4}"));
-        let note = format!("loss {:.4}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-        if progress.score.is_some() || progress.step % 20 == 0 {
-            tracing::info!(step = progress.step, steps = progress.steps, "{note}");
-        }
-        observe(Event::Advance { done: progress.step, note: Some(note) });
-        ControlFlow::Continue(())
-    })?;
-    if begun {
-        observe(Event::End);
-    }
-    if let Some(best) = best_folder(&folder)? {
-        export(&best, model, DType::F32, companions)?;
-    }
-    Ok(outcome.step)
+    let (variables, folder, dtype) = (encoder.variables(), folder.join("training"), DType::F32);
+    let learning = Learning { variables, options, folder, model, dtype, companions, score: "map@5" };
+    Ok(learning.run(objective, judge, observe)?.steps)
 }
 
 fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
@@ -318,7 +275,7 @@ fn masked_lm(
     let rows = input.rows(&texts)?;
     let objective =
         MaskedLmObjective::new(&encoder, rows, MaskingTokens::of(&tokenizer)?, &optimizer(options, tuned))?;
-    let files = companions(&encoder, &tokenizer, &tuned.from)?;
+    let files = encoder_files(&checkpoint, encoder.config())?;
     let model = folder.join("model");
     let optimizer = optimizer(options, tuned);
     let steps = run(&objective, &encoder, &optimizer, None, &files, (folder, &model), observe)?;
@@ -364,8 +321,8 @@ fn trained(
     let evaluate = || {
         mean_precision(&encoder, tuned.scale, &judged, options.data.threshold).map_err(EvaluationError::from)
     };
-    let files = companions(&encoder, &checkpoint.tokenizer()?, &tuned.from)?;
-    let evaluate = (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>);
+    let files = encoder_files(&checkpoint, encoder.config())?;
+    let evaluate = (!judged.is_empty()).then_some(&evaluate as Judge<'_>);
     let steps = run(&objective, &encoder, &optimizer, evaluate, &files, (folder, model), observe)?;
     let (max_tokens, truncation) = (Some(tuned.max_tokens), Truncation::FirstAtItsStart);
     let saved =

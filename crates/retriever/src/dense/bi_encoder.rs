@@ -95,7 +95,8 @@ impl BiEncoder {
             (None, None, _) => return Err(Error::Pooling { folder: options.folder.clone() }),
         };
         let most = options.max_tokens.or(most);
-        let input = EncoderInput::open(&checkpoint, &*model.body, most, Truncation::LongestFirst)?;
+        let input =
+            EncoderInput::open(&checkpoint, model.body.max_input_length(), most, Truncation::LongestFirst)?;
         let dim = match &reduction {
             Reduction::Dpr(head) => head.width(),
             Reduction::Sentences(sentences) => sentences.width(model.body.width()),

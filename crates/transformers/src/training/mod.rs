@@ -31,6 +31,7 @@
 //! ```
 
 mod checkpoint;
+mod classification;
 mod contrastive;
 mod copying;
 mod data;
@@ -52,6 +53,7 @@ mod variables;
 mod vocabulary;
 
 pub use checkpoint::{Companions, best_folder, export};
+pub use classification::{ClassificationObjective, LabelledRow};
 pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
 pub use copying::wire_copying;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of};

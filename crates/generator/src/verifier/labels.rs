@@ -1,0 +1,88 @@
+//! The seam of models that label pairs, and what their labels mean.
+
+use sporran_transformers::PairClassifier;
+
+use super::Label;
+use crate::{Error, Result};
+
+/// Labels a claim beside a piece of evidence.
+pub trait Labeller: Send + Sync {
+    /// The names of the labels.
+    fn labels(&self) -> &[String];
+
+    /// The logits of each pair, in the labels' order.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>>;
+}
+
+impl Labeller for PairClassifier {
+    fn labels(&self) -> &[String] {
+        Self::labels(self)
+    }
+
+    fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+        Ok(Self::logits(self, pairs)?)
+    }
+}
+
+/// Logits to probabilities.
+pub(super) fn softmax(row: &mut [f32]) {
+    let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().for_each(|value| *value = (*value - greatest).exp());
+    let sum: f32 = row.iter().sum();
+    row.iter_mut().for_each(|value| *value /= sum);
+}
+
+/// Where a model keeps each of the three labels of fact checking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelOrder([usize; 3]);
+
+impl LabelOrder {
+    /// Finds the labels by their names: FEVER's or those of natural language inference. Labels without a name are in
+    /// FEVER's order.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where they are others.
+    pub fn of(names: &[String]) -> Result<Self> {
+        let meaning = |name: &String| match name.to_lowercase().replace(['_', '-'], " ").as_str() {
+            "supports" | "supported" | "entailment" | "label 0" => Some(Label::Supports),
+            "refutes" | "refuted" | "contradiction" | "label 1" => Some(Label::Refutes),
+            "not enough info" | "nei" | "neutral" | "label 2" => Some(Label::NotEnoughInfo),
+            _ => None,
+        };
+        let places = [Label::Supports, Label::Refutes, Label::NotEnoughInfo]
+            .map(|label| names.iter().position(|name| meaning(name) == Some(label)));
+        match places {
+            [Some(supports), Some(refutes), Some(neither)] if names.len() == 3 => {
+                Ok(Self([supports, refutes, neither]))
+            }
+            _ => Err(Error::Option {
+                option: "model",
+                expected: "a classifier with the labels SUPPORTS, REFUTES and NOT ENOUGH INFO",
+                found: names.join(", "),
+            }),
+        }
+    }
+
+    /// The probabilities of supports, refutes and not enough info.
+    #[must_use]
+    pub fn sorted(&self, row: &[f32]) -> [f32; 3] {
+        self.0.map(|at| row[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_found_by_their_names() {
+        let of =
+            |names: [&str; 3]| LabelOrder::of(&names.map(str::to_owned)).unwrap().sorted(&[0.1, 0.2, 0.7]);
+        assert_eq!(of(["LABEL_0", "LABEL_1", "LABEL_2"]), [0.1, 0.2, 0.7]);
+        assert_eq!(of(["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]), [0.7, 0.1, 0.2]);
+        assert_eq!(of(["NOT_ENOUGH_INFO", "SUPPORTS", "REFUTES"]), [0.2, 0.7, 0.1]);
+    }
+}

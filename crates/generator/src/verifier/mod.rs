@@ -1,0 +1,290 @@
+//! Fact checking by classification: what is retrieved is read beside the claim, piece by piece, and the pieces' labels
+//! become a verdict. KILT's BERT + DPR for FEVER reads the first sentence of each page and takes the majority's label.
+
+mod labels;
+mod options;
+mod unit;
+mod verdict;
+
+use std::sync::Arc;
+
+use sporran_kilt::{Dataset, PassageStore};
+use sporran_transformers::PairClassifier;
+
+use labels::softmax;
+pub use labels::{LabelOrder, Labeller};
+pub use options::{Aggregate, SelectionOptions, UnitKind, VerifierOptions};
+pub use unit::{Unit, units};
+pub use verdict::{Label, Verdict, verdict};
+
+use crate::{Error, Generation, Generator, Request, Result};
+
+/// Checks claims.
+pub struct Verifier<'m> {
+    model: Box<dyn Labeller + 'm>,
+    order: LabelOrder,
+    selector: Option<Box<dyn Labeller + 'm>>,
+    store: Option<Arc<PassageStore>>,
+    options: VerifierOptions,
+}
+
+impl<'m> Verifier<'m> {
+    /// Loads the models; `store` holds the pages whose first sentences are read.
+    ///
+    /// # Errors
+    /// What is wrong with a model's folder or an option.
+    pub fn load(options: &VerifierOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
+        let load = |folder| -> Result<Box<dyn Labeller + 'm>> {
+            Ok(Box::new(PairClassifier::load(folder, &options.pairs())?))
+        };
+        let selector = options.selection.as_ref().map(|selection| load(&selection.model)).transpose()?;
+        Self::new(options, load(&options.model)?, selector, store)
+    }
+
+    /// A verifier over models that are loaded already.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where the model's labels are not those of fact checking, the selector's are not two, or an option
+    /// is out of its range.
+    pub fn new(
+        options: &VerifierOptions,
+        model: Box<dyn Labeller + 'm>,
+        selector: Option<Box<dyn Labeller + 'm>>,
+        store: Option<Arc<PassageStore>>,
+    ) -> Result<Self> {
+        options.check()?;
+        let order = LabelOrder::of(model.labels())?;
+        if let Some(selector) = selector.as_ref().filter(|selector| selector.labels().len() != 2) {
+            let found = format!("{} labels", selector.labels().len());
+            return Err(Error::Option {
+                option: "selection.model",
+                expected: "a model of two labels",
+                found,
+            });
+        }
+        Ok(Self { model, order, selector, store, options: options.clone() })
+    }
+
+    /// The pieces of evidence of each request.
+    fn units(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<Unit>>> {
+        let cut = |request: &Request<'_>| {
+            let read = request.passages.len().min(self.options.passages);
+            let request = Request { passages: &request.passages[..read], ..*request };
+            units(&request, self.options.evidence, self.options.titles, self.store.as_deref())
+        };
+        requests.iter().map(cut).collect()
+    }
+
+    /// Keeps the best pieces as one, with the passages that they come from in the selector's order.
+    fn select(
+        &self,
+        selector: &dyn Labeller,
+        selection: &SelectionOptions,
+        requests: &[Request<'_>],
+        units: Vec<Vec<Unit>>,
+    ) -> Result<Vec<(Vec<Unit>, Vec<usize>)>> {
+        let relevance = of_each(selector, requests, &units)?;
+        let mut chosen = Vec::with_capacity(units.len());
+        for (units, relevance) in units.into_iter().zip(relevance) {
+            let mut order: Vec<usize> = (0..units.len()).collect();
+            order.sort_by(|a, b| relevance[*b][1].total_cmp(&relevance[*a][1]));
+            let mut ranking: Vec<usize> = Vec::new();
+            for &at in &order {
+                if !ranking.contains(&units[at].passage) {
+                    ranking.push(units[at].passage);
+                }
+            }
+            // Something is read even where nothing seems relevant.
+            let wanted = order
+                .iter()
+                .enumerate()
+                .take_while(|(rank, at)| {
+                    *rank == 0 || (*rank < selection.sentences && relevance[**at][1] >= selection.threshold)
+                })
+                .map(|(_, at)| units[*at].text.as_str());
+            let text = wanted.collect::<Vec<_>>().join(" ");
+            let passage = ranking.first().copied().unwrap_or_default();
+            let joined = if units.is_empty() { Vec::new() } else { vec![Unit { passage, text }] };
+            chosen.push((joined, ranking));
+        }
+        Ok(chosen)
+    }
+}
+
+/// The probabilities of each request's pieces.
+fn of_each(
+    model: &dyn Labeller,
+    requests: &[Request<'_>],
+    units: &[Vec<Unit>],
+) -> Result<Vec<Vec<Vec<f32>>>> {
+    let of = |(request, units): (&Request<'_>, &'_ Vec<Unit>)| -> Vec<(String, String)> {
+        units.iter().map(|unit| (request.query.text.clone(), unit.text.clone())).collect()
+    };
+    let texts: Vec<(String, String)> = requests.iter().zip(units).flat_map(of).collect();
+    let pairs: Vec<(&str, &str)> =
+        texts.iter().map(|(claim, text)| (claim.as_str(), text.as_str())).collect();
+    let mut found = model.logits(&pairs)?;
+    found.iter_mut().for_each(|row| softmax(row));
+    let mut found = found.into_iter();
+    Ok(units.iter().map(|units| found.by_ref().take(units.len()).collect()).collect())
+}
+
+impl Generator for Verifier<'_> {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        if let Some(other) = requests
+            .iter()
+            .find_map(|request| request.query.dataset.filter(|dataset| *dataset != Dataset::Fever))
+        {
+            let expected = "only `fever`, whose claims it checks; see the kind `by-dataset`";
+            return Err(Error::Option { option: "tasks.datasets", expected, found: other.stem().to_owned() });
+        }
+        let mut units = self.units(requests)?;
+        let mut rankings: Option<Vec<Vec<usize>>> = None;
+        if let (Some(selector), Some(selection)) = (&self.selector, &self.options.selection) {
+            let chosen = self.select(&**selector, selection, requests, units)?;
+            let (joined, ranked) = chosen.into_iter().unzip();
+            units = joined;
+            rankings = Some(ranked);
+        }
+        let probabilities = of_each(&*self.model, requests, &units)?;
+        let mut answers = Vec::with_capacity(requests.len());
+        for (at, (units, rows)) in units.iter().zip(&probabilities).enumerate() {
+            let opinions: Vec<[f32; 3]> = rows.iter().map(|row| self.order.sorted(row)).collect();
+            let Verdict { label, score } = verdict(&opinions, self.options.aggregate);
+            let evidence = match &rankings {
+                Some(rankings) => rankings[at].clone(),
+                None => by_probability(units, &opinions, label),
+            };
+            let alternatives = vec![(label.other().answer().to_owned(), 1.0 - score)];
+            answers.push(Generation { text: label.answer().to_owned(), score, alternatives, evidence });
+        }
+        Ok(answers)
+    }
+
+    fn passages(&self) -> usize {
+        self.options.passages
+    }
+}
+
+/// The passages in the order of how much their best piece speaks for the verdict; equals keep the retriever's order.
+fn by_probability(units: &[Unit], opinions: &[[f32; 3]], label: Label) -> Vec<usize> {
+    let mut best: Vec<(usize, f32)> = Vec::new();
+    for (unit, opinion) in units.iter().zip(opinions) {
+        let value = opinion[label as usize];
+        match best.iter_mut().find(|(passage, _)| *passage == unit.passage) {
+            Some((_, known)) => *known = known.max(value),
+            None => best.push((unit.passage, value)),
+        }
+    }
+    best.sort_by(|a, b| b.1.total_cmp(&a.1));
+    best.into_iter().map(|(passage, _)| passage).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sporran_kilt::{Passage, Query};
+
+    use super::*;
+    use crate::{Candidate, by_dataset::tests::passage};
+
+    /// Says of a piece what the words in it say.
+    struct ByWord(Vec<String>);
+
+    impl Labeller for ByWord {
+        fn labels(&self) -> &[String] {
+            &self.0
+        }
+
+        fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+            let of = |text: &str| -> Vec<f32> {
+                if self.0.len() == 2 {
+                    let relevant = if text.contains("relevant") { 0.9 } else { 0.2 };
+                    return vec![1.0 - relevant, relevant];
+                }
+                // In the model's order: refutes, not enough info, supports.
+                match (text.contains("no"), text.contains("yes")) {
+                    (true, _) => vec![0.7, 0.2, 0.1],
+                    (_, true) => vec![0.1, 0.1, 0.8],
+                    _ => vec![0.1, 0.8, 0.1],
+                }
+            };
+            let logits = |text: &str| of(text).into_iter().map(f32::ln).collect();
+            Ok(pairs.iter().map(|(_, text)| logits(text)).collect())
+        }
+    }
+
+    fn three() -> Box<dyn Labeller> {
+        Box::new(ByWord(["REFUTES", "NOT ENOUGH INFO", "SUPPORTS"].map(str::to_owned).to_vec()))
+    }
+
+    fn options(evidence: UnitKind) -> VerifierOptions {
+        VerifierOptions { evidence, titles: false, ..VerifierOptions::new(PathBuf::from("m")) }
+    }
+
+    fn ask(verifier: &Verifier<'_>, texts: &[&str]) -> Generation {
+        let passages: Vec<Passage> = texts
+            .iter()
+            .enumerate()
+            .map(|(id, text)| Passage { text: (*text).to_owned(), ..passage(id as u32) })
+            .collect();
+        let candidates: Vec<Candidate<'_>> =
+            passages.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
+        let query = Query::of_text("1", "A claim.");
+        verifier.generate(&[Request { query: &query, passages: &candidates }]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_majority_decides_and_its_passages_come_first() {
+        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let found = ask(&verifier, &["maybe", "no", "yes", "no", "perhaps"]);
+        assert_eq!((found.text.as_str(), &found.evidence[..2]), ("REFUTES", &[1, 3][..]));
+        // Two votes of three.
+        assert!((found.score - 2.0 / 3.0).abs() < 1e-6);
+        assert_eq!(found.alternatives[0].0, "SUPPORTS");
+    }
+
+    #[test]
+    fn sentences_are_read_apart() {
+        let verifier = Verifier::new(&options(UnitKind::Sentence), three(), None, None).unwrap();
+        let found = ask(&verifier, &["It rained. They said yes.", "Well, no. It was yes. And yes again."]);
+        assert_eq!(found.text, "SUPPORTS");
+    }
+
+    #[test]
+    fn a_selector_joins_what_is_relevant_before_it_is_read() {
+        let selection = SelectionOptions { model: PathBuf::from("s"), sentences: 2, threshold: 0.5 };
+        let options = VerifierOptions { selection: Some(selection), ..options(UnitKind::Passage) };
+        let two = ByWord(["other", "evidence"].map(str::to_owned).to_vec());
+        let verifier = Verifier::new(&options, three(), Some(Box::new(two)), None).unwrap();
+        // The first is not relevant, though it says no.
+        let found = ask(&verifier, &["no", "relevant: yes", "relevant"]);
+        assert_eq!((found.text.as_str(), found.evidence), ("SUPPORTS", vec![1, 2, 0]));
+    }
+
+    #[test]
+    fn without_passages_a_claim_is_refuted() {
+        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let found = ask(&verifier, &[]);
+        assert_eq!((found.text.as_str(), found.evidence.len()), ("REFUTES", 0));
+    }
+
+    #[test]
+    fn another_datasets_questions_and_other_labels_are_refused() {
+        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let mut query = Query::of_text("1", "who");
+        query.dataset = Some(Dataset::Nq);
+        let found = verifier.generate(&[Request { query: &query, passages: &[] }]).unwrap_err().to_string();
+        assert!(found.contains("`fever`") && found.contains("found nq"), "{found}");
+        let names = Box::new(ByWord(["a", "b", "c"].map(str::to_owned).to_vec()));
+        let found = Verifier::new(&options(UnitKind::Passage), names, None, None).err().unwrap().to_string();
+        assert!(found.contains("SUPPORTS, REFUTES and NOT ENOUGH INFO"), "{found}");
+        let lead = Verifier::new(&options(UnitKind::Lead), three(), None, None).unwrap();
+        let query = Query::of_text("1", "who");
+        let passage = passage(1);
+        let candidates = [Candidate { passage: &passage, score: 1.0 }];
+        let found = lead.generate(&[Request { query: &query, passages: &candidates }]).unwrap_err();
+        assert!(found.to_string().contains("a knowledge source"), "{found}");
+    }
+}

@@ -1,0 +1,152 @@
+//! `[generator]` with `kind = "verifier"`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_transformers::{DeviceName, PairOptions, Precision, Truncation};
+
+use crate::{Error, Result};
+
+/// `[generator]` with `kind = "verifier"`: checks the claims of FEVER.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct VerifierOptions {
+    /// The folder of a classifier of pairs of claim and evidence with three labels: `SUPPORTS`, `REFUTES` and
+    /// `NOT ENOUGH INFO`, or those of natural language inference.
+    pub model: PathBuf,
+    /// Passages that are read, at most.
+    #[serde(default = "passages")]
+    pub passages: usize,
+    /// What is read at a time: `lead` (the first sentence of each passage's page), `passage` or `sentence`.
+    #[serde(default)]
+    pub evidence: UnitKind,
+    /// Whether the page's title is read before the evidence.
+    #[serde(default = "titles")]
+    pub titles: bool,
+    /// How labels become a verdict: `vote` (that of most pieces) or `best` (that of the surest piece).
+    #[serde(default)]
+    pub aggregate: Aggregate,
+    /// `[generator.selection]`: keeps the most relevant pieces and reads them as one.
+    #[serde(default)]
+    pub selection: Option<SelectionOptions>,
+    /// Tokens of a pair, at most; by default as many as the model can read.
+    #[serde(default)]
+    pub max_tokens: Option<usize>,
+    /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where it computes: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+/// What is read at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnitKind {
+    /// The first sentence of a page.
+    #[default]
+    Lead,
+    /// A passage.
+    Passage,
+    /// A sentence of a passage.
+    Sentence,
+}
+
+/// How the labels of pieces become a verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregate {
+    /// The label of most pieces that say something.
+    #[default]
+    Vote,
+    /// The label that any piece is surest of.
+    Best,
+}
+
+/// `[generator.selection]`: which pieces are read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SelectionOptions {
+    /// The folder of a classifier of pairs of claim and sentence, whose second label means that the sentence is evidence.
+    pub model: PathBuf,
+    /// Pieces that are kept, at most.
+    #[serde(default = "sentences")]
+    pub sentences: usize,
+    /// The least probability of a piece that is kept; the best one is kept anyhow.
+    #[serde(default = "threshold")]
+    pub threshold: f32,
+}
+
+fn passages() -> usize {
+    100
+}
+
+fn titles() -> bool {
+    true
+}
+
+fn batch_tokens() -> usize {
+    4096
+}
+
+fn sentences() -> usize {
+    5
+}
+
+fn threshold() -> f32 {
+    0.5
+}
+
+impl VerifierOptions {
+    /// A folder's model with the defaults of a config.
+    #[must_use]
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            passages: passages(),
+            evidence: UnitKind::default(),
+            titles: titles(),
+            aggregate: Aggregate::default(),
+            selection: None,
+            max_tokens: None,
+            precision: Precision::F32,
+            device: DeviceName::Cpu,
+            batch_tokens: batch_tokens(),
+        }
+    }
+
+    /// Checks what can be checked without the model.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a value out of its range.
+    pub fn check(&self) -> Result<()> {
+        let least_one = [
+            ("passages", self.passages),
+            ("batch-tokens", self.batch_tokens),
+            ("selection.sentences", self.selection.as_ref().map_or(1, |selection| selection.sentences)),
+        ];
+        for (option, value) in least_one {
+            if value == 0 {
+                return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// How the models read.
+    #[must_use]
+    pub fn pairs(&self) -> PairOptions {
+        PairOptions {
+            max_tokens: self.max_tokens,
+            // The claim is short; what is too long is the evidence.
+            truncation: Truncation::LongestFirst,
+            precision: self.precision,
+            device: self.device,
+            batch_tokens: self.batch_tokens,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What every training shares: its folder, its progress, and where its best weights go.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::DType;
+use sporran_transformers::{
+    BertConfig, Checkpoint, ModelConfig,
+    training::{
+        EvaluationError, Objective, Training, TrainingOptions, Variables, best_folder, export,
+        train as optimise,
+    },
+};
+
+use crate::{
+    Error, Event, Result,
+    observe::{Observer, Unit, begin},
+    train::Trained,
+};
+
+/// Scores the weights as they are.
+pub(crate) type Judge<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
+
+/// A training beside its objective.
+pub(crate) struct Learning<'a> {
+    /// What is trained.
+    pub(crate) variables: &'a Variables,
+    /// How.
+    pub(crate) options: &'a TrainingOptions,
+    /// Where checkpoints go.
+    pub(crate) folder: PathBuf,
+    /// Where the best weights go, in `dtype`.
+    pub(crate) model: &'a Path,
+    pub(crate) dtype: DType,
+    /// The files that stand beside the weights.
+    pub(crate) companions: &'a [(String, Vec<u8>)],
+    /// What the judge's score is called.
+    pub(crate) score: &'a str,
+}
+
+impl Learning<'_> {
+    /// Trains, from the newest checkpoint if there is one.
+    pub(crate) fn run<O: Objective>(
+        &self,
+        objective: &O,
+        judge: Option<Judge<'_>>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Trained> {
+        let Self { variables, options, folder, model, companions, score, .. } = self;
+        fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
+        let training = Training { objective, variables, options, evaluate: judge, folder, companions };
+        let mut begun = false;
+        let outcome = optimise(&training, &mut |progress| {
+            if !begun {
+                begin(observe, format!("train {}", model.display()), progress.steps, Unit::Steps);
+                begun = true;
+            }
+            let judged = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));
+            let note =
+                format!("loss {:.4}, {:.0} tokens/s{judged}", progress.loss, progress.tokens_per_second);
+            if progress.score.is_some() {
+                tracing::info!(step = progress.step, steps = progress.steps, "{note}");
+            }
+            observe(Event::Advance { done: progress.step, note: Some(note) });
+            ControlFlow::Continue(())
+        })?;
+        if begun {
+            observe(Event::End);
+        }
+        if let Some(best) = best_folder(folder)? {
+            export(&best, model, self.dtype, companions)?;
+        }
+        Ok(Trained { model: model.to_path_buf(), steps: outcome.step, best: outcome.best })
+    }
+}
+
+/// The tokenizer's further files, as far as a folder has them.
+const TOKENIZER: [&str; 4] =
+    ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"];
+
+/// The files that stand beside the weights of an encoder that was tuned: its config and the tokenizer of `from`.
+pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
+    let config = ModelConfig::Bert(config.clone()).to_json();
+    let mut files = vec![
+        ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
+        ("tokenizer.json".to_owned(), from.tokenizer()?.json().as_bytes().to_vec()),
+    ];
+    for name in TOKENIZER {
+        let path = from.folder().join(name);
+        if path.is_file() {
+            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
+        }
+    }
+    Ok(files)
+}

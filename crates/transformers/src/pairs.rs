@@ -1,0 +1,102 @@
+//! Labels of pairs of texts: an encoder with a head for sequence classification, and how pairs reach it.
+
+use std::path::Path;
+
+use candle_core::DType;
+
+use crate::{
+    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, ModelConfig, Precision,
+    SequenceHead, Text, Truncation,
+    batch::length_batches,
+    each_batch,
+    error::{Error, Result},
+};
+
+/// How a [`PairClassifier`] reads and computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairOptions {
+    /// Tokens of a pair, at most; as many as the model can read where there is no limit.
+    pub max_tokens: Option<usize>,
+    /// What is cut of a pair that is too long.
+    pub truncation: Truncation,
+    /// The numbers that it computes with.
+    pub precision: Precision,
+    /// Where it computes.
+    pub device: DeviceName,
+    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    pub batch_tokens: usize,
+}
+
+/// An encoder that reads two texts together and gives a logit for each label.
+pub struct PairClassifier {
+    body: Box<dyn Encoder>,
+    head: SequenceHead,
+    labels: Vec<String>,
+    input: EncoderInput,
+    batch_tokens: usize,
+}
+
+impl PairClassifier {
+    /// Loads a folder.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint`], and [`Error::Architecture`] for a folder that holds no head for sequence
+    /// classification.
+    pub fn load(folder: &Path, options: &PairOptions) -> Result<Self> {
+        let checkpoint = Checkpoint::open(folder)?;
+        let model = checkpoint.encoder_on(options.device, options.precision)?;
+        let head = match model.head {
+            Head::Sequence(head) => head,
+            other => {
+                return Err(Error::Architecture {
+                    path: folder.join("config.json"),
+                    expected: "a head for sequence classification",
+                    found: other.name().to_owned(),
+                });
+            }
+        };
+        let labels = match checkpoint.config() {
+            ModelConfig::Bert(config) => config.labels.clone(),
+            _ => Vec::new(),
+        };
+        let input = EncoderInput::open(
+            &checkpoint,
+            model.body.max_input_length(),
+            options.max_tokens,
+            options.truncation,
+        )?;
+        Ok(Self { body: model.body, head, labels, input, batch_tokens: options.batch_tokens })
+    }
+
+    /// The labels' names, in the order of the logits.
+    #[must_use]
+    pub fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    /// The logits of each pair, one for each label.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+        let texts: Vec<Text<'_>> = pairs.iter().map(|(first, second)| Text::Pair(first, second)).collect();
+        let rows = self.input.rows(&texts)?;
+        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
+        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &rows))?;
+        let mut logits = vec![Vec::new(); pairs.len()];
+        for (batch, part) in batches.iter().zip(parts) {
+            for (&at, row) in batch.iter().zip(part) {
+                logits[at] = row;
+            }
+        }
+        Ok(logits)
+    }
+
+    fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
+        let input = Batch::for_encoder(&rows, &*self.body)?;
+        let logits = self.head.forward(&self.body.states(&input)?, &mut Mode::Inference)?;
+        Ok(logits.to_dtype(DType::F32)?.to_vec2()?)
+    }
+}
