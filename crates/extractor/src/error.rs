@@ -1,5 +1,7 @@
 //! What can go wrong when facts are extracted.
 
+use std::path::PathBuf;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -10,4 +12,34 @@ pub enum Error {
     /// A document or another input file.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// A model, its folder or its tokenizer.
+    #[error(transparent)]
+    Transformers(#[from] sporran_transformers::Error),
+    /// A file of weights that cannot be read.
+    #[error("{path}: reading weights failed")]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: candle_core::Error,
+    },
+    /// A tagger of other labels.
+    #[error("{path}: field `labels`: expected {expected:?}, found {found:?}")]
+    Labels {
+        /// The file.
+        path: PathBuf,
+        /// Those of this program.
+        expected: Vec<String>,
+        /// Those of the file.
+        found: Vec<String>,
+    },
+    /// A model that does not tag.
+    #[error("{folder}: expected a head for token classification, found {found}")]
+    Head {
+        /// The model's folder.
+        folder: PathBuf,
+        /// What it has.
+        found: &'static str,
+    },
 }

@@ -4,17 +4,27 @@
 //! [`Chain`]s of mentions that mean the same thing, the [`Link`]s of chains into a knowledge base, and the [`Fact`]s
 //! that hold between mentions.
 
+mod annotated;
+pub mod coreference;
+mod dates;
 mod document;
 mod error;
 mod fact;
 mod mention;
+mod nominals;
+mod pronouns;
 mod sentences;
+pub mod tagger;
+mod tags;
 mod tokens;
 
+pub use annotated::Annotated;
 pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
+pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
+pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};
 
 /// Finds the mentions of documents.
 ///

@@ -201,6 +201,12 @@ impl Machine {
     pub fn new(isa: Isa) -> Self {
         Self { isa, team: Team::global(), scratch: Scratch::default() }
     }
+
+    /// The caller's thread alone, with the widest instruction set of the machine.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { isa: Isa::detected(), team: Team::alone(), scratch: Scratch::default() }
+    }
 }
 
 impl Default for Machine {

@@ -55,6 +55,13 @@ impl Team {
         TEAM.get_or_init(|| Self::new(rayon::current_num_threads()))
     }
 
+    /// A team of the caller alone, for a caller that is one of several.
+    #[must_use]
+    pub fn alone() -> &'static Self {
+        static TEAM: OnceLock<Team> = OnceLock::new();
+        TEAM.get_or_init(|| Self::new(1))
+    }
+
     /// A team of `threads`, whose helpers live as long as the process.
     fn new(threads: usize) -> Self {
         let count = threads.max(1) - 1;

@@ -3,6 +3,7 @@
 //! A [`Page`] of a knowledge source is cut into [`Passage`]s that a [`PassageStore`] holds; a [`Record`] of a task file
 //! is a [`Query`] for systems and an [`Example`] for scoring; a system answers with a [`Prediction`].
 
+pub mod docred;
 mod error;
 pub mod formats;
 mod id;

@@ -29,6 +29,9 @@ pub enum Error {
     /// A model or its training.
     #[error(transparent)]
     Transformers(#[from] sporran_transformers::Error),
+    /// A part of knowledge-base population.
+    #[error(transparent)]
+    Extractor(#[from] sporran_extractor::Error),
     /// The operating system refused something.
     #[error("{path}: {action} failed")]
     Io {
@@ -76,6 +79,7 @@ impl Error {
             Self::Retriever(Retriever::Kilt(error)) => error.is_input(),
             Self::Retriever(Retriever::Transformers(error))
             | Self::Reranker(sporran_reranker::Error::Transformers(error))
+            | Self::Extractor(sporran_extractor::Error::Transformers(error))
             | Self::Generator(sporran_generator::Error::Transformers(error))
             | Self::Transformers(error) => !matches!(
                 error,
@@ -88,7 +92,8 @@ impl Error {
             Self::Retriever(error) => {
                 !matches!(error, Retriever::Passages { .. } | Retriever::Embeddings { .. })
             }
-            Self::Reranker(_) | Self::Generator(_) => true,
+            Self::Extractor(sporran_extractor::Error::Kilt(error)) => error.is_input(),
+            Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
             Self::Io { .. } => false,
         }
     }

@@ -23,6 +23,7 @@ mod run;
 pub mod selection;
 mod settings;
 pub mod submission;
+pub mod tagging;
 mod tasks;
 mod trace;
 mod train;

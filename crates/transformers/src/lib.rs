@@ -17,6 +17,7 @@ mod bert_heads;
 mod cache;
 mod causal;
 mod checkpoint;
+mod crf;
 pub mod decode;
 mod device;
 mod encoder;
@@ -28,6 +29,7 @@ mod hub;
 mod import;
 mod json;
 mod layers;
+mod lstm;
 mod mode;
 mod model_config;
 mod pairs;
@@ -40,6 +42,7 @@ mod tokenizer;
 mod tokens;
 pub mod training;
 mod weights;
+mod word_input;
 
 pub use bart::Bart;
 pub use bart_config::BartConfig;
@@ -54,6 +57,7 @@ pub use causal::{
     CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, find_gguf, generate_causal,
 };
 pub use checkpoint::{Checkpoint, Part};
+pub use crf::{Crf, CrfGradients, CrfGrammar, CrfVariables};
 pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
@@ -66,6 +70,7 @@ pub use error::{Error, Result};
 pub use fusion::{encode_apart, fuse};
 pub use hub::{Hub, ModelId, Progress};
 pub use import::import;
+pub use lstm::{BiLstm, LstmOptions, LstmPass, PackedBiLstm};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
 pub use pairs::{PairClassifier, PairOptions};
@@ -77,3 +82,4 @@ pub use t5_config::T5Config;
 pub use tokenizer::Tokenizer;
 pub use tokens::SpecialTokens;
 pub use weights::{Parameter, initialise, parameters};
+pub use word_input::{WordInput, WordRow};

@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{Options, selection};
+use sporran_pipeline::{Options, selection, tagging};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -21,6 +21,8 @@ impl Config {
             Self::Check(config) => {
                 if selection::is_selection(&config.config, &config.overrides)? {
                     selection::SelectionOptions::load(&config.config, &config.overrides)?;
+                } else if tagging::is_tagging(&config.config, &config.overrides)? {
+                    tagging::TaggingOptions::load(&config.config, &config.overrides)?;
                 } else {
                     config.load()?;
                 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use sporran_pipeline::selection;
+use sporran_pipeline::{selection, tagging};
 
 use super::{ConfigArgs, print, print_json};
 use crate::{error::Result, progress::Progress};
@@ -25,6 +25,11 @@ impl Train {
             let fitted = selection::train(&options, &mut |event| progress.event(event))?;
             return if self.json { print_json(&fitted) } else { print(&told(&fitted)) };
         }
+        if tagging::is_tagging(&self.config.config, &self.config.overrides)? {
+            let options = tagging::TaggingOptions::load(&self.config.config, &self.config.overrides)?;
+            let trained = tagging::train(&options, &mut |event| progress.event(event))?;
+            return if self.json { print_json(&trained) } else { print(&told_tagger(&trained)) };
+        }
         let options = self.config.load()?;
         let trained = sporran_pipeline::train(&options, &mut |event| progress.event(event))?;
         if self.json {
@@ -44,6 +49,34 @@ fn told(fitted: &selection::Fitted) -> String {
     }
     if let Some(ranking) = &fitted.ranking {
         text.push_str(&format!("ranking: {}\n", ranking.display()));
+    }
+    text
+}
+
+fn told_tagger(trained: &tagging::TrainedTagger) -> String {
+    let best = trained.best.map_or_else(String::new, |(step, f1)| {
+        format!(", best at step {step} with an F1 of {:.1}", f1 * 100.0)
+    });
+    let mut text = format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display());
+    for tested in &trained.tests {
+        if let Some(spans) = &tested.spans {
+            let (precision, recall) = (spans.precision * 100.0, spans.recall * 100.0);
+            let f1 = spans.f1 * 100.0;
+            text.push_str(&format!(
+                "{}: precision {precision:.1}, recall {recall:.1}, F1 {f1:.1}\n",
+                tested.file
+            ));
+        }
+        if let Some(facts) = &tested.facts {
+            text.push_str(&format!(
+                "{}: of {} names and dates of facts {:.1} % found, {:.1} % with their type, {:.1} % in part\n",
+                tested.file,
+                facts.gold,
+                facts.exact * 100.0,
+                facts.typed * 100.0,
+                facts.overlap * 100.0
+            ));
+        }
     }
     text
 }

@@ -68,6 +68,16 @@ impl TunedEncoder {
         seed: u64,
         device: &Device,
     ) -> Result<Self> {
+        let (config, tensors) = Self::start(checkpoint, task, labels)?;
+        Self::new(&config, Variables::with_initial(seed, tensors), device)
+    }
+
+    /// The config of a folder with another head, and those of its weights that fit.
+    pub(super) fn start(
+        checkpoint: &Checkpoint,
+        task: BertTask,
+        labels: usize,
+    ) -> Result<(BertConfig, BTreeMap<String, Tensor>)> {
         let config = match checkpoint.config() {
             ModelConfig::Bert(config) if config.family != BertFamily::Dpr => config,
             other => {
@@ -84,8 +94,8 @@ impl TunedEncoder {
             (0..labels).map(|at| format!("LABEL_{at}")).collect()
         };
         let mut config = BertConfig { task, labels, ..config.clone() };
-        let tensors: BTreeMap<String, Tensor> = checkpoint.tensors_for(&mut config)?;
-        Self::new(&config, Variables::with_initial(seed, tensors), device)
+        let tensors = checkpoint.tensors_for(&mut config)?;
+        Ok((config, tensors))
     }
 
     /// The config, with the head that is trained.

@@ -56,6 +56,13 @@ impl Variables {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
+    /// The number of the variable called `name` in the order of names, which is that of gradients.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<usize> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.keys().position(|other| other == name)
+    }
+
     /// The number of values in all variables together.
     #[must_use]
     pub fn parameter_count(&self) -> usize {

@@ -7,7 +7,7 @@
 mod attention;
 mod linear;
 mod norm;
-pub(super) mod product;
+pub(crate) mod product;
 
 use candle_core::{CpuStorage, DType, DeviceLocation, Layout, Result, Tensor};
 

@@ -4,21 +4,21 @@ use gemm::{Parallelism, gemm};
 
 /// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::training) struct View {
-    pub(in crate::training) offset: usize,
-    pub(in crate::training) rows: usize,
-    pub(in crate::training) columns: usize,
-    pub(in crate::training) row_stride: usize,
-    pub(in crate::training) column_stride: usize,
+pub(crate) struct View {
+    pub(crate) offset: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) row_stride: usize,
+    pub(crate) column_stride: usize,
 }
 
 impl View {
     /// Rows of `stride` values, of which the first `columns` are looked at.
-    pub(in crate::training) fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
         Self { offset, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    pub(in crate::training) fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
             columns: self.rows,
@@ -38,26 +38,21 @@ impl View {
 }
 
 /// `out = scale * a b`, on the threads of the rayon pool that the caller is in.
-pub(in crate::training) fn product(
-    out: (&mut [f32], View),
-    a: (&[f32], View),
-    b: (&[f32], View),
-    scale: f32,
-) {
+pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
     let threads = rayon::current_num_threads();
     let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
     run(out, a, b, scale, false, parallelism);
 }
 
 /// `out += a b`, on the same threads.
-pub(in crate::training) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+pub(crate) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
     let threads = rayon::current_num_threads();
     let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
     run(out, a, b, 1.0, true, parallelism);
 }
 
 /// `out = a b` on the caller's thread alone, for a caller that is one of several.
-pub(in crate::training) fn product_alone(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+pub(crate) fn product_alone(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
     run(out, a, b, 1.0, false, Parallelism::None);
 }
 

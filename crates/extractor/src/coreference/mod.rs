@@ -1,0 +1,324 @@
+//! Chains of mentions within a document, by rules: names by their words, pronouns and descriptions by what fits them and what the
+//! text is about (after Lappin and Leass 1994, with the sieves' order of Raghunathan et al. 2010: names first).
+
+mod given_names;
+mod names;
+
+use crate::{
+    Chain, Coreference, Document, EntityType, Gender, Mention, MentionForm, Pronoun, Reference, Result,
+    pronoun,
+};
+
+use given_names::gender_of;
+use names::Name;
+
+/// Sentences that a pronoun looks back over.
+const REACH: usize = 5;
+/// Sentences that a description looks back over.
+const NOMINAL_REACH: usize = 3;
+
+/// Coreference by rules.
+///
+/// Its confidences are shares: what the rules give the entity that they choose beside those that they might have chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules;
+
+/// What mentions mean, as far as the document has been read.
+struct Entity {
+    kind: EntityType,
+    names: Vec<Name>,
+    gender: Option<Gender>,
+    /// Mentions with their confidences, in the order in which they were read.
+    mentions: Vec<(usize, f32)>,
+}
+
+impl Coreference for Rules {
+    fn chains(&self, document: &Document, mentions: &[Mention]) -> Result<Vec<Chain>> {
+        let mut reader = Reader { document, mentions, entities: Vec::new() };
+        for at in 0..mentions.len() {
+            match mentions[at].form {
+                MentionForm::Name => reader.name(at),
+                MentionForm::Pronoun => reader.pronoun(at),
+                MentionForm::Nominal => reader.nominal(at),
+            }
+        }
+        let is_chain = |entity: &Entity| !entity.names.is_empty() || entity.mentions.len() > 1;
+        let entities = reader.entities.iter().filter(|entity| is_chain(entity));
+        Ok(entities.map(|entity| reader.chain(entity)).collect())
+    }
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    mentions: &'a [Mention],
+    /// In the order of their first mentions.
+    entities: Vec<Entity>,
+}
+
+impl Reader<'_> {
+    /// The chain of an entity; the mention with the most words names it best, of several the first.
+    fn chain(&self, entity: &Entity) -> Chain {
+        let mut mentions = entity.mentions.clone();
+        mentions.sort_by_key(|(at, _)| *at);
+        let length = |at: usize| match self.mentions[at].form {
+            MentionForm::Name => 1 + self.mentions[at].tokens.len(),
+            MentionForm::Nominal => 1,
+            MentionForm::Pronoun => 0,
+        };
+        let best = mentions.iter().max_by_key(|(at, _)| (length(*at), std::cmp::Reverse(*at)));
+        let representative = best.map_or(0, |(at, _)| *at);
+        Chain { mentions, representative }
+    }
+
+    fn join(&mut self, entity: usize, at: usize, confidence: f32) {
+        self.entities[entity].mentions.push((at, confidence));
+    }
+
+    fn name(&mut self, at: usize) {
+        let mention = &self.mentions[at];
+        let name = Name::of(self.document, mention);
+        let mut best: Option<(f32, usize)> = None;
+        let mut rivals = 0;
+        // The one that was read last goes first among equals.
+        let recent = |entity: &Entity| entity.mentions.last().map(|(at, _)| *at);
+        let mut order: Vec<usize> = (0..self.entities.len()).collect();
+        order.sort_by_key(|other| std::cmp::Reverse(recent(&self.entities[*other])));
+        for other in order {
+            let entity = &self.entities[other];
+            if entity.names.is_empty() {
+                continue;
+            }
+            let agreement = if entity.kind == mention.kind {
+                let of = |earlier: &Name| name.agrees(earlier, mention.kind);
+                entity.names.iter().map(of).fold(0.0, f32::max)
+            } else if is_date(entity.kind) || is_date(mention.kind) {
+                0.0
+            } else {
+                // A tagger may call one name a firm and a place.
+                let same = entity
+                    .names
+                    .iter()
+                    .any(|earlier| earlier.words() == name.words() && !name.words().is_empty());
+                if same { 0.8 } else { 0.0 }
+            };
+            if agreement > 0.0 {
+                rivals += 1;
+                if best.is_none_or(|(greatest, _)| agreement > greatest) {
+                    best = Some((agreement, other));
+                }
+            }
+        }
+        let gender =
+            (mention.kind == EntityType::Person).then(|| name.gendered().and_then(gender_of)).flatten();
+        match best {
+            Some((agreement, other)) => {
+                let sure = if agreement > 0.97 || rivals == 1 { agreement } else { agreement * 0.8 };
+                let entity = &mut self.entities[other];
+                entity.gender = entity.gender.or(gender);
+                if !entity.names.contains(&name) {
+                    entity.names.push(name);
+                }
+                self.join(other, at, sure);
+            }
+            None => self.entities.push(Entity {
+                kind: mention.kind,
+                names: vec![name],
+                gender,
+                mentions: vec![(at, 1.0)],
+            }),
+        }
+    }
+
+    fn pronoun(&mut self, at: usize) {
+        let Some(known) = pronoun(self.document.word(self.mentions[at].tokens.start)) else { return };
+        let chosen = match known.reference {
+            Reference::Speaker => self.speaker(at, known),
+            Reference::Relative => self.relative(at, known).or_else(|| self.before(at, known)),
+            Reference::Before => self.before(at, known),
+        };
+        match chosen {
+            Some((entity, confidence)) => {
+                let own = &mut self.entities[entity];
+                own.gender = own.gender.or(known.gender);
+                self.join(entity, at, confidence);
+            }
+            None => {
+                let entity = Entity {
+                    kind: known.kind,
+                    names: vec![],
+                    gender: known.gender,
+                    mentions: vec![(at, 1.0)],
+                };
+                self.entities.push(entity);
+            }
+        }
+    }
+
+    /// Whether a pronoun can mean an entity.
+    fn fits(&self, known: Pronoun, entity: &Entity) -> bool {
+        use EntityType::{Date, Location, Organisation, Other, Person};
+        if let (Some(a), Some(b)) = (known.gender, entity.gender)
+            && a != b
+        {
+            return false;
+        }
+        // A speaker is spoken of otherwise.
+        let is_speaker = entity.mentions.first().is_some_and(|(at, _)| {
+            let first = &self.mentions[*at];
+            first.form == MentionForm::Pronoun
+                && pronoun(self.document.word(first.tokens.start))
+                    .is_some_and(|p| p.reference == Reference::Speaker)
+        });
+        if is_speaker {
+            return false;
+        }
+        match (known.kind, entity.kind) {
+            (_, Date) => false,
+            (Person, kind) => kind == Person,
+            (Organisation, kind) => matches!(kind, Organisation | Other | Location),
+            (Location, kind) => matches!(kind, Organisation | Location),
+            // They: a firm, or people of whom one is named
+            (_, kind) if known.plural => matches!(kind, Organisation | Other),
+            _ => true,
+        }
+    }
+
+    /// What a relative pronoun stands behind: the nearest fitting mention of its sentence.
+    fn relative(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+        let own = &self.mentions[at];
+        for earlier in (0..at).rev() {
+            let mention = &self.mentions[earlier];
+            if mention.sentence != own.sentence {
+                break;
+            }
+            if mention.form == MentionForm::Pronoun {
+                continue;
+            }
+            let owner =
+                self.entities.iter().position(|entity| entity.mentions.iter().any(|(m, _)| *m == earlier));
+            let Some(owner) = owner.filter(|owner| self.fits(known, &self.entities[*owner])) else {
+                continue;
+            };
+            let gap = own.tokens.start - mention.tokens.end;
+            let sure = match gap {
+                0 | 1 => 0.95,
+                2..=5 => 0.75,
+                _ => 0.55,
+            };
+            return Some((owner, sure));
+        }
+        None
+    }
+
+    /// The speaker of a text: all of its kind are one, and whoever says `I am Ann` or `my name is Ann` is that.
+    fn speaker(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+        let is_same = |(other, _): &(usize, f32)| {
+            let mention = &self.mentions[*other];
+            mention.form == MentionForm::Pronoun
+                && pronoun(self.document.word(mention.tokens.start)).is_some_and(|other| {
+                    other.reference == Reference::Speaker && other.plural == known.plural
+                })
+        };
+        let spoken = self.entities.iter().position(|entity| entity.mentions.iter().any(is_same));
+        if let Some(entity) = spoken {
+            return Some((entity, 0.9));
+        }
+        // A firm that says `we` is what its text is about.
+        known
+            .plural
+            .then(|| self.best(at, known, usize::MAX))
+            .flatten()
+            .map(|(entity, sure)| (entity, 0.7 * sure))
+    }
+
+    fn before(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+        self.best(at, known, REACH)
+    }
+
+    /// The entity that a text is most about where a pronoun stands, and its share beside the others that fit.
+    fn best(&self, at: usize, known: Pronoun, reach: usize) -> Option<(usize, f32)> {
+        let fitting = self.entities.iter().enumerate().filter(|(_, entity)| self.fits(known, entity));
+        let scored = fitting.filter_map(|(which, entity)| {
+            let mut salience = self.salience(at, entity, reach)?;
+            if known.kind == EntityType::Organisation && entity.kind == EntityType::Organisation {
+                salience += 0.8;
+            }
+            if known.gender.is_some() && entity.gender == known.gender {
+                salience += 1.0;
+            }
+            Some((which, salience))
+        });
+        share(scored)
+    }
+
+    /// How much a text is about an entity where mention `at` stands; none where it was not told of within `reach` sentences.
+    fn salience(&self, at: usize, entity: &Entity, reach: usize) -> Option<f32> {
+        let own = &self.mentions[at];
+        let mut best: Option<f32> = None;
+        for (other, _) in &entity.mentions {
+            let mention = &self.mentions[*other];
+            let distance = own.sentence - mention.sentence;
+            if distance > reach {
+                continue;
+            }
+            let form = match mention.form {
+                MentionForm::Name => 0.3,
+                MentionForm::Pronoun => 0.4,
+                MentionForm::Nominal => 0.0,
+            };
+            let subject = if self.is_subject(*other) { 1.0 } else { 0.0 };
+            // Nearer ones weigh a little more among those of one sentence.
+            let near = 0.5 / (1.0 + (at - other) as f32);
+            let value = form + subject + near - 0.8 * distance as f32;
+            best = Some(best.map_or(value, |best| best.max(value)));
+        }
+        let best = best?;
+        // What a document begins with is what it is about.
+        let begins = entity.mentions.first().is_some_and(|(first, _)| {
+            self.mentions[*first].sentence == 0
+                && (0..*first).all(|earlier| is_date(self.mentions[earlier].kind))
+        });
+        let often = (entity.mentions.len() as f32).ln() * 0.3;
+        Some(best + often + if begins { 0.8 } else { 0.0 })
+    }
+
+    /// Whether a mention is the first of its sentence, near the sentence's beginning.
+    fn is_subject(&self, at: usize) -> bool {
+        let mention = &self.mentions[at];
+        let start = self.document.sentences[mention.sentence].tokens.start;
+        let is_first = at.checked_sub(1).is_none_or(|before| {
+            let before = &self.mentions[before];
+            before.sentence != mention.sentence || is_date(before.kind)
+        });
+        is_first && mention.tokens.start - start <= 12
+    }
+
+    fn nominal(&mut self, at: usize) {
+        let mention = &self.mentions[at];
+        // What somebody owns is not what the text was about.
+        let before = mention.tokens.start.checked_sub(1).map_or("", |before| self.document.word(before));
+        let owned = pronoun(before).is_some() || before.ends_with("'s");
+        let fitting =
+            self.entities.iter().enumerate().filter(|(_, e)| e.kind == mention.kind && !e.names.is_empty());
+        let scored =
+            fitting.filter_map(|(which, entity)| Some((which, self.salience(at, entity, NOMINAL_REACH)?)));
+        if let (Some((entity, sure)), false) = (share(scored), owned) {
+            self.join(entity, at, 0.7 * sure);
+        }
+    }
+}
+
+fn is_date(kind: EntityType) -> bool {
+    kind == EntityType::Date
+}
+
+/// The greatest of some scores, the later of equals, and its share of the sum of exponentials.
+fn share(scored: impl Iterator<Item = (usize, f32)>) -> Option<(usize, f32)> {
+    let scored: Vec<(usize, f32)> = scored.collect();
+    let (best, greatest) = scored.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let total: f32 = scored.iter().map(|(_, score)| (2.0 * (score - greatest)).exp()).sum();
+    Some((best, 0.98 / total))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+use super::*;
+use crate::tagger::{Tagged, with_rest};
+
+/// The chains of a text whose names stand in brackets, each with a letter for its type, as texts.
+fn chains(marked: &str) -> Vec<Vec<String>> {
+    let mut text = String::new();
+    let mut spans = Vec::new();
+    let mut rest = marked;
+    while let Some(start) = rest.find('[') {
+        let end = rest.find(']').unwrap();
+        text.push_str(&rest[..start]);
+        let (kind, name) = rest[start + 1..end].split_once(' ').unwrap();
+        let kind = match kind {
+            "P" => EntityType::Person,
+            "O" => EntityType::Organisation,
+            "L" => EntityType::Location,
+            _ => EntityType::Date,
+        };
+        let from = text.chars().count();
+        text.push_str(name);
+        spans.push((crate::Span { start: from, end: text.chars().count() }, kind));
+        rest = &rest[end + 1..];
+    }
+    text.push_str(rest);
+    let document = Document::new("d", text);
+    let names = spans.into_iter().map(|(span, kind)| Tagged {
+        tokens: document.tokens_of(span),
+        kind,
+        confidence: 1.0,
+    });
+    let mentions = with_rest(&document, names.collect());
+    let chains = Rules.chains(&document, &mentions).unwrap();
+    for chain in &chains {
+        assert!(chain.mentions.is_sorted_by_key(|(at, _)| *at));
+        assert!(chain.mentions.iter().any(|(at, _)| *at == chain.representative));
+        assert!(chain.mentions.iter().all(|(_, sure)| (0.0..=1.0).contains(sure)));
+    }
+    let of = |chain: &Chain| {
+        let text = |(at, _): &(usize, f32)| document.slice(mentions[*at].span).unwrap().to_owned();
+        chain.mentions.iter().map(text).collect()
+    };
+    chains.iter().map(of).collect()
+}
+
+#[test]
+fn names_and_their_parts_are_one() {
+    let found = chains("[P John Smith] left [O Acme Inc.] in [D 1950]. [P Smith] sold [O Acme].");
+    assert_eq!(found, [vec!["John Smith", "Smith"], vec!["Acme Inc.", "Acme"], vec!["1950"]]);
+}
+
+#[test]
+fn a_pronoun_means_what_the_text_is_about_and_what_fits_it() {
+    let found =
+        chains("[P Ann Lee] married [P Bob Ray] in [L Rome]. She left him. [P Eve Poe] saw her there.");
+    assert_eq!(found[0], ["Ann Lee", "She", "her"]);
+    assert_eq!(found[1], ["Bob Ray", "him"]);
+    let found = chains("[O Acme] is in [L Rome]. Its owner, [P John Roe], loves it.");
+    assert_eq!(found[0], ["Acme", "Its", "it"]);
+}
+
+#[test]
+fn a_relative_pronoun_means_what_it_stands_behind() {
+    let found = chains("[P Ann Lee] met [P Bob Ray], who went to [O Yale University], where he taught.");
+    assert_eq!(found[1][..2], ["Bob Ray", "who"]);
+    assert_eq!(found[2], ["Yale University", "where"]);
+}
+
+#[test]
+fn a_description_means_what_it_describes() {
+    let found = chains("[P Ann Lee] founded [O Acme]. The company grew. His company failed.");
+    assert_eq!(found[1], ["Acme", "The company"]);
+}
+
+#[test]
+fn speakers_are_one_and_a_lone_pronoun_is_in_no_chain() {
+    assert_eq!(chains("I was born here. My name is long."), [["I", "My"]]);
+    assert!(chains("He sings.").is_empty() && chains("").is_empty());
+}
+
+#[test]
+fn what_is_far_away_is_not_meant() {
+    let filler = "Nothing was said about that. ".repeat(8);
+    let found = chains(&format!("[O Acme] grew. {filler}It rained."));
+    assert_eq!(found, [["Acme"]]);
+}

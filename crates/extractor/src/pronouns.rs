@@ -1,0 +1,84 @@
+//! English pronouns that stand for names: what they can mean.
+
+use crate::EntityType;
+
+/// Masculine or feminine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gender {
+    /// He.
+    Masculine,
+    /// She.
+    Feminine,
+}
+
+/// How a pronoun finds what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The speaker: `I`, `we`.
+    Speaker,
+    /// Something said before: `he`, `its`.
+    Before,
+    /// What stands right before it: `who`, `where`.
+    Relative,
+}
+
+/// A pronoun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pronoun {
+    /// What it means most often; `Other` where it says little.
+    pub kind: EntityType,
+    /// Where it tells.
+    pub gender: Option<Gender>,
+    /// Whether it means several, or an organisation.
+    pub plural: bool,
+    /// How it finds what it means.
+    pub reference: Reference,
+}
+
+/// The pronoun that a word is, whatever its case; none for `US` and `IT`, which are names.
+#[must_use]
+pub fn pronoun(word: &str) -> Option<Pronoun> {
+    use EntityType::{Location, Organisation, Other, Person};
+    use Gender::{Feminine, Masculine};
+    use Reference::{Before, Relative, Speaker};
+    if word.len() > 10 || (word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())) {
+        return None;
+    }
+    let (kind, gender, plural, reference) = match word.to_ascii_lowercase().as_str() {
+        "he" | "him" | "his" | "himself" => (Person, Some(Masculine), false, Before),
+        "she" | "her" | "hers" | "herself" => (Person, Some(Feminine), false, Before),
+        "it" | "its" | "itself" => (Organisation, None, false, Before),
+        "they" | "them" | "their" | "theirs" | "themselves" => (Other, None, true, Before),
+        "i" | "me" | "my" | "mine" | "myself" => (Person, None, false, Speaker),
+        "we" | "us" | "our" | "ours" | "ourselves" => (Organisation, None, true, Speaker),
+        "who" | "whom" | "whose" => (Person, None, false, Relative),
+        "which" => (Organisation, None, false, Relative),
+        "where" => (Location, None, false, Relative),
+        "that" => (Other, None, false, Relative),
+        _ => return None,
+    };
+    // A lower-case `i` numbers items.
+    (word != "i").then_some(Pronoun { kind, gender, plural, reference })
+}
+
+/// Whether a text is one pronoun.
+#[must_use]
+pub fn is_pronoun(text: &str) -> bool {
+    pronoun(text).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pronouns_tell_what_they_can_mean() {
+        let his = pronoun("His").unwrap();
+        assert_eq!((his.kind, his.gender, his.plural), (EntityType::Person, Some(Gender::Masculine), false));
+        assert_eq!(pronoun("who").unwrap().reference, Reference::Relative);
+        assert!(pronoun("I").is_some() && pronoun("their").unwrap().plural);
+        for word in ["US", "IT", "i", "Herman", ""] {
+            assert!(!is_pronoun(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! How well a tagger finds what people marked.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Serialize;
+use sporran_extractor::{Annotated, EntityType, tagger::Tagger};
+use sporran_kilt::{docred, knowledgenet};
+
+use crate::Result;
+
+/// Spans with their types beside those that were marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Matched {
+    /// Marked ones.
+    pub gold: usize,
+    /// Found ones.
+    pub found: usize,
+    /// Those that are both.
+    pub both: usize,
+    /// The share of the found ones that are marked.
+    pub precision: f64,
+    /// The share of the marked ones that are found.
+    pub recall: f64,
+    /// The harmonic mean of the two.
+    pub f1: f64,
+}
+
+impl Matched {
+    pub(super) fn add(&mut self, gold: usize, found: usize, both: usize) {
+        self.gold += gold;
+        self.found += found;
+        self.both += both;
+        let share = |whole: usize| if whole == 0 { 0.0 } else { self.both as f64 / whole as f64 };
+        self.precision = share(self.found);
+        self.recall = share(self.gold);
+        self.f1 = 2.0 * self.both as f64 / (self.gold + self.found).max(1) as f64;
+    }
+}
+
+/// The names and dates of facts that are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Recalled {
+    /// Marked ones, each place once.
+    pub gold: usize,
+    /// The share that is found from its first character to its last.
+    pub exact: f64,
+    /// The share that is found so and with the type that its property asks for.
+    pub typed: f64,
+    /// The share that shares a character with something found.
+    pub overlap: f64,
+}
+
+/// The scores of one file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Tested {
+    /// The file.
+    pub file: String,
+    /// Over all types, where all mentions are marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spans: Option<Matched>,
+    /// By type.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_type: BTreeMap<String, Matched>,
+    /// Where the names of facts are marked alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Recalled>,
+}
+
+/// Scores a tagger on a file in DocRED's layout.
+pub(super) fn test_docred(tagger: &Tagger, path: &Path) -> Result<Tested> {
+    let records: Vec<Annotated> = docred::load(path)?.iter().map(Annotated::from_docred).collect();
+    let mut spans = Matched::default();
+    let mut by_type: BTreeMap<String, Matched> = BTreeMap::new();
+    let documents: Vec<_> = records.iter().map(|record| record.document.clone()).collect();
+    for (record, tagged) in records.iter().zip(tagger.tag(&documents)?) {
+        let is_found = |mention: &(std::ops::Range<usize>, EntityType)| {
+            tagged.iter().any(|found| found.tokens == mention.0 && found.kind == mention.1)
+        };
+        spans.add(
+            record.mentions.len(),
+            tagged.len(),
+            record.mentions.iter().filter(|m| is_found(m)).count(),
+        );
+        for (_, kind) in &record.mentions {
+            by_type.entry(format!("{kind:?}").to_lowercase()).or_default();
+        }
+        for (name, matched) in &mut by_type {
+            let is = |kind: EntityType| format!("{kind:?}").to_lowercase() == *name;
+            let gold = record.mentions.iter().filter(|(_, kind)| is(*kind));
+            let found = tagged.iter().filter(|found| is(found.kind)).count();
+            matched.add(gold.clone().count(), found, gold.filter(|m| is_found(m)).count());
+        }
+    }
+    Ok(Tested { file: name_of(path), spans: Some(spans), by_type, facts: None })
+}
+
+/// Scores a tagger on the names and dates of a KnowledgeNet file's facts.
+pub(super) fn test_knowledgenet(tagger: &Tagger, path: &Path, folds: &[i64]) -> Result<Tested> {
+    let records: Vec<Annotated> = knowledgenet::load(path)?
+        .iter()
+        .filter(|record| folds.is_empty() || folds.contains(&record.fold))
+        .map(Annotated::from_knowledgenet)
+        .collect();
+    let documents: Vec<_> = records.iter().map(|record| record.document.clone()).collect();
+    let (mut gold, mut exact, mut typed, mut overlap) = (0usize, 0usize, 0usize, 0usize);
+    for (record, tagged) in records.iter().zip(tagger.tag(&documents)?) {
+        for (tokens, kind) in &record.mentions {
+            gold += 1;
+            let same = tagged.iter().find(|found| found.tokens == *tokens);
+            exact += usize::from(same.is_some());
+            typed += usize::from(same.is_some_and(|found| found.kind == *kind));
+            let meets = tagged.iter().any(|f| f.tokens.start < tokens.end && tokens.start < f.tokens.end);
+            overlap += usize::from(meets);
+        }
+    }
+    let share = |count: usize| count as f64 / gold.max(1) as f64;
+    let facts = Recalled { gold, exact: share(exact), typed: share(typed), overlap: share(overlap) };
+    Ok(Tested { file: name_of(path), spans: None, by_type: BTreeMap::new(), facts: Some(facts) })
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_documents_add_up_to_precision_and_recall() {
+        let mut matched = Matched::default();
+        matched.add(4, 2, 1);
+        matched.add(0, 2, 0);
+        // 1 of 4 found, 1 of 4 marked: F1 = 2 / 8
+        assert_eq!((matched.precision, matched.recall, matched.f1), (0.25, 0.25, 0.25));
+        let mut nothing = Matched::default();
+        nothing.add(0, 0, 0);
+        assert_eq!((nothing.precision, nothing.f1), (0.0, 0.0));
+    }
+}

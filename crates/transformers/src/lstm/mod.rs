@@ -1,0 +1,345 @@
+//! LSTMs that read sequences in both directions (Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005), as PyTorch's
+//! `nn.LSTM` has them, trained with gradients by hand.
+//!
+//! Sequences are packed: a step works on those alone that are long enough, and what enters the gates from below is one product
+//! over all tokens. The two directions of a layer run side by side.
+
+mod direction;
+mod packing;
+
+use std::collections::HashMap;
+
+use candle_core::{Device, Tensor, Var};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+use sporran_kernels::{Dropout, Isa, Rows};
+
+use crate::{
+    error::{Error, Result},
+    training::{Gradients, Variables},
+};
+
+use direction::{Direction, Kept, Packed, WEIGHTS};
+use packing::Packing;
+
+/// The shape of an LSTM that reads in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LstmOptions {
+    /// The width of what it reads.
+    pub inputs: usize,
+    /// Cells of each direction; states are twice as wide.
+    pub hidden: usize,
+    /// Layers, each over the states of the one below.
+    pub layers: usize,
+    /// The share of the states between layers that training drops.
+    pub dropout: f64,
+}
+
+impl LstmOptions {
+    /// The width of its states.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        2 * self.hidden
+    }
+
+    /// The width of what layer `at` reads.
+    fn inputs_of(&self, at: usize) -> usize {
+        if at == 0 { self.inputs } else { self.width() }
+    }
+
+    fn check(&self) -> Result<()> {
+        let counts = [("inputs", self.inputs), ("hidden", self.hidden), ("layers", self.layers)];
+        if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(Error::Options { option, expected: "at least 1".into(), found: "0".into() });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            let expected = "at least 0 and below 1".into();
+            return Err(Error::Options { option: "dropout", expected, found: self.dropout.to_string() });
+        }
+        Ok(())
+    }
+
+    /// The names and shapes of its weights under `name`, as PyTorch has them.
+    fn parameters(&self, name: &str) -> Vec<(String, Vec<usize>)> {
+        let mut found = Vec::new();
+        for layer in 0..self.layers {
+            for ending in ["", "_reverse"] {
+                for weight in WEIGHTS {
+                    let shape = match weight {
+                        "weight_ih" => vec![4 * self.hidden, self.inputs_of(layer)],
+                        "weight_hh" => vec![4 * self.hidden, self.hidden],
+                        _ => vec![4 * self.hidden],
+                    };
+                    found.push((format!("{name}.{weight}_l{layer}{ending}"), shape));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// An LSTM under training, over variables that are called as PyTorch calls its parameters (`NAME.weight_ih_l0_reverse`).
+#[derive(Clone, Debug)]
+pub struct BiLstm {
+    options: LstmOptions,
+    name: String,
+    variables: Variables,
+    /// In the order of [`LstmOptions::parameters`].
+    weights: Vec<Var>,
+}
+
+/// What a pass through an LSTM gave, and what the way back needs.
+#[derive(Debug)]
+pub struct LstmPass {
+    packing: Packing,
+    packed: PackedBiLstm,
+    kept: Vec<[Kept; 2]>,
+    dropouts: Vec<Dropout>,
+    states: Vec<f32>,
+}
+
+impl LstmPass {
+    /// The states, (tokens, 2 hidden): those of the way forth, then those of the way back.
+    #[must_use]
+    pub fn states(&self) -> &[f32] {
+        &self.states
+    }
+}
+
+impl BiLstm {
+    /// An LSTM over `variables`, which draw what they do not hold yet as PyTorch does.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a shape without cells; a tensor error where variables have another shape.
+    pub fn new(options: LstmOptions, name: &str, variables: &Variables) -> Result<Self> {
+        options.check()?;
+        let builder = variables.builder(&Device::Cpu);
+        let bound = (options.hidden as f64).powf(-0.5);
+        let mut weights = Vec::new();
+        for (name, shape) in options.parameters(name) {
+            builder.get_with_hints(shape, &name, Init::Uniform { lo: -bound, up: bound })?;
+            let missing = || Error::Training {
+                what: format!("variable `{name}`"),
+                expected: "one of the LSTM".into(),
+                found: "none".into(),
+            };
+            weights.push(variables.named(&name).ok_or_else(missing)?);
+        }
+        Ok(Self { options, name: name.into(), variables: variables.clone(), weights })
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn options(&self) -> &LstmOptions {
+        &self.options
+    }
+
+    /// The weights as they are now, packed for inference.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn pack(&self) -> Result<PackedBiLstm> {
+        PackedBiLstm::new(self.options, |at| Ok(self.weights[at].flatten_all()?.to_vec1()?))
+    }
+
+    /// Reads sequences: `xs` (tokens, inputs) has the tokens of all, sequence after sequence. Dropout between the layers is
+    /// drawn from `seed`; without one there is none.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where `xs` is not as long as the sequences; a tensor error.
+    pub fn forward(&self, xs: &[f32], lengths: &[usize], seed: Option<u64>) -> Result<LstmPass> {
+        let packed = self.pack()?;
+        let packing = packed.packing(xs, lengths)?;
+        let dropout = |layer: usize| {
+            let rate = if layer == 0 || seed.is_none() { 0.0 } else { self.options.dropout };
+            let seed = seed.unwrap_or(0) ^ (layer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Dropout::new(rate, seed)
+        };
+        let dropouts: Vec<Dropout> = (0..self.options.layers).map(dropout).collect();
+        let mut kept = Vec::new();
+        let states = packed.run(xs, &packing, &dropouts, |layer| kept.push(layer));
+        Ok(LstmPass { packing, packed, kept, dropouts, states })
+    }
+
+    /// Goes back from the gradient of the states, adds those of the weights to `gradients`, which have the order of the
+    /// variables' names, and gives that of what was read.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where `to_states` is not as long as the states; [`Error::Training`] where the gradients are not those
+    /// of the variables.
+    pub fn backward(&self, pass: LstmPass, to_states: &[f32], gradients: &mut Gradients) -> Result<Vec<f32>> {
+        let LstmPass { packing, packed, kept, dropouts, states } = pass;
+        if to_states.len() != states.len() {
+            return Err(Error::Batch {
+                expected: format!("the gradient of {} values", states.len()),
+                found: to_states.len().to_string(),
+            });
+        }
+        let names = self.options.parameters(&self.name);
+        let mut places = Vec::with_capacity(names.len());
+        for ((name, _), var) in names.iter().zip(&self.weights) {
+            let place = self.variables.place(name);
+            match place.filter(|place| gradients.get(*place).is_some_and(|g| g.len() == var.elem_count())) {
+                Some(place) => places.push(place),
+                None => {
+                    return Err(Error::Training {
+                        what: format!("the gradient of `{name}`"),
+                        expected: format!("{} values in the order of the variables", var.elem_count()),
+                        found: "another number".into(),
+                    });
+                }
+            }
+        }
+        let mut to_states = to_states.to_vec();
+        for (layer, kept) in kept.into_iter().enumerate().rev() {
+            let inputs = self.options.inputs_of(layer);
+            let width = self.options.hidden;
+            let directions = &packed.layers[layer];
+            let first = 8 * layer;
+            let weights = |direction: usize| -> Result<[Vec<f32>; 2]> {
+                let at = first + 4 * direction;
+                Ok([
+                    self.weights[at].flatten_all()?.to_vec1()?,
+                    self.weights[at + 1].flatten_all()?.to_vec1()?,
+                ])
+            };
+            let weights = [weights(0)?, weights(1)?];
+            let back = |direction: usize, kept: Kept| {
+                direction::backward(
+                    &weights[direction],
+                    (inputs, width),
+                    kept,
+                    &packing,
+                    direction,
+                    (&to_states, directions.len() * width),
+                )
+            };
+            let [forth, reverse] = kept;
+            let (forth, reverse) = rayon::join(|| back(0, forth), || back(1, reverse));
+            let mut to_xs = vec![0.0; packing.tokens() * inputs];
+            for (direction, result) in [forth, reverse].into_iter().enumerate() {
+                let sums = [&result.input, &result.recurrent, &result.bias, &result.bias];
+                for (weight, sums) in sums.into_iter().enumerate() {
+                    let gradient = &mut gradients[places[first + 4 * direction + weight]];
+                    gradient.iter_mut().zip(sums).for_each(|(gradient, sum)| *gradient += sum);
+                }
+                for (token, to_x) in to_xs.chunks_exact_mut(inputs).enumerate() {
+                    let row = &result.to_xs[packing.row(direction, token) * inputs..][..inputs];
+                    to_x.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                }
+            }
+            dropouts[layer].apply(Isa::detected(), 0, &mut to_xs);
+            to_states = to_xs;
+        }
+        Ok(to_states)
+    }
+}
+
+/// An LSTM for inference, its weights packed.
+#[derive(Debug)]
+pub struct PackedBiLstm {
+    options: LstmOptions,
+    layers: Vec<[Packed; 2]>,
+}
+
+impl PackedBiLstm {
+    /// Takes the weights under `name` from `tensors`.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a shape without cells, and [`Error::Training`] where a tensor is missing or has another shape.
+    pub fn open(options: LstmOptions, name: &str, tensors: &HashMap<String, Tensor>) -> Result<Self> {
+        options.check()?;
+        let parameters = options.parameters(name);
+        Self::new(options, |at| {
+            let (name, shape) = &parameters[at];
+            match tensors.get(name) {
+                Some(tensor) if tensor.dims() == shape => {
+                    Ok(tensor.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()?)
+                }
+                other => Err(Error::Training {
+                    what: format!("tensor `{name}`"),
+                    expected: format!("shape {shape:?}"),
+                    found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
+                }),
+            }
+        })
+    }
+
+    fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
+        let mut layers = Vec::with_capacity(options.layers);
+        for layer in 0..options.layers {
+            let one = |direction: usize| -> Result<Packed> {
+                let at = 8 * layer + 4 * direction;
+                let weights = [weight(at)?, weight(at + 1)?, weight(at + 2)?, weight(at + 3)?];
+                Ok(Packed::new(&weights, options.inputs_of(layer), options.hidden))
+            };
+            layers.push([one(0)?, one(1)?]);
+        }
+        Ok(Self { options, layers })
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn options(&self) -> &LstmOptions {
+        &self.options
+    }
+
+    /// The states (tokens, 2 hidden) of sequences whose tokens `xs` (tokens, inputs) has, sequence after sequence. The states
+    /// of a sequence do not depend on what stands beside it.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where `xs` is not as long as the sequences.
+    pub fn states(&self, xs: &[f32], lengths: &[usize]) -> Result<Vec<f32>> {
+        let packing = self.packing(xs, lengths)?;
+        let none = vec![Dropout::new(0.0, 0); self.options.layers];
+        Ok(self.run(xs, &packing, &none, |_| {}))
+    }
+
+    fn packing(&self, xs: &[f32], lengths: &[usize]) -> Result<Packing> {
+        let tokens: usize = lengths.iter().sum();
+        if xs.len() != tokens * self.options.inputs {
+            return Err(Error::Batch {
+                expected: format!("{tokens} tokens of {} values", self.options.inputs),
+                found: format!("{} values", xs.len()),
+            });
+        }
+        Ok(Packing::new(lengths))
+    }
+
+    fn run(
+        &self,
+        xs: &[f32],
+        packing: &Packing,
+        dropouts: &[Dropout],
+        mut keep: impl FnMut([Kept; 2]),
+    ) -> Vec<f32> {
+        let mut states: Vec<f32> = Vec::new();
+        for (layer, (directions, dropout)) in self.layers.iter().zip(dropouts).enumerate() {
+            if layer > 0 {
+                dropout.apply(Isa::detected(), 0, &mut states);
+            }
+            let read = if layer == 0 { xs } else { &states };
+            let forward = |at: usize| Direction { packed: &directions[at], at }.forward(read, packing);
+            let (forth, back) = rayon::join(|| forward(0), || forward(1));
+            let width = self.options.width();
+            let mut next = vec![0.0; packing.tokens() * width];
+            for (token, state) in next.chunks_exact_mut(width).enumerate() {
+                let (first, second) = state.split_at_mut(self.options.hidden);
+                first.copy_from_slice(forth.out.row(packing.row(0, token)));
+                second.copy_from_slice(back.out.row(packing.row(1, token)));
+            }
+            keep([forth, back]);
+            states = next;
+        }
+        states
+    }
+}
+
+/// Rows of zeros, one for each of the longest step's sequences.
+fn carried(packing: &Packing, width: usize) -> Rows {
+    Rows::new(packing.sequences(), width)
+}
+
+#[cfg(test)]
+mod tests;
