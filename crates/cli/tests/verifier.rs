@@ -89,6 +89,37 @@ fn a_verifier_learns_claims_by_heart_and_shows_their_evidence() {
 }
 
 #[test]
+fn matching_networks_select_sentences_and_check_claims() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path());
+    let path = folder.path().join("c.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    let from = config.lines().find(|line| line.starts_with("from = ")).unwrap().to_owned();
+    let small = "[train.matching]\nvocabulary = 300\nembedding-size = 8\nhidden-size = 8\nprojection-size = 8\ndropout = 0.0\n";
+    let selection = "[generator.selection]\nmodel = \"selector\"\nsentences = 1\n";
+    let config = config.replace(&from, "").replace("[train]", &format!("{selection}[train]"));
+    fs::write(&path, config + small).unwrap();
+    let trained: Value =
+        serde_json::from_slice(&run(folder.path(), &["train", "c.toml", "--json"]).stdout).unwrap();
+    assert_eq!(trained["best"][1], 1.0, "{trained}");
+    run(folder.path(), &["run", "c.toml"]);
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap()).unwrap();
+    // The selector puts the sentence of the right page first, so its page is the evidence.
+    let scores = &report["tasks"][0]["scores"];
+    assert_eq!((&scores["answer"], &scores["kilt"]), (&Value::from(1.0), &Value::from(1.0)), "{report}");
+    // Weights of another shape are refused by name.
+    fs::copy(folder.path().join("selector/config.json"), folder.path().join("trained/config.json")).unwrap();
+    let output = sporran(folder.path(), &["-q", "run", "c.toml", "name=s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("tensor `output.bias`: expected shape [2], found [3]"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
 fn a_model_with_other_labels_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     world(folder.path());

@@ -24,8 +24,8 @@ pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use verifier::{
-    Aggregate, Label, LabelOrder, Labeller, SelectionOptions, Unit, UnitKind, Verdict, Verifier,
-    VerifierOptions, units, verdict,
+    Aggregate, Label, LabelOrder, Labeller, Matcher, SelectionOptions, Unit, UnitKind, Verdict, Verifier,
+    VerifierOptions, token_pair, units, verdict,
 };
 
 /// Answers queries.

@@ -193,6 +193,9 @@ pub struct TrainOptions {
     /// Put a gold page's passage among the passages where the retriever missed all of them.
     #[serde(default)]
     pub add_gold: bool,
+    /// `[train.matching]`: the shape of a verifier's matching network, which starts from random weights.
+    #[serde(default)]
+    pub matching: MatchingOptions,
     /// Generators of kind `verifier`: pieces without evidence that a pass shows beside each claim's evidence.
     #[serde(default = "negatives")]
     pub negatives: usize,
@@ -217,6 +220,37 @@ fn target_tokens() -> usize {
 
 fn judged() -> usize {
     40
+}
+
+/// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MatchingOptions {
+    /// Tokens of the vocabulary, which is learned from claims and evidence.
+    pub vocabulary: usize,
+    /// Width of a token's vector.
+    pub embedding_size: usize,
+    /// Cells of each direction of both LSTMs.
+    pub hidden_size: usize,
+    /// Width of the layers between them and before the labels.
+    pub projection_size: usize,
+    /// Share of the values before the labels that dropout zeroes while training.
+    pub dropout: f64,
+    /// Tokens of a claim or a piece of evidence, at most.
+    pub max_length: usize,
+}
+
+impl Default for MatchingOptions {
+    fn default() -> Self {
+        Self {
+            vocabulary: 6000,
+            embedding_size: 64,
+            hidden_size: 64,
+            projection_size: 64,
+            dropout: 0.2,
+            max_length: 64,
+        }
+    }
 }
 
 /// `[train.shape]`: a T5 1.0 (ReLU, tied embeddings).

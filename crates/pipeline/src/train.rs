@@ -121,7 +121,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let vb = variables.builder(&train.device.open()?);
     let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
 
-    companions.push(("model.toml".to_owned(), card(options, &variables).into_bytes()));
+    companions.push(("model.toml".to_owned(), card(options, "generator", &variables).into_bytes()));
 
     if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
         wire_copying(&variables, config)?;
@@ -166,10 +166,10 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
 }
 
 /// The model's card: what it is and where it comes from.
-fn card(options: &Options, variables: &Variables) -> String {
+pub(crate) fn card(options: &Options, role: &str, variables: &Variables) -> String {
     let General { name, seed, .. } = &options.general;
     format!(
-        "role = \"generator\"\nparameters = {}\nsource = \"sporran {} train, config {name}, seed {seed}\"\n",
+        "role = \"{role}\"\nparameters = {}\nsource = \"sporran {} train, config {name}, seed {seed}\"\n",
         variables.parameter_count(),
         env!("CARGO_PKG_VERSION"),
     )

@@ -2,17 +2,19 @@
 //! become a verdict. KILT's BERT + DPR for FEVER reads the first sentence of each page and takes the majority's label.
 
 mod labels;
+mod matcher;
 mod options;
 mod unit;
 mod verdict;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use sporran_kilt::{Dataset, PassageStore};
-use sporran_transformers::PairClassifier;
+use sporran_transformers::{NsmnConfig, PairClassifier};
 
 use labels::softmax;
 pub use labels::{LabelOrder, Labeller};
+pub use matcher::{Matcher, token_pair};
 pub use options::{Aggregate, SelectionOptions, UnitKind, VerifierOptions};
 pub use unit::{Unit, units};
 pub use verdict::{Label, Verdict, verdict};
@@ -34,11 +36,19 @@ impl<'m> Verifier<'m> {
     /// # Errors
     /// What is wrong with a model's folder or an option.
     pub fn load(options: &VerifierOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
-        let load = |folder| -> Result<Box<dyn Labeller + 'm>> {
-            Ok(Box::new(PairClassifier::load(folder, &options.pairs())?))
-        };
-        let selector = options.selection.as_ref().map(|selection| load(&selection.model)).transpose()?;
-        Self::new(options, load(&options.model)?, selector, store)
+        let selector = options.selection.as_ref().map(|selection| Self::labeller(&selection.model, options));
+        Self::new(options, Self::labeller(&options.model, options)?, selector.transpose()?, store)
+    }
+
+    /// Loads a classifier of pairs: an encoder or a matching network.
+    ///
+    /// # Errors
+    /// What is wrong with the folder.
+    pub fn labeller(folder: &Path, options: &VerifierOptions) -> Result<Box<dyn Labeller>> {
+        Ok(match NsmnConfig::names(folder)? {
+            true => Box::new(Matcher::load(folder, options.batch_tokens)?),
+            false => Box::new(PairClassifier::load(folder, &options.pairs())?),
+        })
     }
 
     /// A verifier over models that are loaded already.

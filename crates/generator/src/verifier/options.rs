@@ -11,8 +11,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct VerifierOptions {
-    /// The folder of a classifier of pairs of claim and evidence with three labels: `SUPPORTS`, `REFUTES` and
-    /// `NOT ENOUGH INFO`, or those of natural language inference.
+    /// The folder of a classifier of pairs of claim and evidence with three labels, `SUPPORTS`, `REFUTES` and
+    /// `NOT ENOUGH INFO`, or those of natural language inference: an encoder such as BERT, or a matching network (NSMN).
     pub model: PathBuf,
     /// Passages that are read, at most.
     #[serde(default = "passages")]

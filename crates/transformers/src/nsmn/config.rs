@@ -1,0 +1,65 @@
+//! The shape of a neural semantic matching network, as its `config.json` has it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    json,
+};
+
+/// What `model_type` says in the `config.json` of a matching network.
+pub const NSMN: &str = "nsmn";
+
+/// The shape of a matching network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NsmnConfig {
+    /// `nsmn`.
+    pub model_type: String,
+    /// Tokens of the vocabulary.
+    pub vocab_size: usize,
+    /// Width of a token's vector.
+    pub embedding_size: usize,
+    /// Cells of each direction of both LSTMs.
+    pub hidden_size: usize,
+    /// Width of the layers between them and before the labels.
+    pub projection_size: usize,
+    /// Share of the values before the labels that training drops.
+    pub dropout: f64,
+    /// Tokens of a text, at most.
+    pub max_length: usize,
+    /// The labels' names.
+    pub labels: Vec<String>,
+}
+
+impl NsmnConfig {
+    /// Reads the `config.json` of a folder.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] where it is that of another model; those of reading a file.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join("config.json");
+        if Self::names(folder)? {
+            let text = json::text(&path)?.unwrap_or_default();
+            return json::parse(&path, &text);
+        }
+        Err(Error::Architecture { path, expected: NSMN, found: "another model".into() })
+    }
+
+    /// Whether a folder's `config.json` is that of a matching network.
+    ///
+    /// # Errors
+    /// Those of reading a file.
+    pub fn names(folder: &Path) -> Result<bool> {
+        #[derive(Deserialize)]
+        struct Kind {
+            model_type: Option<String>,
+        }
+        let path = folder.join("config.json");
+        let Some(text) = json::text(&path)? else { return Ok(false) };
+        let kind: Kind = json::parse(&path, &text)?;
+        Ok(kind.model_type.as_deref() == Some(NSMN))
+    }
+}
