@@ -7,13 +7,16 @@
 //! result is always summed in the same order, so it depends neither on the number of threads nor on what else is in
 //! the batch.
 
+mod adagrad;
 mod adam;
 mod attention;
 mod buffer;
 mod codebook;
 mod codes;
+mod compare;
 mod isa;
 mod lstm;
+mod logits;
 mod math;
 mod matrix;
 mod rows;
@@ -24,12 +27,15 @@ mod top;
 mod training;
 mod vectors;
 
+pub use adagrad::AdagradStep;
 pub use adam::AdamStep;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
 pub use codebook::Codebook;
 pub use codes::{CodeBits, Codes, round_tables};
+pub use compare::Comparison;
 pub use isa::Isa;
 pub use lstm::{lstm_step, lstm_step_back};
+pub use logits::{count_from, scaled_sigmoid, scaled_softmax};
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};
 pub use rows::{Part, Rows};

@@ -1,0 +1,379 @@
+//! What is said of an embedding: its model and its training. These types' documentation is the manual.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The models, by the name of `model`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// Translations: the object lies where the relation moves the subject (Bordes et al., 2013).
+    TransE,
+    /// A product of three vectors (Yang et al., 2015).
+    DistMult,
+    /// A product of three vectors of complex numbers, the object conjugated (Trouillon et al., 2016).
+    ComplEx,
+    /// Rotations in the complex plane (Sun et al., 2019).
+    RotatE,
+    /// A matrix for each relation (Nickel et al., 2011).
+    Rescal,
+    /// A matrix for each relation that is a sum of shared ones (Balažević et al., 2019).
+    TuckEr,
+    /// A convolution over subject and relation (Dettmers et al., 2018). It needs `reciprocal`.
+    ConvE,
+}
+
+/// How the distance of TransE is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Norm {
+    /// The sum of absolute differences.
+    L1,
+    /// The Euclidean distance.
+    #[default]
+    L2,
+}
+
+/// What values are drawn from at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initial {
+    /// A normal distribution with deviation `initial-scale`.
+    Normal,
+    /// Uniformly between `-initial-scale` and `initial-scale`.
+    Uniform,
+    /// A normal distribution of variance 2 / (rows + columns), its deviation times `initial-scale` (Glorot and Bengio, 2010).
+    #[default]
+    XavierNormal,
+    /// The uniform distribution of that variance.
+    XavierUniform,
+}
+
+/// How the entities' vectors are kept while they are learned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    /// In 32 bits.
+    #[default]
+    F32,
+    /// In 16 bits, rounded up or down by chance so that small steps are not lost. It goes with negative sampling.
+    F16,
+}
+
+/// `[embedding]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EmbeddingOptions {
+    /// The model: `transe`, `distmult`, `complex`, `rotate`, `rescal`, `tucker` or `conve`.
+    pub model: ModelKind,
+    /// Values of an entity's vector; for complex numbers two a number.
+    #[serde(default = "dim")]
+    pub dim: usize,
+    /// TuckER's values of a relation's vector; `dim` where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation_dim: Option<usize>,
+    /// TransE's distance: `l1` or `l2`.
+    #[serde(default)]
+    pub norm: Norm,
+    /// Whether a relation has another vector for asking from the object for the subject.
+    #[serde(default = "yes")]
+    pub reciprocal: bool,
+    /// `normal`, `uniform`, `xavier-normal` or `xavier-uniform`.
+    #[serde(default)]
+    pub initial: Initial,
+    /// Its deviation, bound or gain.
+    #[serde(default = "one")]
+    pub initial_scale: f64,
+    /// Dropout of the vector of the entity that a question starts from.
+    #[serde(default)]
+    pub entity_dropout: f64,
+    /// Dropout of relations' vectors (RESCAL: of their matrices).
+    #[serde(default)]
+    pub relation_dropout: f64,
+    /// Dropout of the vectors of entities that may answer, the same for a whole batch; not with negative sampling.
+    #[serde(default)]
+    pub candidate_dropout: f64,
+    /// ConvE: dropout of the convolution's maps.
+    #[serde(default)]
+    pub map_dropout: f64,
+    /// ConvE: dropout behind the projection.
+    #[serde(default)]
+    pub hidden_dropout: f64,
+    /// ConvE: the rows that a vector is laid out in.
+    #[serde(default = "height")]
+    pub height: usize,
+    /// ConvE: the number of filters, of 3 by 3.
+    #[serde(default = "filters")]
+    pub filters: usize,
+    /// `f32` or `f16`.
+    #[serde(default)]
+    pub storage: Storage,
+    /// `[embedding.training]`
+    #[serde(default)]
+    pub training: TrainingOptions,
+}
+
+fn dim() -> usize {
+    128
+}
+fn yes() -> bool {
+    true
+}
+fn one() -> f64 {
+    1.0
+}
+fn height() -> usize {
+    8
+}
+fn filters() -> usize {
+    32
+}
+
+/// What a question is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Regime {
+    /// Each triple asks for its object and for its subject, among all entities.
+    OneVsAll,
+    /// Each pair of entity and relation asks once for all its answers, among all entities. Several times as fast.
+    #[default]
+    KvsAll,
+    /// Each triple is compared with triples in which an entity is replaced by another, drawn uniformly.
+    NegativeSampling,
+}
+
+/// What is minimised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossKind {
+    /// The cross-entropy of the softmax over all that a question is compared with.
+    #[default]
+    CrossEntropy,
+    /// The binary cross-entropy of each; negatives by their mean.
+    Binary,
+    /// Negative sampling: how far a negative's score comes nearer than `margin` to the answer's, at least 0.
+    Margin,
+    /// Negative sampling: the binary cross-entropy, negatives weighted by the softmax of their scores (Sun et al., 2019).
+    SelfAdversarial,
+}
+
+/// What a question counts that has several answers (`kvs-all`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// As many as it has answers, so that the loss is that of `one-vs-all`.
+    #[default]
+    Triple,
+    /// One.
+    Question,
+}
+
+/// How values follow their gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Adagrad (Duchi et al., 2011).
+    #[default]
+    Adagrad,
+    /// Adam (Kingma and Ba, 2015); with negative sampling an entity's moments move only where a batch has it.
+    Adam,
+}
+
+/// `[embedding.training.regularizer]`: `weight * sum |x|^power` of the vectors of subject, relation and object, on
+/// average over a batch's triples. For ComplEx |x| is that of complex numbers: with power 3 that is N3 (Lacroix et al.,
+/// 2018).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Regularizer {
+    /// 2 or 3.
+    pub power: u8,
+    /// Of entities.
+    pub entity: f64,
+    /// Of relations.
+    pub relation: f64,
+    /// Whether a vector counts as often as a batch's triples have it; otherwise each of the model's once a batch (with
+    /// negative sampling, each that the batch has).
+    pub weighted: bool,
+}
+
+impl Default for Regularizer {
+    fn default() -> Self {
+        Self { power: 3, entity: 0.0, relation: 0.0, weighted: true }
+    }
+}
+
+/// `[embedding.training]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TrainingOptions {
+    /// `one-vs-all`, `kvs-all` or `negative-sampling`.
+    pub regime: Regime,
+    /// `cross-entropy` or `binary`; with negative sampling also `margin` and `self-adversarial`.
+    pub loss: LossKind,
+    /// `triple` or `question`.
+    pub weight: Weight,
+    /// Share of the target that goes to all entities alike; not with negative sampling.
+    pub label_smoothing: f64,
+    /// Negatives of each question for an object.
+    pub object_negatives: usize,
+    /// Negatives of each question for a subject.
+    pub subject_negatives: usize,
+    /// The margin of `margin`; what `binary` and `self-adversarial` add to every score.
+    pub margin: f64,
+    /// What scores are multiplied by before the softmax of `self-adversarial`.
+    pub temperature: f64,
+    /// Questions of a batch. Each triple is two questions, but for `kvs-all`.
+    pub batch_size: usize,
+    /// Passes over the training triples, at most.
+    pub epochs: usize,
+    /// `adagrad` or `adam`.
+    pub optimizer: OptimizerKind,
+    /// Its rate at first.
+    pub learning_rate: f64,
+    /// `[embedding.training.regularizer]`
+    pub regularizer: Regularizer,
+    /// Passes between evaluations on the valid part.
+    pub evaluate_every: usize,
+    /// Evaluations without a better score before training ends.
+    pub patience: usize,
+    /// What the rate is multiplied by after `decay-patience` evaluations without a better score.
+    pub decay: f64,
+    /// See `decay`.
+    pub decay_patience: usize,
+}
+
+impl Default for TrainingOptions {
+    fn default() -> Self {
+        Self {
+            regime: Regime::default(),
+            loss: LossKind::default(),
+            weight: Weight::default(),
+            label_smoothing: 0.0,
+            object_negatives: 64,
+            subject_negatives: 64,
+            margin: 0.0,
+            temperature: 1.0,
+            batch_size: 512,
+            epochs: 400,
+            optimizer: OptimizerKind::default(),
+            learning_rate: 0.1,
+            regularizer: Regularizer::default(),
+            evaluate_every: 5,
+            patience: 10,
+            decay: 0.95,
+            decay_patience: 4,
+        }
+    }
+}
+
+impl EmbeddingOptions {
+    /// What is wrong with them: each mistake with its key below `embedding`.
+    #[must_use]
+    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        let training = &self.training;
+        let mut check = |key, holds: bool, expected: &str, value: &dyn std::fmt::Display| {
+            if !holds {
+                found.push((key, format!("expected {expected}, found {value}")));
+            }
+        };
+        check("dim", self.dim > 0, "at least 1", &self.dim);
+        let is_complex = matches!(self.model, ModelKind::ComplEx | ModelKind::RotatE);
+        check("dim", !is_complex || self.dim.is_multiple_of(2), "an even number", &self.dim);
+        if self.model == ModelKind::ConvE {
+            let fits = self.height >= 2 && self.dim.is_multiple_of(self.height) && self.dim / self.height >= 3;
+            check("height", fits, "a divisor of `dim` of at least 2 that leaves 3 columns", &self.height);
+            check("filters", self.filters > 0, "at least 1", &self.filters);
+            check("reciprocal", self.reciprocal, "`true` for ConvE", &self.reciprocal);
+        }
+        check("relation-dim", self.relation_dim != Some(0), "at least 1", &0);
+        let is_tucker = self.model == ModelKind::TuckEr;
+        check("relation-dim", is_tucker || self.relation_dim.is_none(), "it only beside `model = \"tucker\"`", &"another model");
+        for (key, rate) in [
+            ("entity-dropout", self.entity_dropout),
+            ("relation-dropout", self.relation_dropout),
+            ("candidate-dropout", self.candidate_dropout),
+            ("map-dropout", self.map_dropout),
+            ("hidden-dropout", self.hidden_dropout),
+            ("training.label-smoothing", training.label_smoothing),
+        ] {
+            check(key, (0.0..1.0).contains(&rate), "a number from 0 to below 1", &rate);
+        }
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let not_negative = |value: f64| value.is_finite() && value >= 0.0;
+        check("initial-scale", positive(self.initial_scale), "a number above 0", &self.initial_scale);
+        check("training.learning-rate", positive(training.learning_rate), "a number above 0", &training.learning_rate);
+        check("training.decay", training.decay > 0.0 && training.decay <= 1.0, "a number above 0 and up to 1", &training.decay);
+        check("training.margin", not_negative(training.margin), "a number of at least 0", &training.margin);
+        check("training.temperature", not_negative(training.temperature), "a number of at least 0", &training.temperature);
+        for (key, count) in [
+            ("training.batch-size", training.batch_size),
+            ("training.epochs", training.epochs),
+            ("training.evaluate-every", training.evaluate_every),
+            ("training.patience", training.patience),
+        ] {
+            check(key, count > 0, "at least 1", &count);
+        }
+        let regularizer = &training.regularizer;
+        check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
+        check("training.regularizer.entity", not_negative(regularizer.entity), "a number of at least 0", &regularizer.entity);
+        check("training.regularizer.relation", not_negative(regularizer.relation), "a number of at least 0", &regularizer.relation);
+        let samples = training.regime == Regime::NegativeSampling;
+        if samples {
+            let negatives = training.object_negatives + training.subject_negatives;
+            check("training.object-negatives", negatives > 0, "negatives of objects or of subjects", &negatives);
+            check("candidate-dropout", self.candidate_dropout == 0.0, "0 with negative sampling", &self.candidate_dropout);
+            check("training.label-smoothing", training.label_smoothing == 0.0, "0 with negative sampling", &training.label_smoothing);
+        } else {
+            let fits = matches!(training.loss, LossKind::CrossEntropy | LossKind::Binary);
+            check("training.loss", fits, "`cross-entropy` or `binary` without negative sampling", &"another");
+            check("storage", self.storage == Storage::F32, "`f32` without negative sampling", &"f16");
+        }
+        found
+    }
+
+    /// Whether training can follow them.
+    ///
+    /// # Errors
+    /// [`Error::Options`] with the first mistake.
+    pub fn check(&self) -> Result<()> {
+        match self.mistakes().into_iter().next() {
+            Some((key, message)) => Err(Error::Options { key, message }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(json: serde_json::Value) -> EmbeddingOptions {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_by_its_key() {
+        let good = options(serde_json::json!({ "model": "complex" }));
+        assert_eq!(good.mistakes(), []);
+        assert!(good.check().is_ok());
+        let cases = [
+            (serde_json::json!({ "model": "rotate", "dim": 5 }), "dim"),
+            (serde_json::json!({ "model": "conve", "dim": 20, "height": 3 }), "height"),
+            (serde_json::json!({ "model": "conve", "dim": 20, "height": 4, "reciprocal": false }), "reciprocal"),
+            (serde_json::json!({ "model": "transe", "relation-dim": 5 }), "relation-dim"),
+            (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
+            (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
+            (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
+            (
+                serde_json::json!({ "model": "transe", "training": { "regularizer": { "power": 4 } } }),
+                "training.regularizer.power",
+            ),
+        ];
+        for (json, key) in cases {
+            let found = options(json).mistakes();
+            assert_eq!(found.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key], "{found:?}");
+        }
+    }
+}

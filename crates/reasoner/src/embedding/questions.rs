@@ -1,0 +1,154 @@
+//! What training asks: questions with their answers, in an order that a seed decides.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use sporran_kilt::kb::{EntityId, Triple, TripleIndex};
+
+use super::options::Regime;
+
+/// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
+/// that has one row for both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Question {
+    pub(super) entity: u32,
+    pub(super) relation: u32,
+    pub(super) inverse: bool,
+    /// Whether it asks for subjects, by whatever row.
+    pub(super) subjects: bool,
+}
+
+/// How relations' rows are numbered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Directions {
+    pub(super) relations: usize,
+    pub(super) reciprocal: bool,
+}
+
+impl Directions {
+    pub(super) fn question(self, entity: EntityId, relation: u32, subjects: bool) -> Question {
+        let other_row = subjects && self.reciprocal;
+        Question {
+            entity: entity.0,
+            relation: if other_row { relation + self.relations as u32 } else { relation },
+            inverse: subjects && !self.reciprocal,
+            subjects,
+        }
+    }
+
+    /// The number of rows of the relations' table.
+    pub(super) fn rows(self) -> usize {
+        if self.reciprocal { 2 * self.relations } else { self.relations }
+    }
+}
+
+/// All questions of a training.
+pub(super) enum Questions<'t> {
+    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject.
+    Triples(&'t [Triple], Directions),
+    /// Each with all its answers.
+    Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId> },
+}
+
+impl<'t> Questions<'t> {
+    pub(super) fn new(triples: &'t [Triple], regime: Regime, directions: Directions) -> Self {
+        if regime != Regime::KvsAll {
+            return Self::Triples(triples, directions);
+        }
+        let index = TripleIndex::new(triples);
+        let (mut questions, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let objects = index.by_subject().map(|row| (row, false));
+        for (((entity, relation), found), subjects) in objects.chain(index.by_object().map(|row| (row, true))) {
+            questions.push(directions.question(entity, relation.0, subjects));
+            answers.extend_from_slice(found);
+            ends.push(answers.len());
+        }
+        Self::Grouped { questions, ends, answers }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Triples(triples, _) => 2 * triples.len(),
+            Self::Grouped { questions, .. } => questions.len(),
+        }
+    }
+
+    /// Question `at` with its answers.
+    pub(super) fn at(&self, at: usize) -> (Question, &[EntityId]) {
+        match self {
+            Self::Triples(triples, directions) => {
+                let Triple { subject, relation, object } = &triples[at / 2];
+                if at % 2 == 1 {
+                    (directions.question(*object, relation.0, true), std::slice::from_ref(subject))
+                } else {
+                    (directions.question(*subject, relation.0, false), std::slice::from_ref(object))
+                }
+            }
+            Self::Grouped { questions, ends, answers } => {
+                let start = at.checked_sub(1).map_or(0, |before| ends[before]);
+                (questions[at], &answers[start..ends[at]])
+            }
+        }
+    }
+
+    /// The order of a pass.
+    pub(super) fn order(&self, seed: u64, epoch: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(epoch as u64);
+        order.shuffle(&mut rng);
+        order
+    }
+}
+
+/// A seed for one thing of one batch (SplitMix64; Steele et al., 2014).
+pub(super) fn mixed(seed: u64, epoch: usize, batch: usize, purpose: u64) -> u64 {
+    let mut state = seed;
+    for part in [epoch as u64, batch as u64, purpose] {
+        state = state.wrapping_add(part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        state ^= state >> 31;
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grouped_questions_have_the_answers_of_single_ones() {
+        let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
+        for reciprocal in [false, true] {
+            let directions = Directions { relations: 2, reciprocal };
+            let single = Questions::new(&triples, Regime::OneVsAll, directions);
+            let grouped = Questions::new(&triples, Regime::KvsAll, directions);
+            assert_eq!((single.len(), grouped.len()), (6, 5));
+            let mut expected: Vec<_> = (0..6)
+                .map(|at| single.at(at))
+                .map(|(q, answers)| (q.entity, q.relation, q.inverse, answers[0]))
+                .collect();
+            let mut found: Vec<_> = (0..5)
+                .map(|at| grouped.at(at))
+                .flat_map(|(q, answers)| answers.iter().map(move |a| (q.entity, q.relation, q.inverse, *a)))
+                .collect();
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn every_pass_has_an_order_of_its_own() {
+        let triples: Vec<Triple> = (0..50).map(|at| Triple::new(at, 0, at + 1)).collect();
+        let questions =
+            Questions::new(&triples, Regime::OneVsAll, Directions { relations: 1, reciprocal: true });
+        let (first, second) = (questions.order(7, 0), questions.order(7, 1));
+        assert_ne!(first, second);
+        assert_eq!(first, questions.order(7, 0));
+        let mut sorted = second.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+        assert_ne!(mixed(1, 2, 3, 4), mixed(1, 3, 2, 4));
+    }
+}

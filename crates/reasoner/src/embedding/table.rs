@@ -1,0 +1,105 @@
+//! The entities' vectors: in memory in 32 or 16 bits, or mapped.
+
+use std::{ops::Range, sync::Arc};
+
+use half::f16;
+use memmap2::Mmap;
+use sporran_kernels::Vectors;
+
+/// Rows of one width.
+#[derive(Debug)]
+pub(super) struct EntityTable {
+    count: usize,
+    width: usize,
+    rows: Rows,
+}
+
+#[derive(Debug)]
+pub(super) enum Rows {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    /// Rows in a mapped file, from a byte on.
+    Mapped { map: Arc<Mmap>, bytes: Range<usize>, half: bool },
+}
+
+impl EntityTable {
+    pub(super) fn new(count: usize, width: usize, rows: Rows) -> Self {
+        let expected = count * width;
+        let found = match &rows {
+            Rows::F32(values) => values.len(),
+            Rows::F16(values) => values.len(),
+            Rows::Mapped { bytes, half, .. } => bytes.len() / if *half { 2 } else { 4 },
+        };
+        assert_eq!(found, expected, "{count} rows of {width}");
+        Self { count, width, rows }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    pub(super) fn rows_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    /// All values, where they lie in memory as they are.
+    pub(super) fn values(&self) -> Option<&[f32]> {
+        match &self.rows {
+            Rows::F32(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Writes the first values of row `at`, as many as `out` has places.
+    pub(super) fn read(&self, at: usize, out: &mut [f32]) {
+        let start = at * self.width;
+        match &self.rows {
+            Rows::F32(values) => out.copy_from_slice(&values[start..start + out.len()]),
+            Rows::F16(values) => {
+                let row = &values[start..start + out.len()];
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_f32());
+            }
+            Rows::Mapped { map, bytes, half } => {
+                let vectors = Vectors::new(self.width, *half, &map[bytes.clone()]);
+                if out.len() == self.width {
+                    vectors.row(at, out);
+                } else {
+                    let mut row = vec![0.0; self.width];
+                    vectors.row(at, &mut row);
+                    out.copy_from_slice(&row[..out.len()]);
+                }
+            }
+        }
+    }
+
+    /// Some rows as 32-bit values, one after the other; decoded into `scratch` where they are kept otherwise.
+    pub(super) fn block<'a>(&'a self, rows: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        if let Rows::F32(values) = &self.rows {
+            return &values[rows.start * self.width..rows.end * self.width];
+        }
+        scratch.resize(rows.len() * self.width, 0.0);
+        for (at, out) in rows.zip(scratch.chunks_exact_mut(self.width)) {
+            self.read(at, out);
+        }
+        scratch
+    }
+
+    /// The bytes of all rows, little-endian, and whether they are in 16 bits.
+    pub(super) fn bytes(&self) -> (std::borrow::Cow<'_, [u8]>, bool) {
+        match &self.rows {
+            Rows::F32(values) => (super::file::bytes(values).into(), false),
+            Rows::F16(values) => {
+                (values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into(), true)
+            }
+            Rows::Mapped { map, bytes, half } => ((&map[bytes.clone()]).into(), *half),
+        }
+    }
+}
