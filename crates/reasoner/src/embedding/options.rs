@@ -134,7 +134,8 @@ fn filters() -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// Each triple asks for its object and for its subject, among all entities.
+    /// Each triple asks for its object and for its subject, among all entities. With cross-entropy, equal questions of a
+    /// batch are asked once and share their dropout.
     OneVsAll,
     /// Each pair of entity and relation asks once for all its answers, among all entities. Several times as fast.
     #[default]
@@ -282,14 +283,20 @@ impl EmbeddingOptions {
         let is_complex = matches!(self.model, ModelKind::ComplEx | ModelKind::RotatE);
         check("dim", !is_complex || self.dim.is_multiple_of(2), "an even number", &self.dim);
         if self.model == ModelKind::ConvE {
-            let fits = self.height >= 2 && self.dim.is_multiple_of(self.height) && self.dim / self.height >= 3;
+            let fits =
+                self.height >= 2 && self.dim.is_multiple_of(self.height) && self.dim / self.height >= 3;
             check("height", fits, "a divisor of `dim` of at least 2 that leaves 3 columns", &self.height);
             check("filters", self.filters > 0, "at least 1", &self.filters);
             check("reciprocal", self.reciprocal, "`true` for ConvE", &self.reciprocal);
         }
         check("relation-dim", self.relation_dim != Some(0), "at least 1", &0);
         let is_tucker = self.model == ModelKind::TuckEr;
-        check("relation-dim", is_tucker || self.relation_dim.is_none(), "it only beside `model = \"tucker\"`", &"another model");
+        check(
+            "relation-dim",
+            is_tucker || self.relation_dim.is_none(),
+            "it only beside `model = \"tucker\"`",
+            &"another model",
+        );
         for (key, rate) in [
             ("entity-dropout", self.entity_dropout),
             ("relation-dropout", self.relation_dropout),
@@ -303,10 +310,25 @@ impl EmbeddingOptions {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let not_negative = |value: f64| value.is_finite() && value >= 0.0;
         check("initial-scale", positive(self.initial_scale), "a number above 0", &self.initial_scale);
-        check("training.learning-rate", positive(training.learning_rate), "a number above 0", &training.learning_rate);
-        check("training.decay", training.decay > 0.0 && training.decay <= 1.0, "a number above 0 and up to 1", &training.decay);
+        check(
+            "training.learning-rate",
+            positive(training.learning_rate),
+            "a number above 0",
+            &training.learning_rate,
+        );
+        check(
+            "training.decay",
+            training.decay > 0.0 && training.decay <= 1.0,
+            "a number above 0 and up to 1",
+            &training.decay,
+        );
         check("training.margin", not_negative(training.margin), "a number of at least 0", &training.margin);
-        check("training.temperature", not_negative(training.temperature), "a number of at least 0", &training.temperature);
+        check(
+            "training.temperature",
+            not_negative(training.temperature),
+            "a number of at least 0",
+            &training.temperature,
+        );
         for (key, count) in [
             ("training.batch-size", training.batch_size),
             ("training.epochs", training.epochs),
@@ -317,14 +339,39 @@ impl EmbeddingOptions {
         }
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
-        check("training.regularizer.entity", not_negative(regularizer.entity), "a number of at least 0", &regularizer.entity);
-        check("training.regularizer.relation", not_negative(regularizer.relation), "a number of at least 0", &regularizer.relation);
+        check(
+            "training.regularizer.entity",
+            not_negative(regularizer.entity),
+            "a number of at least 0",
+            &regularizer.entity,
+        );
+        check(
+            "training.regularizer.relation",
+            not_negative(regularizer.relation),
+            "a number of at least 0",
+            &regularizer.relation,
+        );
         let samples = training.regime == Regime::NegativeSampling;
         if samples {
             let negatives = training.object_negatives + training.subject_negatives;
-            check("training.object-negatives", negatives > 0, "negatives of objects or of subjects", &negatives);
-            check("candidate-dropout", self.candidate_dropout == 0.0, "0 with negative sampling", &self.candidate_dropout);
-            check("training.label-smoothing", training.label_smoothing == 0.0, "0 with negative sampling", &training.label_smoothing);
+            check(
+                "training.object-negatives",
+                negatives > 0,
+                "negatives of objects or of subjects",
+                &negatives,
+            );
+            check(
+                "candidate-dropout",
+                self.candidate_dropout == 0.0,
+                "0 with negative sampling",
+                &self.candidate_dropout,
+            );
+            check(
+                "training.label-smoothing",
+                training.label_smoothing == 0.0,
+                "0 with negative sampling",
+                &training.label_smoothing,
+            );
         } else {
             let fits = matches!(training.loss, LossKind::CrossEntropy | LossKind::Binary);
             check("training.loss", fits, "`cross-entropy` or `binary` without negative sampling", &"another");
@@ -361,7 +408,10 @@ mod tests {
         let cases = [
             (serde_json::json!({ "model": "rotate", "dim": 5 }), "dim"),
             (serde_json::json!({ "model": "conve", "dim": 20, "height": 3 }), "height"),
-            (serde_json::json!({ "model": "conve", "dim": 20, "height": 4, "reciprocal": false }), "reciprocal"),
+            (
+                serde_json::json!({ "model": "conve", "dim": 20, "height": 4, "reciprocal": false }),
+                "reciprocal",
+            ),
             (serde_json::json!({ "model": "transe", "relation-dim": 5 }), "relation-dim"),
             (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),

@@ -8,7 +8,7 @@ use super::options::Regime;
 
 /// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
 /// that has one row for both directions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     pub(super) entity: u32,
     pub(super) relation: u32,
@@ -57,7 +57,8 @@ impl<'t> Questions<'t> {
         let index = TripleIndex::new(triples);
         let (mut questions, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         let objects = index.by_subject().map(|row| (row, false));
-        for (((entity, relation), found), subjects) in objects.chain(index.by_object().map(|row| (row, true))) {
+        for (((entity, relation), found), subjects) in objects.chain(index.by_object().map(|row| (row, true)))
+        {
             questions.push(directions.question(entity, relation.0, subjects));
             answers.extend_from_slice(found);
             ends.push(answers.len());

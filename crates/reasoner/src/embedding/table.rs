@@ -19,7 +19,11 @@ pub(super) enum Rows {
     F32(Vec<f32>),
     F16(Vec<f16>),
     /// Rows in a mapped file, from a byte on.
-    Mapped { map: Arc<Mmap>, bytes: Range<usize>, half: bool },
+    Mapped {
+        map: Arc<Mmap>,
+        bytes: Range<usize>,
+        half: bool,
+    },
 }
 
 impl EntityTable {
@@ -90,16 +94,5 @@ impl EntityTable {
             self.read(at, out);
         }
         scratch
-    }
-
-    /// The bytes of all rows, little-endian, and whether they are in 16 bits.
-    pub(super) fn bytes(&self) -> (std::borrow::Cow<'_, [u8]>, bool) {
-        match &self.rows {
-            Rows::F32(values) => (super::file::bytes(values).into(), false),
-            Rows::F16(values) => {
-                (values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into(), true)
-            }
-            Rows::Mapped { map, bytes, half } => ((&map[bytes.clone()]).into(), *half),
-        }
     }
 }

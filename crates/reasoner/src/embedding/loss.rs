@@ -1,0 +1,159 @@
+//! Losses of a row of scores, and their gradients.
+
+use sporran_kernels::{Isa, scaled_sigmoid, scaled_softmax};
+use sporran_kilt::kb::EntityId;
+
+use super::options::{LossKind, TrainingOptions};
+
+/// What a loss is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loss {
+    pub(super) kind: LossKind,
+    pub(super) smoothing: f32,
+    pub(super) margin: f32,
+    pub(super) temperature: f32,
+}
+
+impl Loss {
+    pub(super) fn new(options: &TrainingOptions) -> Self {
+        Self {
+            kind: options.loss,
+            smoothing: options.label_smoothing as f32,
+            margin: options.margin as f32,
+            temperature: options.temperature as f32,
+        }
+    }
+
+    /// Replaces the scores of all entities by the gradient of `scale` times the loss of a question with these answers;
+    /// gives the loss without `scale`.
+    pub(super) fn all(&self, isa: Isa, row: &mut [f32], answers: &[EntityId], scale: f32) -> f64 {
+        let (count, many) = (answers.len() as f32, row.len() as f32);
+        let share = (1.0 - self.smoothing) / count;
+        let base = self.smoothing / many;
+        let of_answers: f64 = answers.iter().map(|answer| f64::from(row[answer.index()])).sum();
+        if self.kind == LossKind::CrossEntropy {
+            let mut loss = -f64::from(share) * of_answers;
+            if base > 0.0 {
+                loss -= f64::from(base) * row.iter().map(|score| f64::from(*score)).sum::<f64>();
+            }
+            loss += scaled_softmax(isa, row, scale);
+            if base > 0.0 {
+                row.iter_mut().for_each(|value| *value -= scale * base);
+            }
+            answers.iter().for_each(|answer| row[answer.index()] -= scale * share);
+            return loss;
+        }
+        // Binary: the mean over all entities, with targets smoothed towards 1 / entities.
+        let loss = scaled_sigmoid(isa, row, base, scale / many);
+        let more = 1.0 - self.smoothing;
+        answers.iter().for_each(|answer| row[answer.index()] -= scale / many * more);
+        (loss - f64::from(more) * of_answers) / f64::from(many)
+    }
+
+    /// The same for an answer's score, the first of the row, and those of negatives.
+    pub(super) fn sampled(&self, row: &mut [f32], scale: f32) -> f64 {
+        let isa = Isa::detected();
+        let count = (row.len() - 1) as f32;
+        match self.kind {
+            LossKind::CrossEntropy => {
+                let first = f64::from(row[0]);
+                let loss = scaled_softmax(isa, row, scale) - first;
+                row[0] -= scale;
+                loss
+            }
+            LossKind::Margin => {
+                let bound = self.margin - row[0];
+                let mut loss = 0f64;
+                let mut pulled = 0.0;
+                for score in &mut row[1..] {
+                    let excess = bound + *score;
+                    *score = if excess > 0.0 { scale / count } else { 0.0 };
+                    pulled += *score;
+                    loss += f64::from(excess.max(0.0));
+                }
+                row[0] = -pulled;
+                loss / f64::from(count)
+            }
+            LossKind::Binary | LossKind::SelfAdversarial => {
+                row.iter_mut().for_each(|score| *score += self.margin);
+                let (first, negatives) = row.split_at_mut(1);
+                let mut weights: Vec<f32> = match self.kind {
+                    LossKind::SelfAdversarial => negatives.iter().map(|s| s * self.temperature).collect(),
+                    _ => vec![0.0; negatives.len()],
+                };
+                // The weights are not differentiated (Sun et al., 2019).
+                scaled_softmax(isa, &mut weights, 1.0);
+                let mut loss = scaled_sigmoid(isa, first, 1.0, scale);
+                for (score, weight) in negatives.iter_mut().zip(weights) {
+                    let own = std::slice::from_mut(score);
+                    loss += f64::from(weight) * scaled_sigmoid(isa, own, 0.0, scale * weight);
+                }
+                loss
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(kind: LossKind, smoothing: f32) -> Loss {
+        Loss { kind, smoothing, margin: 1.5, temperature: 0.0 }
+    }
+
+    fn scores() -> Vec<f32> {
+        (0..37).map(|i| ((i * 11) % 17) as f32 * 0.2 - 1.5).collect()
+    }
+
+    /// Compares the gradient that `of` leaves in the row with differences of the loss that it gives.
+    fn check(scale: f32, of: impl Fn(&mut [f32]) -> f64) {
+        let mut row = scores();
+        of(&mut row);
+        for i in 0..row.len() {
+            let moved = |by: f32| {
+                let mut row = scores();
+                row[i] += by;
+                of(&mut row)
+            };
+            let numeric = f64::from(scale) * (moved(0.02) - moved(-0.02)) / 0.04;
+            assert!((f64::from(row[i]) - numeric).abs() < 2e-4, "{i}: {} {numeric}", row[i]);
+        }
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_losses() {
+        let answers = [EntityId(3), EntityId(20), EntityId(36)];
+        for kind in [LossKind::CrossEntropy, LossKind::Binary] {
+            for smoothing in [0.0, 0.2] {
+                check(2.0, |row| loss(kind, smoothing).all(Isa::detected(), row, &answers, 2.0));
+            }
+        }
+        for kind in [LossKind::CrossEntropy, LossKind::Binary, LossKind::Margin, LossKind::SelfAdversarial] {
+            // Without temperature the weights of self-adversarial negatives are constants.
+            check(0.5, |row| loss(kind, 0.0).sampled(row, 0.5));
+        }
+    }
+
+    #[test]
+    fn one_answer_among_all_costs_its_negative_log_probability() {
+        let row = [1.0f32, 2.0, 0.5];
+        let total: f64 = row.iter().map(|s| f64::from(*s).exp()).sum();
+        let expected = total.ln() - 2.0;
+        let found =
+            loss(LossKind::CrossEntropy, 0.0).all(Isa::detected(), &mut row.clone(), &[EntityId(1)], 1.0);
+        assert!((found - expected).abs() < 1e-6);
+        let found = loss(LossKind::CrossEntropy, 0.0).sampled(&mut [2.0, 1.0, 0.5], 1.0);
+        assert!((found - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn hard_negatives_weigh_more_the_higher_the_temperature() {
+        let of = |temperature| {
+            let mut row = [1.0, 2.0, -2.0];
+            Loss { temperature, ..loss(LossKind::SelfAdversarial, 0.0) }.sampled(&mut row, 1.0);
+            row[1] / row[2]
+        };
+        assert!(of(2.0) > of(1.0) && of(1.0) > of(0.0));
+    }
+}

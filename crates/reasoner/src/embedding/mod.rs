@@ -1,0 +1,36 @@
+//! Knowledge graph embeddings: vectors of entities and relations whose scores tell which triples hold.
+//!
+//! Every model makes a vector of a question, an entity with a relation, and compares it with the vectors of entities: by
+//! inner product (DistMult, ComplEx, RESCAL, TuckER, ConvE) or by distance (TransE, RotatE). So one engine trains and
+//! scores all of them: products of questions with all entities, a loss row by row while scores are in the cache, gradients
+//! by hand. Work is cut into pieces of fixed sizes, so that results do not depend on the number of threads.
+
+mod batch;
+mod classify;
+mod convolution;
+mod evaluate;
+mod file;
+mod interaction;
+mod loss;
+mod matrices;
+mod model;
+mod optimizer;
+mod options;
+mod parameters;
+mod product;
+mod questions;
+mod scorer;
+mod step;
+mod table;
+mod trainer;
+mod vectors;
+
+pub use classify::{ClassificationReport, RelationAccuracy, classify};
+pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
+pub use model::EmbeddingModel;
+pub use options::{
+    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Regime, Regularizer, Storage,
+    TrainingOptions, Weight,
+};
+pub use scorer::TripleScorer;
+pub use trainer::{Outcome, Progress, Training, train};

@@ -1,0 +1,305 @@
+//! A trained embedding in a folder.
+
+use std::{collections::BTreeMap, ops::Range, path::Path};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sporran_kernels::{Comparison, Isa};
+use sporran_kilt::{
+    jsonl,
+    kb::{EntityId, KnowledgeBase, Names, RelationId, Triple},
+};
+
+use super::{
+    file::{self, Data},
+    interaction,
+    options::{EmbeddingOptions, Storage},
+    parameters::{Parameters, Shape, Tensor},
+    product::{View, product},
+    questions::Question,
+    scorer::{self, TripleScorer},
+};
+use crate::{Error, Result};
+
+/// The file that says what a folder holds, and those of values and names.
+const ABOUT: &str = "embedding.json";
+const VALUES: &str = "embedding.safetensors";
+const ENTITIES: &str = "entities.txt";
+const RELATIONS: &str = "relations.txt";
+/// Questions that are scored in one piece, and entities that are decoded for them at once.
+const PIECE: usize = 64;
+const BLOCK: usize = 4096;
+
+/// What `embedding.json` says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    entities: usize,
+    relations: usize,
+    /// How the model was made; only what decides its shape is read.
+    embedding: EmbeddingOptions,
+}
+
+/// Vectors of the entities and relations of a knowledge base, with the names that they belong to.
+///
+/// Opened from a folder, the entities' vectors stay mapped, in 32 or 16 bits.
+#[derive(Debug)]
+pub struct EmbeddingModel {
+    pub(super) options: EmbeddingOptions,
+    pub(super) shape: Shape,
+    pub(super) parameters: Parameters,
+    entities: Names,
+    relations: Names,
+}
+
+impl EmbeddingModel {
+    /// A model with first values, drawn by `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Options`].
+    pub(super) fn new(kb: &KnowledgeBase, options: &EmbeddingOptions, seed: u64) -> Result<Self> {
+        options.check()?;
+        let shape = Shape::new(options, kb.entity_count(), kb.relation_count());
+        let parameters = Parameters::new(&shape, options, seed);
+        let (entities, relations) = (kb.entities().ids().clone(), kb.relations().ids().clone());
+        Ok(Self { options: options.clone(), shape, parameters, entities, relations })
+    }
+
+    /// Opens a folder that [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// What reading gives; [`Error::Model`] where the files do not belong together.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let about: About = jsonl::read_json(folder.join(ABOUT))?;
+        about.embedding.check()?;
+        let shape = Shape::new(&about.embedding, about.entities, about.relations);
+        let path = folder.join(VALUES);
+        let mapped = file::Mapped::open(&path)?;
+        let entities = mapped.table("entities", [shape.entities, shape.width()])?;
+        let tensors = shape
+            .tensors()
+            .into_iter()
+            .map(|(name, shape, trained)| {
+                Ok(Tensor { name, shape, values: mapped.values(name, shape)?, trained })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let names = |file: &str, expected: usize| {
+            let path = folder.join(file);
+            let mut names = Names::default();
+            for line in jsonl::open(&path)?.lines() {
+                names.intern(&line?.1);
+            }
+            if names.len() != expected {
+                let message = format!("expected {expected} different names, found {}", names.len());
+                return Err(Error::model(&path, message));
+            }
+            Ok(names)
+        };
+        Ok(Self {
+            entities: names(ENTITIES, about.entities)?,
+            relations: names(RELATIONS, about.relations)?,
+            options: about.embedding,
+            shape,
+            parameters: Parameters { entities, tensors },
+        })
+    }
+
+    /// Writes the model into a folder: options, values (those of entities in `storage`), and the names of entities and
+    /// relations, a line each. Each file appears whole or not at all, the values last.
+    ///
+    /// # Errors
+    /// Where the disk refuses; [`Error::Storage`] for a model that is mapped.
+    pub fn save(&self, folder: &Path, storage: Storage) -> Result<()> {
+        let shape = &self.shape;
+        let about = About {
+            entities: shape.entities,
+            relations: shape.directions.relations,
+            embedding: self.options.clone(),
+        };
+        let mut json = serde_json::to_vec_pretty(&about)
+            .map_err(|error| Error::model(&folder.join(ABOUT), error.to_string()))?;
+        json.push(b'\n');
+        jsonl::write(folder.join(ABOUT), &json)?;
+        for (file, names) in [(ENTITIES, &self.entities), (RELATIONS, &self.relations)] {
+            let mut writer = jsonl::Writer::create(folder.join(file))?;
+            for name in names.iter() {
+                writer.line(name.as_bytes())?;
+            }
+            writer.finish()?;
+        }
+        let tensors = self.tensors(storage == Storage::F16)?;
+        file::write(&folder.join(VALUES), &BTreeMap::new(), &tensors)
+    }
+
+    /// All values, to be written.
+    pub(super) fn tensors(&self, half: bool) -> Result<Vec<(String, Vec<usize>, Data<'_>)>> {
+        let Parameters { entities, tensors } = &self.parameters;
+        let expected = "entities in memory";
+        let data = Data::of(entities.rows(), half).ok_or(Error::Storage { expected })?;
+        let mut all = vec![("entities".to_owned(), vec![entities.count(), entities.width()], data)];
+        let shape = |tensor: &Tensor| tensor.shape.to_vec();
+        all.extend(tensors.iter().map(|t| (t.name.to_owned(), shape(t), Data::F32(&t.values))));
+        Ok(all)
+    }
+
+    /// How the model was made.
+    #[must_use]
+    pub fn options(&self) -> &EmbeddingOptions {
+        &self.options
+    }
+
+    /// The entities' names.
+    #[must_use]
+    pub fn entities(&self) -> &Names {
+        &self.entities
+    }
+
+    /// The relations' names.
+    #[must_use]
+    pub fn relations(&self) -> &Names {
+        &self.relations
+    }
+
+    /// Whether a knowledge base has the model's entities and relations under the same numbers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the first that differs.
+    pub fn check(&self, kb: &KnowledgeBase) -> Result<()> {
+        let pairs = [
+            ("entity", &self.entities, kb.entities().ids()),
+            ("relation", &self.relations, kb.relations().ids()),
+        ];
+        for (what, own, other) in pairs {
+            for at in 0..own.len().max(other.len()) {
+                if own.name(at) != other.name(at) {
+                    let name = |names: &Names| names.name(at).unwrap_or("nothing").to_owned();
+                    return Err(Error::Argument(format!(
+                        "expected the knowledge base that the model was trained on: {what} {at} is `{}` there and `{}` here",
+                        name(own),
+                        name(other)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Values of an entity's vector, as questions' vectors have them; ConvE's ends with a bias.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.shape.width()
+    }
+
+    /// Writes an entity's vector.
+    ///
+    /// # Panics
+    /// Where `out` is not [`width`](Self::width) long or the id is too large.
+    pub fn vector(&self, entity: EntityId, out: &mut [f32]) {
+        assert_eq!(out.len(), self.width());
+        self.parameters.entities.read(entity.index(), out);
+    }
+
+    /// The vectors of questions for objects, row after row, which [`score_vectors`](Self::score_vectors) compares with
+    /// entities.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an id that is too large.
+    pub fn question_vectors(&self, questions: &[(EntityId, RelationId)]) -> Result<Vec<f32>> {
+        scorer::check(questions.iter().copied(), (self.entity_count(), self.relation_count()), None)?;
+        Ok(self.vectors(questions.iter().copied(), false))
+    }
+
+    /// Writes how well every entity answers questions with given vectors: a row of all entities for each.
+    ///
+    /// # Panics
+    /// Where the sizes do not fit.
+    pub fn score_vectors(&self, vectors: &[f32], scores: &mut [f32]) {
+        let (width, count) = (self.width(), self.shape.entities);
+        assert_eq!(vectors.len() / width * count, scores.len());
+        let pieces = scores.par_chunks_mut(PIECE * count).zip(vectors.par_chunks(PIECE * width));
+        pieces.for_each(|(scores, vectors)| {
+            let mut scratch = Vec::new();
+            let block = if self.parameters.entities.values().is_some() { count } else { BLOCK };
+            for first in (0..count).step_by(block.max(1)) {
+                self.score_block(vectors, first..(first + block).min(count), &mut scratch, scores);
+            }
+        });
+    }
+
+    /// Scores against some entities, into their columns.
+    fn score_block(&self, vectors: &[f32], which: Range<usize>, scratch: &mut Vec<f32>, scores: &mut [f32]) {
+        let (width, count) = (self.width(), self.shape.entities);
+        let (first, many) = (which.start, which.len());
+        let table = self.parameters.entities.block(which, scratch);
+        let questions = vectors.len() / width;
+        match self.shape.comparison() {
+            Comparison::Dot => {
+                let out = (&mut scores[first..], View::strided(questions, many, count));
+                let right = (table, View::new(many, width).transposed());
+                product(out, (vectors, View::new(questions, width)), right, false);
+            }
+            comparison => {
+                for (row, query) in scores.chunks_exact_mut(count).zip(vectors.chunks_exact(width)) {
+                    comparison.scores(Isa::detected(), query, table, &mut row[first..first + many]);
+                }
+            }
+        }
+    }
+
+    fn vectors(&self, questions: impl Iterator<Item = (EntityId, RelationId)>, subjects: bool) -> Vec<f32> {
+        let directions = self.shape.directions;
+        let questions: Vec<Question> =
+            questions.map(|(entity, relation)| directions.question(entity, relation.0, subjects)).collect();
+        interaction::forward(&self.shape, &self.parameters, &questions, None).0
+    }
+}
+
+impl TripleScorer for EmbeddingModel {
+    fn entity_count(&self) -> usize {
+        self.shape.entities
+    }
+
+    fn relation_count(&self) -> usize {
+        self.shape.directions.relations
+    }
+
+    fn score_objects(&self, questions: &[(EntityId, RelationId)], scores: &mut [f32]) -> Result<()> {
+        let counts = (self.entity_count(), self.relation_count());
+        scorer::check(questions.iter().copied(), counts, Some((questions.len(), scores.len())))?;
+        self.score_vectors(&self.vectors(questions.iter().copied(), false), scores);
+        Ok(())
+    }
+
+    fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()> {
+        let counts = (self.entity_count(), self.relation_count());
+        let turned = || questions.iter().map(|(relation, entity)| (*entity, *relation));
+        scorer::check(turned(), counts, Some((questions.len(), scores.len())))?;
+        self.score_vectors(&self.vectors(turned(), true), scores);
+        Ok(())
+    }
+
+    /// The mean of the scores of both directions, which differ with reciprocal relations.
+    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
+        let counts = (self.entity_count(), self.relation_count());
+        let objects = || triples.iter().map(|triple| (triple.subject, triple.relation));
+        let subjects = || triples.iter().map(|triple| (triple.object, triple.relation));
+        scorer::check(objects().chain(subjects()), counts, None)?;
+        let (width, comparison) = (self.width(), self.shape.comparison());
+        let (of_objects, of_subjects) = (self.vectors(objects(), false), self.vectors(subjects(), true));
+        let vectors = of_objects.par_chunks_exact(width).zip(of_subjects.par_chunks_exact(width));
+        Ok(triples
+            .par_iter()
+            .zip(vectors)
+            .map(|(triple, (of_object, of_subject))| {
+                let mut row = vec![0.0; width];
+                let mut score = |vector: &[f32], entity: EntityId| {
+                    self.parameters.entities.read(entity.index(), &mut row);
+                    let mut score = [0.0];
+                    comparison.scores(Isa::detected(), vector, &row, &mut score);
+                    score[0]
+                };
+                (score(of_object, triple.object) + score(of_subject, triple.subject)) / 2.0
+            })
+            .collect())
+    }
+}

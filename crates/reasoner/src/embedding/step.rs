@@ -1,0 +1,491 @@
+//! One batch: gradients, then the optimiser.
+
+use rayon::prelude::*;
+use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
+
+use super::{
+    batch::{Among, Batch, ENTITIES, EntityPenalty, Shares, among_all, among_sampled, regularise},
+    interaction::{self, Dropouts},
+    loss::Loss,
+    optimizer::{State, Step},
+    options::{EmbeddingOptions, ModelKind, Regime, TrainingOptions},
+    parameters::{Parameters, RELATIONS, Shape},
+    questions::mixed,
+    table::Rows,
+};
+use crate::{Error, Result};
+
+/// Which batch it is, and what is drawn by chance in it.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) seed: u64,
+    pub(super) epoch: usize,
+    pub(super) batch: usize,
+}
+
+/// What batches share.
+pub(super) struct Stepper<'o> {
+    shape: &'o Shape,
+    options: &'o EmbeddingOptions,
+    loss: Loss,
+    penalty: EntityPenalty,
+    gradients: Vec<Vec<f32>>,
+    scores: Vec<f32>,
+}
+
+/// The gradients of the entities' vectors, as they are made.
+enum ToEntities {
+    /// Piece by piece, from these.
+    Dense(Box<Dense>),
+    Sparse {
+        rows: Vec<u32>,
+        values: Vec<f32>,
+    },
+}
+
+struct Dense {
+    comparison: Comparison,
+    among: Among,
+    queries: Vec<f32>,
+    to_heads: Vec<f32>,
+    /// Entities with the questions that start from them.
+    heads: Vec<(u32, usize)>,
+    shares: Shares,
+    penalty: EntityPenalty,
+    candidate: Option<Dropout>,
+    entities: usize,
+    width: usize,
+    dim: usize,
+}
+
+impl Dense {
+    /// Writes the gradients of the entities from number `first` on, whose rows are `table`.
+    fn piece(&self, first: usize, table: &[f32], out: &mut [f32]) {
+        let isa = Isa::detected();
+        let which = first..first + table.len() / self.width;
+        match &self.candidate {
+            // With dropout the questions were compared with the dropped rows.
+            Some(dropout) => {
+                let mut dropped = table.to_vec();
+                dropout.apply(isa, first * self.width, &mut dropped);
+                self.among.to_entities(
+                    self.comparison,
+                    &self.queries,
+                    self.entities,
+                    which.clone(),
+                    &dropped,
+                    out,
+                );
+                dropout.apply(isa, first * self.width, out);
+            }
+            None => self.among.to_entities(
+                self.comparison,
+                &self.queries,
+                self.entities,
+                which.clone(),
+                table,
+                out,
+            ),
+        }
+        let start = self.heads.partition_point(|(entity, _)| (*entity as usize) < which.start);
+        for (entity, question) in &self.heads[start..] {
+            let entity = *entity as usize;
+            if entity >= which.end {
+                break;
+            }
+            let out = &mut out[(entity - first) * self.width..][..self.dim];
+            add_columns(isa, &self.to_heads[question * self.dim..][..self.dim], out);
+        }
+        let start = self.shares.entities.partition_point(|(entity, _)| (*entity as usize) < which.start);
+        let mut shares = self.shares.entities[start..].iter().peekable();
+        for (entity, (row, out)) in
+            which.zip(table.chunks_exact(self.width).zip(out.chunks_exact_mut(self.width)))
+        {
+            let share = shares.next_if(|(next, _)| *next as usize == entity).map_or(0.0, |(_, share)| *share);
+            self.penalty.add(share, &row[..self.dim], &mut out[..self.dim]);
+        }
+    }
+}
+
+/// The gradients of a batch.
+struct Gradients {
+    loss: f64,
+    entities: ToEntities,
+    cache: interaction::Cache,
+}
+
+impl<'o> Stepper<'o> {
+    pub(super) fn new(shape: &'o Shape, options: &'o EmbeddingOptions) -> Self {
+        let training = &options.training;
+        let gradients = shape
+            .tensors()
+            .iter()
+            .map(|(_, [rows, width], trained)| vec![0.0; if *trained { rows * width } else { 0 }])
+            .collect();
+        let (loss, penalty) = (Loss::new(training), EntityPenalty::new(shape, training));
+        Self { shape, options, loss, penalty, gradients, scores: Vec::new() }
+    }
+
+    fn training(&self) -> &'o TrainingOptions {
+        &self.options.training
+    }
+
+    /// Makes the gradients of a batch: those of the tensors in `self.gradients`.
+    fn gradients(&mut self, parameters: &Parameters, batch: &Batch<'_>, place: Place) -> Result<Gradients> {
+        let shape = self.shape;
+        let training = self.training();
+        let dropouts = Dropouts::new(self.options, place.seed, place.epoch, place.batch);
+        self.gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
+        let (queries, cache) = interaction::forward(shape, parameters, &batch.questions, Some(&dropouts));
+        let comparison = shape.comparison();
+        let shares = Shares::new(batch, shape.directions.rows());
+        let (loss, entities);
+        if training.regime == Regime::NegativeSampling {
+            let seed = mixed(place.seed, place.epoch, place.batch, 0);
+            let table = &parameters.entities;
+            let sampled = among_sampled(comparison, (&self.loss, training), batch, &queries, table, seed);
+            let to_heads = interaction::backward(
+                shape,
+                parameters,
+                &batch.questions,
+                &dropouts,
+                (&cache, &sampled.to_queries),
+                &mut self.gradients,
+            );
+            let penalty = (&shares, self.penalty);
+            let (rows, values) =
+                sampled.to_entities(comparison, batch, (&queries, &to_heads), table, penalty);
+            self.penalise_relations(parameters, &shares);
+            (loss, entities) = (sampled.loss, ToEntities::Sparse { rows, values });
+        } else {
+            let expected = "entities in 32 bits in memory";
+            let table = parameters.entities.values().ok_or(Error::Storage { expected })?;
+            let dropped = dropouts.candidate.as_ref().map(|dropout| {
+                let mut dropped = table.to_vec();
+                let size = ENTITIES * shape.width();
+                dropped.par_chunks_mut(size).enumerate().for_each(|(at, part)| {
+                    dropout.apply(Isa::detected(), at * size, part);
+                });
+                dropped
+            });
+            let buffer = std::mem::take(&mut self.scores);
+            let seen = dropped.as_deref().unwrap_or(table);
+            let among = among_all(comparison, &self.loss, batch, &queries, seen, buffer);
+            let to_heads = interaction::backward(
+                shape,
+                parameters,
+                &batch.questions,
+                &dropouts,
+                (&cache, &among.to_queries),
+                &mut self.gradients,
+            );
+            self.penalise_relations(parameters, &shares);
+            loss = among.loss;
+            entities = ToEntities::Dense(Box::new(Dense {
+                comparison,
+                among,
+                queries,
+                to_heads,
+                heads: batch.by_entity(),
+                shares,
+                penalty: self.penalty,
+                candidate: dropouts.candidate,
+                entities: shape.entities,
+                width: shape.width(),
+                dim: shape.dim,
+            }));
+        }
+        Ok(Gradients { loss, entities, cache })
+    }
+
+    fn penalise_relations(&mut self, parameters: &Parameters, shares: &Shares) {
+        let options = self.penalty.options;
+        // RotatE's relations are angles, which have no size.
+        if options.relation == 0.0 || self.shape.model == ModelKind::RotatE {
+            return;
+        }
+        let width = self.shape.relation_width();
+        let rows = parameters.tensors[RELATIONS].values.par_chunks_exact(width);
+        let gradients = self.gradients[RELATIONS].par_chunks_exact_mut(width);
+        rows.zip(gradients).zip(&shares.relations).for_each(|((row, gradient), share)| {
+            let weight = options.relation as f32 * if options.weighted { *share } else { 1.0 };
+            if weight > 0.0 {
+                regularise(options.power, weight, self.penalty.complex, row, gradient);
+            }
+        });
+    }
+
+    /// One step; gives the mean loss of the batch, without regularisation.
+    pub(super) fn run(
+        &mut self,
+        parameters: &mut Parameters,
+        batch: &Batch<'_>,
+        place: Place,
+        step: Step,
+        states: &mut [State],
+    ) -> Result<f64> {
+        let Gradients { loss, entities, cache } = self.gradients(parameters, batch, place)?;
+        let width = self.shape.width();
+        match entities {
+            ToEntities::Dense(dense) => {
+                if let Rows::F32(values) = parameters.entities.rows_mut() {
+                    let size = ENTITIES * width;
+                    let pieces = values.par_chunks_mut(size).zip(states[0].pieces(size)).enumerate();
+                    pieces.for_each(|(at, (values, (first, second)))| {
+                        let mut gradient = vec![0.0; values.len()];
+                        dense.piece(at * ENTITIES, values, &mut gradient);
+                        step.update(values, &gradient, first, second);
+                    });
+                }
+                self.scores = dense.among.into_buffer();
+            }
+            ToEntities::Sparse { rows, values: gradient } => match parameters.entities.rows_mut() {
+                Rows::F32(values) => step.sparse(width, values, &rows, &gradient, &mut states[0]),
+                Rows::F16(values) => {
+                    let seed = mixed(place.seed, place.epoch, place.batch, 6);
+                    step.sparse_halves(width, values, &rows, &gradient, &mut states[0], seed);
+                }
+                Rows::Mapped { .. } => return Err(Error::Storage { expected: "entities in memory" }),
+            },
+        }
+        let tensors = parameters.tensors.iter_mut().zip(&self.gradients).zip(&mut states[1..]);
+        for ((tensor, gradient), state) in tensors.filter(|((tensor, _), _)| tensor.trained) {
+            step.dense(&mut tensor.values, gradient, state);
+        }
+        interaction::follow(&cache, parameters);
+        Ok(loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sporran_kilt::kb::Triple;
+
+    use super::*;
+    use crate::embedding::questions::Questions;
+
+    const ENTITY_COUNT: usize = 9;
+
+    fn triples() -> Vec<Triple> {
+        (0..14u32).map(|at| Triple::new(at * 5 % 4, at % 3, (at * 7 + 2) % 9)).collect()
+    }
+
+    /// All gradients of the loss on one batch, entities first, and the loss.
+    fn gradients(
+        options: &EmbeddingOptions,
+        shape: &Shape,
+        parameters: &Parameters,
+        triples: &[Triple],
+    ) -> (f64, Vec<Vec<f32>>) {
+        let training = &options.training;
+        let questions = Questions::new(triples, training.regime, shape.directions);
+        let batch = Batch::new((0..questions.len()).map(|at| questions.at(at)), training);
+        let mut stepper = Stepper::new(shape, options);
+        let place = Place { seed: 3, epoch: 1, batch: 2 };
+        let found = stepper.gradients(parameters, &batch, place).unwrap();
+        let table = parameters.entities.values().unwrap();
+        let width = shape.width();
+        let mut entities = vec![0.0; table.len()];
+        match found.entities {
+            ToEntities::Dense(dense) => {
+                // In two pieces, as the training of more entities would.
+                let (first, second) = entities.split_at_mut(4 * width);
+                dense.piece(0, &table[..4 * width], first);
+                dense.piece(4, &table[4 * width..], second);
+            }
+            ToEntities::Sparse { rows, values } => {
+                for (row, gradient) in rows.iter().zip(values.chunks_exact(width)) {
+                    entities[*row as usize * width..][..width].copy_from_slice(gradient);
+                }
+            }
+        }
+        let mut all = vec![entities];
+        all.append(&mut stepper.gradients);
+        // The penalty is not in the loss that is reported.
+        let mut loss = found.loss;
+        let penalty = training.regularizer;
+        if penalty.entity > 0.0 {
+            let size = |row: &[f32]| -> f64 {
+                let power = f64::from(penalty.power);
+                if shape.model == ModelKind::ComplEx && penalty.power == 3 {
+                    let half = row.len() / 2;
+                    (0..half).map(|k| f64::from(row[k]).hypot(f64::from(row[half + k])).powf(power)).sum()
+                } else {
+                    row.iter().map(|x| f64::from(x.abs()).powf(power)).sum()
+                }
+            };
+            let relations = &parameters.tensors[RELATIONS].values;
+            let relation_width = shape.relation_width();
+            for triple in triples {
+                let rows =
+                    [triple.subject, triple.object].map(|e| size(&table[e.index() * width..][..shape.dim]));
+                // Each triple is two questions, each with subject, relation and object.
+                loss += penalty.entity * (rows[0] + rows[1]) / triples.len() as f64;
+                let row = |at: usize| size(&relations[at * relation_width..][..relation_width]);
+                let forward = triple.relation.index();
+                let backward =
+                    if shape.directions.reciprocal { forward + shape.directions.relations } else { forward };
+                let both = if shape.model == ModelKind::RotatE { 0.0 } else { row(forward) + row(backward) };
+                loss += penalty.relation * both / 2.0 / triples.len() as f64;
+            }
+        }
+        (loss, all)
+    }
+
+    /// Compares every gradient with differences of the loss.
+    fn check(json: serde_json::Value) {
+        // Tiny batches on many threads would only wait for each other.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        pool.install(|| check_alone(json));
+    }
+
+    fn check_alone(json: serde_json::Value) {
+        let options: EmbeddingOptions = serde_json::from_value(json).unwrap();
+        assert_eq!(options.mistakes(), []);
+        let shape = Shape::new(&options, ENTITY_COUNT, 3);
+        let mut parameters = Parameters::new(&shape, &options, 11);
+        let triples = triples();
+        let (here, found) = gradients(&options, &shape, &parameters, &triples);
+        let mut compared = 0;
+        for (which, gradient) in found.iter().enumerate() {
+            // Some of many places, spread evenly.
+            for at in (0..gradient.len()).step_by((gradient.len() / 40).max(1)) {
+                let mut moved = |by: f32| {
+                    let values = match which {
+                        0 => match parameters.entities.rows_mut() {
+                            Rows::F32(values) => values,
+                            _ => unreachable!(),
+                        },
+                        _ => &mut parameters.tensors[which - 1].values,
+                    };
+                    let before = values[at];
+                    values[at] += by;
+                    let loss = gradients(&options, &shape, &parameters, &triples).0;
+                    match which {
+                        0 => match parameters.entities.rows_mut() {
+                            Rows::F32(values) => values[at] = before,
+                            _ => unreachable!(),
+                        },
+                        _ => parameters.tensors[which - 1].values[at] = before,
+                    }
+                    loss
+                };
+                let by = 1e-3;
+                // Where the loss has a kink nearby, the gradient is that of one of its sides.
+                let by_64 = f64::from(by);
+                let (left, right) = ((here - moved(-by)) / by_64, (moved(by) - here) / by_64);
+                let slack = 2e-3 + 0.01 * left.abs();
+                let value = f64::from(gradient[at]);
+                assert!(
+                    value > left.min(right) - slack && value < left.max(right) + slack,
+                    "{options:?}: tensor {which} at {at}: {value} between {left} and {right}"
+                );
+                compared += 1;
+            }
+        }
+        assert!(compared > 60, "{compared}");
+    }
+
+    fn models() -> Vec<serde_json::Value> {
+        vec![
+            json!({ "model": "distmult", "dim": 6 }),
+            json!({ "model": "complex", "dim": 6 }),
+            json!({ "model": "transe", "dim": 6 }),
+            json!({ "model": "transe", "dim": 6, "norm": "l1" }),
+            json!({ "model": "rotate", "dim": 6 }),
+            json!({ "model": "rescal", "dim": 4 }),
+            json!({ "model": "tucker", "dim": 4, "relation-dim": 3 }),
+            json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "map-dropout": 0.2, "hidden-dropout": 0.2 }),
+        ]
+    }
+
+    fn with(mut model: serde_json::Value, more: &serde_json::Value) -> serde_json::Value {
+        model["initial"] = json!("normal");
+        model["initial-scale"] = json!(0.7);
+        for (key, value) in more.as_object().unwrap() {
+            model[key] = value.clone();
+        }
+        model
+    }
+
+    #[test]
+    fn gradients_among_all_entities_are_those_of_every_model_and_loss() {
+        for model in models() {
+            for loss in ["cross-entropy", "binary"] {
+                for regime in ["one-vs-all", "kvs-all"] {
+                    check(with(
+                        model.clone(),
+                        &json!({
+                            "entity-dropout": 0.2, "relation-dropout": 0.2, "candidate-dropout": 0.1,
+                            "training": { "loss": loss, "regime": regime, "label-smoothing": 0.1 }
+                        }),
+                    ));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_among_negatives_are_those_of_every_model_and_loss() {
+        for model in models() {
+            for loss in ["cross-entropy", "binary", "margin", "self-adversarial"] {
+                check(with(
+                    model.clone(),
+                    &json!({ "entity-dropout": 0.2, "training": {
+                        "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
+                        "object-negatives": 4, "subject-negatives": 3
+                    } }),
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn one_relation_for_both_directions_has_the_gradients_of_both() {
+        for model in models().into_iter().filter(|model| model["model"] != "conve") {
+            check(with(model, &json!({ "reciprocal": false, "relation-dropout": 0.2 })));
+        }
+    }
+
+    #[test]
+    fn penalties_have_the_gradients_of_their_formulas() {
+        for model in ["distmult", "complex", "rotate"] {
+            for power in [2, 3] {
+                for regime in ["kvs-all", "one-vs-all", "negative-sampling"] {
+                    let penalty = json!({ "power": power, "entity": 0.3, "relation": 0.2 });
+                    check(with(
+                        json!({ "model": model, "dim": 6 }),
+                        &json!({ "training": { "regime": regime, "regularizer": penalty } }),
+                    ));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn grouping_by_question_is_the_loss_of_single_triples() {
+        for model in models() {
+            let of = |regime: &str, triples: &[Triple]| {
+                // Batch statistics make ConvE's questions depend on each other; dropout would differ.
+                let more = json!({ "map-dropout": 0.0, "hidden-dropout": 0.0,
+                    "training": { "regime": regime, "label-smoothing": 0.1 } });
+                let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
+                let shape = Shape::new(&options, ENTITY_COUNT, 3);
+                let parameters = Parameters::new(&shape, &options, 11);
+                gradients(&options, &shape, &parameters, triples)
+            };
+            if model["model"] == "conve" {
+                continue;
+            }
+            let triples = triples();
+            let (grouped, asked) = (of("kvs-all", &triples), of("one-vs-all", &triples));
+            let single: f64 = triples.iter().map(|triple| of("one-vs-all", &[*triple]).0).sum();
+            assert!((asked.0 - single / triples.len() as f64).abs() < 1e-5, "{model}");
+            assert!((grouped.0 - asked.0).abs() < 1e-5, "{model}");
+            for (a, b) in grouped.1.iter().flatten().zip(asked.1.iter().flatten()) {
+                assert!((a - b).abs() < 1e-5, "{model}");
+            }
+        }
+    }
+}
