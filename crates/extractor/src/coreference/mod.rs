@@ -4,6 +4,8 @@
 mod given_names;
 mod names;
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     Chain, Coreference, Document, EntityType, Gender, Mention, MentionForm, Pronoun, Reference, Result,
     pronoun,
@@ -16,6 +18,8 @@ use names::Name;
 const REACH: usize = 5;
 /// Sentences that a description looks back over.
 const NOMINAL_REACH: usize = 3;
+/// How sure it is that a pronoun means the one name of the document that fits it, which does not stand before it.
+const ADOPTED: f32 = 0.6;
 
 /// Coreference by rules.
 ///
@@ -34,7 +38,14 @@ struct Entity {
 
 impl Coreference for Rules {
     fn chains(&self, document: &Document, mentions: &[Mention]) -> Result<Vec<Chain>> {
-        let mut reader = Reader { document, mentions, entities: Vec::new() };
+        let mut reader = Reader {
+            document,
+            mentions,
+            entities: Vec::new(),
+            owners: vec![None; mentions.len()],
+            index: FxHashMap::default(),
+            speakers: [None; 2],
+        };
         for at in 0..mentions.len() {
             match mentions[at].form {
                 MentionForm::Name => reader.name(at),
@@ -42,9 +53,12 @@ impl Coreference for Rules {
                 MentionForm::Nominal => reader.nominal(at),
             }
         }
+        reader.adopt();
         let is_chain = |entity: &Entity| !entity.names.is_empty() || entity.mentions.len() > 1;
         let entities = reader.entities.iter().filter(|entity| is_chain(entity));
-        Ok(entities.map(|entity| reader.chain(entity)).collect())
+        let mut chains: Vec<Chain> = entities.map(|entity| reader.chain(entity)).collect();
+        chains.sort_by_key(|chain| chain.mentions[0].0);
+        Ok(chains)
     }
 }
 
@@ -53,7 +67,17 @@ struct Reader<'a> {
     mentions: &'a [Mention],
     /// In the order of their first mentions.
     entities: Vec<Entity>,
+    /// The entity of each mention that was read.
+    owners: Vec<Option<usize>>,
+    /// Entities by what their names share with names that agree with them, so that time does not grow with the square of a
+    /// document's names.
+    index: FxHashMap<String, Vec<usize>>,
+    /// Who says `I`, and who says `we`.
+    speakers: [Option<usize>; 2],
 }
+
+/// Entities that share a word, the last read, of which a name is compared with so many.
+const RIVALS: usize = 32;
 
 impl Reader<'_> {
     /// The chain of an entity; the mention with the most words names it best, of several the first.
@@ -72,22 +96,32 @@ impl Reader<'_> {
 
     fn join(&mut self, entity: usize, at: usize, confidence: f32) {
         self.entities[entity].mentions.push((at, confidence));
+        self.owners[at] = Some(entity);
+    }
+
+    fn add(&mut self, entity: Entity, at: usize) -> usize {
+        self.owners[at] = Some(self.entities.len());
+        self.entities.push(entity);
+        self.entities.len() - 1
     }
 
     fn name(&mut self, at: usize) {
         let mention = &self.mentions[at];
         let name = Name::of(self.document, mention);
-        let mut best: Option<(f32, usize)> = None;
-        let mut rivals = 0;
+        let mut order: Vec<usize> = Vec::new();
+        for key in name.keys() {
+            let entities = self.index.get(&key).map_or(&[][..], Vec::as_slice);
+            order.extend(&entities[entities.len().saturating_sub(RIVALS)..]);
+        }
+        order.sort_unstable();
+        order.dedup();
         // The one that was read last goes first among equals.
         let recent = |entity: &Entity| entity.mentions.last().map(|(at, _)| *at);
-        let mut order: Vec<usize> = (0..self.entities.len()).collect();
         order.sort_by_key(|other| std::cmp::Reverse(recent(&self.entities[*other])));
+        let mut best: Option<(f32, usize)> = None;
+        let mut rivals = 0;
         for other in order {
             let entity = &self.entities[other];
-            if entity.names.is_empty() {
-                continue;
-            }
             let agreement = if entity.kind == mention.kind {
                 let of = |earlier: &Name| name.agrees(earlier, mention.kind);
                 entity.names.iter().map(of).fold(0.0, f32::max)
@@ -95,10 +129,7 @@ impl Reader<'_> {
                 0.0
             } else {
                 // A tagger may call one name a firm and a place.
-                let same = entity
-                    .names
-                    .iter()
-                    .any(|earlier| earlier.words() == name.words() && !name.words().is_empty());
+                let same = entity.names.iter().any(|earlier| earlier.words() == name.words());
                 if same { 0.8 } else { 0.0 }
             };
             if agreement > 0.0 {
@@ -110,22 +141,32 @@ impl Reader<'_> {
         }
         let gender =
             (mention.kind == EntityType::Person).then(|| name.gendered().and_then(gender_of)).flatten();
-        match best {
+        let keys: Vec<String> = name.keys().collect();
+        let (entity, is_new) = match best {
             Some((agreement, other)) => {
                 let sure = if agreement > 0.97 || rivals == 1 { agreement } else { agreement * 0.8 };
+                self.join(other, at, sure);
                 let entity = &mut self.entities[other];
                 entity.gender = entity.gender.or(gender);
-                if !entity.names.contains(&name) {
+                let is_new = !entity.names.contains(&name);
+                if is_new {
                     entity.names.push(name);
                 }
-                self.join(other, at, sure);
+                (other, is_new)
             }
-            None => self.entities.push(Entity {
-                kind: mention.kind,
-                names: vec![name],
-                gender,
-                mentions: vec![(at, 1.0)],
-            }),
+            None => {
+                let entity =
+                    Entity { kind: mention.kind, names: vec![name], gender, mentions: vec![(at, 1.0)] };
+                (self.add(entity, at), true)
+            }
+        };
+        if is_new {
+            for key in keys {
+                let entities = self.index.entry(key).or_default();
+                if entities.last() != Some(&entity) {
+                    entities.push(entity);
+                }
+            }
         }
     }
 
@@ -149,8 +190,11 @@ impl Reader<'_> {
                     gender: known.gender,
                     mentions: vec![(at, 1.0)],
                 };
-                self.entities.push(entity);
+                self.add(entity, at);
             }
+        }
+        if known.reference == Reference::Speaker {
+            self.speakers[usize::from(known.plural)] = self.owners[at];
         }
     }
 
@@ -163,13 +207,7 @@ impl Reader<'_> {
             return false;
         }
         // A speaker is spoken of otherwise.
-        let is_speaker = entity.mentions.first().is_some_and(|(at, _)| {
-            let first = &self.mentions[*at];
-            first.form == MentionForm::Pronoun
-                && pronoun(self.document.word(first.tokens.start))
-                    .is_some_and(|p| p.reference == Reference::Speaker)
-        });
-        if is_speaker {
+        if entity.names.is_empty() && self.is_speaker(entity) {
             return false;
         }
         match (known.kind, entity.kind) {
@@ -183,6 +221,16 @@ impl Reader<'_> {
         }
     }
 
+    fn is_speaker(&self, entity: &Entity) -> bool {
+        let is = |at: usize| {
+            let mention = &self.mentions[at];
+            mention.form == MentionForm::Pronoun
+                && pronoun(self.document.word(mention.tokens.start))
+                    .is_some_and(|known| known.reference == Reference::Speaker)
+        };
+        entity.mentions.first().is_some_and(|(first, _)| is(*first))
+    }
+
     /// What a relative pronoun stands behind: the nearest fitting mention of its sentence.
     fn relative(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
         let own = &self.mentions[at];
@@ -194,8 +242,7 @@ impl Reader<'_> {
             if mention.form == MentionForm::Pronoun {
                 continue;
             }
-            let owner =
-                self.entities.iter().position(|entity| entity.mentions.iter().any(|(m, _)| *m == earlier));
+            let owner = self.owners[earlier];
             let Some(owner) = owner.filter(|owner| self.fits(known, &self.entities[*owner])) else {
                 continue;
             };
@@ -210,36 +257,31 @@ impl Reader<'_> {
         None
     }
 
-    /// The speaker of a text: all of its kind are one, and whoever says `I am Ann` or `my name is Ann` is that.
+    /// The speaker of a text: all that say `I` are one, and all that say `we`.
     fn speaker(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
-        let is_same = |(other, _): &(usize, f32)| {
-            let mention = &self.mentions[*other];
-            mention.form == MentionForm::Pronoun
-                && pronoun(self.document.word(mention.tokens.start)).is_some_and(|other| {
-                    other.reference == Reference::Speaker && other.plural == known.plural
-                })
-        };
-        let spoken = self.entities.iter().position(|entity| entity.mentions.iter().any(is_same));
-        if let Some(entity) = spoken {
+        if let Some(entity) = self.speakers[usize::from(known.plural)] {
             return Some((entity, 0.9));
         }
         // A firm that says `we` is what its text is about.
-        known
-            .plural
-            .then(|| self.best(at, known, usize::MAX))
-            .flatten()
-            .map(|(entity, sure)| (entity, 0.7 * sure))
+        known.plural.then(|| self.before(at, known)).flatten().map(|(entity, sure)| (entity, 0.7 * sure))
     }
 
-    fn before(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
-        self.best(at, known, REACH)
+    /// The entities of the mentions within `reach` sentences before mention `at`, in the order of their first mentions.
+    fn near(&self, at: usize, reach: usize) -> Vec<usize> {
+        let first = self.mentions[at].sentence.saturating_sub(reach);
+        let earlier = (0..at).rev().take_while(|other| self.mentions[*other].sentence >= first);
+        let mut found: Vec<usize> = earlier.filter_map(|other| self.owners[other]).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The entity that a text is most about where a pronoun stands, and its share beside the others that fit.
-    fn best(&self, at: usize, known: Pronoun, reach: usize) -> Option<(usize, f32)> {
-        let fitting = self.entities.iter().enumerate().filter(|(_, entity)| self.fits(known, entity));
+    fn before(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+        let near = self.near(at, REACH).into_iter().map(|which| (which, &self.entities[which]));
+        let fitting = near.filter(|(_, entity)| self.fits(known, entity));
         let scored = fitting.filter_map(|(which, entity)| {
-            let mut salience = self.salience(at, entity, reach)?;
+            let mut salience = self.salience(at, entity, REACH)?;
             if known.kind == EntityType::Organisation && entity.kind == EntityType::Organisation {
                 salience += 0.8;
             }
@@ -255,11 +297,11 @@ impl Reader<'_> {
     fn salience(&self, at: usize, entity: &Entity, reach: usize) -> Option<f32> {
         let own = &self.mentions[at];
         let mut best: Option<f32> = None;
-        for (other, _) in &entity.mentions {
+        for (other, _) in entity.mentions.iter().rev() {
             let mention = &self.mentions[*other];
             let distance = own.sentence - mention.sentence;
             if distance > reach {
-                continue;
+                break;
             }
             let form = match mention.form {
                 MentionForm::Name => 0.3,
@@ -293,13 +335,46 @@ impl Reader<'_> {
         is_first && mention.tokens.start - start <= 12
     }
 
+    /// Gives pronouns that nothing before them fits to the one name of the document that fits, where there is one alone: of many
+    /// texts only passages are known, and the name may stand in a later one.
+    fn adopt(&mut self) {
+        let names: Vec<usize> =
+            (0..self.entities.len()).filter(|which| !self.entities[*which].names.is_empty()).collect();
+        // In a document of many names there is no such one, and looking for it for every pronoun takes long.
+        if names.len() > RIVALS {
+            return;
+        }
+        for orphan in 0..self.entities.len() {
+            let own = &self.entities[orphan];
+            if !own.names.is_empty() || self.is_speaker(own) {
+                continue;
+            }
+            let Some(known) = own
+                .mentions
+                .first()
+                .and_then(|(at, _)| pronoun(self.document.word(self.mentions[*at].tokens.start)))
+            else {
+                continue;
+            };
+            let mut fitting = names.iter().filter(|which| self.fits(known, &self.entities[**which]));
+            if let (Some(&entity), None) = (fitting.next(), fitting.next()) {
+                for (at, _) in std::mem::take(&mut self.entities[orphan].mentions) {
+                    self.join(entity, at, ADOPTED);
+                }
+                let gender = self.entities[orphan].gender;
+                let entity = &mut self.entities[entity];
+                entity.gender = entity.gender.or(gender);
+            }
+        }
+    }
+
     fn nominal(&mut self, at: usize) {
         let mention = &self.mentions[at];
         // What somebody owns is not what the text was about.
         let before = mention.tokens.start.checked_sub(1).map_or("", |before| self.document.word(before));
         let owned = pronoun(before).is_some() || before.ends_with("'s");
-        let fitting =
-            self.entities.iter().enumerate().filter(|(_, e)| e.kind == mention.kind && !e.names.is_empty());
+        let near = self.near(at, NOMINAL_REACH).into_iter().map(|which| (which, &self.entities[which]));
+        let fitting = near.filter(|(_, entity)| entity.kind == mention.kind && !entity.names.is_empty());
         let scored =
             fitting.filter_map(|(which, entity)| Some((which, self.salience(at, entity, NOMINAL_REACH)?)));
         if let (Some((entity, sure)), false) = (share(scored), owned) {

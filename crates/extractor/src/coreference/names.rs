@@ -130,6 +130,13 @@ impl Name {
         &self.words
     }
 
+    /// What it shares with every name that may agree with it: a word, or initials with an acronym.
+    pub(super) fn keys(&self) -> impl Iterator<Item = String> + '_ {
+        let letters = |letters: &str| format!("={letters}");
+        let initials = (self.words.len() > 1).then(|| letters(&self.initials));
+        self.words.iter().cloned().chain(initials).chain(self.acronym.as_deref().map(letters))
+    }
+
     /// A title such as `mrs.`, or else the first word.
     pub(super) fn gendered(&self) -> Option<&str> {
         self.title.as_deref().or_else(|| self.words.first().map(String::as_str))

@@ -78,8 +78,25 @@ fn speakers_are_one_and_a_lone_pronoun_is_in_no_chain() {
 }
 
 #[test]
+fn a_pronoun_before_the_only_name_that_fits_means_it() {
+    assert_eq!(
+        chains("She won in [L Rome]. Later, [P Ann Lee] left."),
+        [vec!["She", "Ann Lee"], vec!["Rome"]]
+    );
+    assert_eq!(chains("She won. [P Ann Lee] met [P Eve Poe]."), [["Ann Lee"], ["Eve Poe"]]);
+}
+
+#[test]
 fn what_is_far_away_is_not_meant() {
     let filler = "Nothing was said about that. ".repeat(8);
-    let found = chains(&format!("[O Acme] grew. {filler}It rained."));
-    assert_eq!(found, [["Acme"]]);
+    let found = chains(&format!("[O Acme] and [O Bolt] grew. {filler}It rained."));
+    assert_eq!(found, [["Acme"], ["Bolt"]]);
+}
+
+#[test]
+fn a_document_of_many_names_and_pronouns_takes_no_long_time() {
+    let text: String = (0..6_000).map(|at| format!("[P Ann{at} Lee{}] left. She won. ", at % 50)).collect();
+    let began = std::time::Instant::now();
+    let found = chains(&text);
+    assert!(found.len() >= 6_000 && began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
 }

@@ -1,10 +1,6 @@
 //! Making a tagger.
 
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use serde::Serialize;
@@ -14,10 +10,9 @@ use sporran_extractor::{
 };
 use sporran_kilt::{Page, docred, jsonl, knowledgenet};
 use sporran_transformers::{
-    Checkpoint, CrfVariables, ModelConfig, WordInput, WordRow,
+    Checkpoint, CrfVariables, WordInput, WordRow,
     training::{
-        Emitter, EncoderEmitter, EvaluationError, TaggedRow, TaggingObjective, Training, TrainingOptions,
-        Variables, best_folder, export, train as optimise,
+        Emitter, EncoderEmitter, EvaluationError, TaggedRow, TaggingObjective, TrainingOptions, Variables,
     },
 };
 
@@ -27,8 +22,10 @@ use super::{
     scores::{test_docred, test_knowledgenet},
 };
 use crate::{
-    Error, Event, Result,
+    Event, Result,
+    learn::{Judge, Learning, encoder_files},
     observe::{Observer, Unit, begin},
+    train::Trained,
 };
 
 /// What a training made.
@@ -52,8 +49,7 @@ pub struct TrainedTagger {
 pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<TrainedTagger> {
     let (learned, judged) = annotations(options, observe)?;
     let folder = options.folder();
-    let model = folder.join("model");
-    let (steps, best) = match &options.tagger {
+    let Trained { model, steps, best } = match &options.tagger {
         TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &learned, &judged, &folder, observe)?,
         TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &learned, &judged, &folder, observe)?,
     };
@@ -173,7 +169,7 @@ fn encoder(
     judged: &[Annotated],
     folder: &Path,
     observe: &mut Observer<'_>,
-) -> Result<(u64, Option<(u64, f64)>)> {
+) -> Result<Trained> {
     let checkpoint = Checkpoint::open(&tuned.from)?;
     let device = tuned.device.open()?;
     let emitter = EncoderEmitter::open(&checkpoint, &tag_names(), tag_grammar(), options.seed, &device)?;
@@ -182,31 +178,21 @@ fn encoder(
     if tuned.marks_case && !marks_case {
         tracing::warn!("the encoder has no second token type, so that capitals are not marked");
     }
-    let tokenizer = checkpoint.tokenizer()?;
     let max_tokens = tuned.max_tokens.min(config.max_input_length());
-    let input = WordInput::new(tokenizer.clone(), max_tokens, marks_case)?;
+    let input = WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case)?;
     let rows = |words: &[&str]| -> Result<Vec<(WordRow, usize)>> {
         let windows = input.rows(words)?;
         Ok(windows.into_iter().map(|window| (window.firsts.len(), window)).map(|(n, w)| (w, n)).collect())
     };
     let saved = SavedTagger::EncoderCrf { labels: tag_names(), max_tokens, marks_case };
-    let config = ModelConfig::Bert(config.clone()).to_json();
-    let mut files = vec![
-        ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
-        ("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec()),
-        saved.file(),
-    ];
-    let name = "tokenizer_config.json";
-    let path = tuned.from.join(name);
-    if path.is_file() {
-        files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
-    }
+    let mut files = encoder_files(&checkpoint, config)?;
+    files.push(saved.file());
     let (learned, judged) = (sentences(learned, rows)?, sentences(judged, rows)?);
     let run = Run {
         emitter: &emitter,
         crf: emitter.crf(),
         variables: emitter.encoder().variables(),
-        optimizer: &optimizer(options, &tuned.optimizer),
+        optimizer: optimizer(options, &tuned.optimizer),
         store: tuned.store,
         files: &files,
         folder,
@@ -221,7 +207,7 @@ fn bilstm(
     judged: &[Annotated],
     folder: &Path,
     observe: &mut Observer<'_>,
-) -> Result<(u64, Option<(u64, f64)>)> {
+) -> Result<Trained> {
     let variables = Variables::new(options.seed);
     let crf = CrfVariables::new(tag_grammar(), "crf", &variables)?;
     let BiLstmOptions { features, hidden, layers, dropout, .. } = *shape;
@@ -237,7 +223,7 @@ fn bilstm(
         emitter: &emitter,
         crf: &crf,
         variables: &variables,
-        optimizer: &optimizer(options, &shape.optimizer),
+        optimizer: optimizer(options, &shape.optimizer),
         store: shape.store,
         files: &files,
         folder,
@@ -250,59 +236,34 @@ struct Run<'a, E> {
     emitter: &'a E,
     crf: &'a CrfVariables,
     variables: &'a Variables,
-    optimizer: &'a TrainingOptions,
+    optimizer: TrainingOptions,
     store: Stored,
     files: &'a [(String, Vec<u8>)],
     folder: &'a Path,
 }
 
 impl<E: Emitter> Run<'_, E> {
-    /// Trains in `folder/training` and puts the best weights into `folder/model`; gives the steps and the best F1.
+    /// Trains in `folder/training` and puts the best weights into `folder/model`.
     fn train(
         self,
         learned: Vec<TaggedRow<E::Input>>,
         judged: &[TaggedRow<E::Input>],
         observe: &mut Observer<'_>,
-    ) -> Result<(u64, Option<(u64, f64)>)> {
-        let objective = TaggingObjective::new(self.emitter, self.crf, learned, self.optimizer)?;
+    ) -> Result<Trained> {
+        let objective = TaggingObjective::new(self.emitter, self.crf, learned, &self.optimizer)?;
         let evaluate = || judge(self.emitter, self.crf, judged).map_err(EvaluationError::from);
-        let evaluate = (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>);
-        let folder = self.folder.join("training");
-        fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
-        let training = Training {
-            objective: &objective,
+        let learning = Learning {
             variables: self.variables,
-            options: self.optimizer,
-            evaluate,
-            folder: &folder,
-            companions: self.files,
-        };
-        let model = self.folder.join("model");
-        let mut begun = false;
-        let outcome = optimise(&training, &mut |progress| {
-            if !begun {
-                begin(observe, format!("train {}", model.display()), progress.steps, Unit::Steps);
-                begun = true;
-            }
-            let score = progress.score.map_or_else(String::new, |score| format!(", F1 {score:.4}"));
-            let note =
-                format!("loss {:.4}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-            if progress.score.is_some() || progress.step % 20 == 0 {
-                tracing::info!(step = progress.step, steps = progress.steps, "{note}");
-            }
-            observe(Event::Advance { done: progress.step, note: Some(note) });
-            ControlFlow::Continue(())
-        })?;
-        if begun {
-            observe(Event::End);
-        }
-        if let Some(best) = best_folder(&folder)? {
-            let dtype = match self.store {
+            options: &self.optimizer,
+            folder: self.folder.join("training"),
+            model: &self.folder.join("model"),
+            dtype: match self.store {
                 Stored::F32 => DType::F32,
                 Stored::F16 => DType::F16,
-            };
-            export(&best, &model, dtype, self.files)?;
-        }
-        Ok((outcome.step, outcome.best))
+            },
+            companions: self.files,
+            score: "F1",
+        };
+        learning.run(&objective, (!judged.is_empty()).then_some(&evaluate as Judge<'_>), observe)
     }
 }
