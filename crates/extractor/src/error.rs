@@ -22,7 +22,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         #[source]
-        source: candle_core::Error,
+        source: Box<candle_core::Error>,
     },
     /// A tagger of other labels.
     #[error("{path}: field `labels`: expected {expected:?}, found {found:?}")]

@@ -46,8 +46,8 @@ impl Coreference for Rules {
             index: FxHashMap::default(),
             speakers: [None; 2],
         };
-        for at in 0..mentions.len() {
-            match mentions[at].form {
+        for (at, mention) in mentions.iter().enumerate() {
+            match mention.form {
                 MentionForm::Name => reader.name(at),
                 MentionForm::Pronoun => reader.pronoun(at),
                 MentionForm::Nominal => reader.nominal(at),

@@ -8,7 +8,7 @@ use candle_nn::Init;
 use sporran_kernels::{Dropout, Isa, Machine, Matrix, Precision, Product, Rows};
 use sporran_transformers::{
     BiLstm, LstmOptions, PackedBiLstm,
-    training::{Emitter, Gradients, Variables},
+    training::{Emitter, Gradients, ScoreLoss, Variables},
 };
 
 use super::features::{FLAGS, GROUPS, WordFeatures, WordRows};
@@ -160,7 +160,7 @@ impl Emitter for BiLstmEmitter {
         inputs: &[&Vec<WordRows>],
         seed: u64,
         gradients: &mut Gradients,
-        loss: &mut dyn FnMut(&[f32]) -> Model<(f64, Vec<f32>)>,
+        loss: &mut ScoreLoss<'_>,
     ) -> Model<f64> {
         let isa = Isa::detected();
         let words: Vec<&WordRows> = inputs.iter().flat_map(|input| input.iter()).collect();

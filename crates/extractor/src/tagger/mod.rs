@@ -43,7 +43,7 @@ impl Default for Computing {
 
 /// What scores the labels of words.
 enum Scorer {
-    Encoder { model: EncoderModel, input: WordInput },
+    Encoder { model: EncoderModel, input: Box<WordInput> },
     BiLstm(bilstm::BiLstmTagger),
 }
 
@@ -74,11 +74,8 @@ impl Tagger {
     pub fn open(folder: &Path, computing: Computing) -> Result<Self> {
         let saved = SavedTagger::read(folder)?;
         let path = folder.join("model.safetensors");
-        let read = || -> Result<HashMap<String, Tensor>> {
-            candle_core::safetensors::load(&path, &Device::Cpu)
-                .map_err(|source| Error::Weights { path: path.clone(), source })
-        };
-        let tensors = read()?;
+        let tensors: HashMap<String, Tensor> = candle_core::safetensors::load(&path, &Device::Cpu)
+            .map_err(|source| Error::Weights { path, source: Box::new(source) })?;
         let crf = Crf::open(tag_grammar(), "crf", &tensors)?;
         let scorer = match saved {
             SavedTagger::EncoderCrf { max_tokens, marks_case, .. } => {
@@ -87,7 +84,7 @@ impl Tagger {
                 if !matches!(model.head, Head::Token(_)) {
                     return Err(Error::Head { folder: folder.into(), found: model.head.name() });
                 }
-                let input = WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case)?;
+                let input = Box::new(WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case)?);
                 Scorer::Encoder { model, input }
             }
             SavedTagger::BilstmCrf { labels, features, lstm } => {

@@ -69,7 +69,7 @@ pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
 pub use ranking_loss::RankingLoss;
 pub use schedule::{Decay, Schedule};
 pub use seq2seq::{Seq2SeqBatch, Seq2SeqObjective};
-pub use tagging::{Emitter, EncoderEmitter, TaggedRow, TaggingObjective};
+pub use tagging::{Emitter, EncoderEmitter, ScoreLoss, TaggedRow, TaggingObjective};
 pub use trainer::{EvaluationError, Outcome, Progress, Training, train};
 pub use tuned::{Pick, TunedEncoder};
 pub use variables::Variables;

@@ -21,6 +21,9 @@ use crate::{
     word_input::WordRow,
 };
 
+/// Makes the loss of scores (words, labels), and its gradient, which has their shape.
+pub type ScoreLoss<'a> = dyn FnMut(&[f32]) -> Result<(f64, Vec<f32>)> + 'a;
+
 /// What gives the scores of labels: (words, labels) for the words of its inputs, input after input.
 pub trait Emitter: Sync {
     /// A sequence of words as the model reads it.
@@ -48,7 +51,7 @@ pub trait Emitter: Sync {
         inputs: &[&Self::Input],
         seed: u64,
         gradients: &mut Gradients,
-        loss: &mut dyn FnMut(&[f32]) -> Result<(f64, Vec<f32>)>,
+        loss: &mut ScoreLoss<'_>,
     ) -> Result<f64>;
 }
 
@@ -259,7 +262,7 @@ impl Emitter for EncoderEmitter {
         inputs: &[&WordRow],
         seed: u64,
         gradients: &mut Gradients,
-        loss: &mut dyn FnMut(&[f32]) -> Result<(f64, Vec<f32>)>,
+        loss: &mut ScoreLoss<'_>,
     ) -> Result<f64> {
         let (rows, places) = firsts(inputs);
         let head = self.head()?;
