@@ -32,6 +32,9 @@ pub enum Error {
     /// A part of knowledge-base population.
     #[error(transparent)]
     Extractor(#[from] sporran_extractor::Error),
+    /// Reasoning over a knowledge base.
+    #[error(transparent)]
+    Reasoner(#[from] sporran_reasoner::Error),
     /// The operating system refused something.
     #[error("{path}: {action} failed")]
     Io {
@@ -94,6 +97,7 @@ impl Error {
             }
             Self::Extractor(sporran_extractor::Error::Kilt(error)) => error.is_input(),
             Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
+            Self::Reasoner(error) => error.is_input(),
             Self::Io { .. } => false,
         }
     }

@@ -12,6 +12,7 @@ mod evidence;
 pub mod generation;
 mod journal;
 mod learn;
+pub mod links;
 pub mod manifest;
 pub mod observe;
 pub mod options;

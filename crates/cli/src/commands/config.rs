@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{Options, selection, tagging};
+use sporran_pipeline::{Options, links, selection, tagging};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -19,7 +19,9 @@ impl Config {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Check(config) => {
-                if selection::is_selection(&config.config, &config.overrides)? {
+                if links::is_links(&config.config, &config.overrides)? {
+                    links::LinksOptions::load(&config.config, &config.overrides)?;
+                } else if selection::is_selection(&config.config, &config.overrides)? {
                     selection::SelectionOptions::load(&config.config, &config.overrides)?;
                 } else if tagging::is_tagging(&config.config, &config.overrides)? {
                     tagging::TaggingOptions::load(&config.config, &config.overrides)?;

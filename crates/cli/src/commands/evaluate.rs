@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
+use sporran_kilt::kb::Part;
 use sporran_kilt::scores::{
     PerRecord, agreement, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval,
     significance,
 };
+use sporran_pipeline::links;
 use sporran_transformers::Tokenizer;
 
 use super::{print, print_json};
@@ -64,9 +66,28 @@ pub(crate) struct Evaluate {
     /// Tell how far the annotators of a file in WOW++'s layout agree (Fleiss' kappa), from the `votes` of its sentences
     #[arg(long, value_name = "FILE", conflicts_with_all = ["gold", "ranking", "knowledgenet", "answer_sets"])]
     agreement: Option<PathBuf>,
+    /// Score link prediction with the embedding in this folder, over the knowledge base of `--kb`
+    #[arg(long, value_name = "MODEL", requires = "kb", conflicts_with_all = ["gold", "ranking", "knowledgenet", "answer_sets", "agreement"])]
+    links: Option<PathBuf>,
+    /// A knowledge base: the folder that the embedding was trained on
+    #[arg(long, value_name = "FOLDER", requires = "links")]
+    kb: Option<PathBuf>,
+    /// The part whose triples are ranked
+    #[arg(long, value_enum, default_value_t = PartArg::Test)]
+    part: PartArg,
+    /// Score triple classification on hard negatives too, with thresholds chosen on the valid part
+    #[arg(long, requires = "links")]
+    classification: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PartArg {
+    Train,
+    Valid,
+    Test,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -82,6 +103,14 @@ type Scored = (Value, Vec<(String, PerRecord)>);
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
+        if let (Some(model), Some(kb)) = (&self.links, &self.kb) {
+            let part = match self.part {
+                PartArg::Train => Part::Train,
+                PartArg::Valid => Part::Valid,
+                PartArg::Test => Part::Test,
+            };
+            return self.show(&value(&links::evaluate(model, kb, part, self.classification)?)?);
+        }
         if let Some(path) = &self.ranking {
             return self.show(&self.ranked(path)?);
         }
@@ -108,7 +137,7 @@ impl Evaluate {
         }
         let (Some(gold), Some(guess)) = (&self.gold, &self.guess) else {
             return Err(Error::Usage(
-                "expected `--gold FILE --guess FILE`, `--ranking FILE`, `--answer-sets FILE` or `--agreement FILE`".into(),
+                "expected `--gold FILE --guess FILE`, `--ranking FILE`, `--answer-sets FILE`, `--agreement FILE` or `--links MODEL --kb FOLDER`".into(),
             ));
         };
         if self.knowledgenet {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use sporran_pipeline::{selection, tagging};
+use sporran_pipeline::{links, selection, tagging};
 
 use super::{ConfigArgs, print, print_json};
 use crate::{error::Result, progress::Progress};
@@ -20,6 +20,19 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let mut progress = Progress::new(quiet);
+        if links::is_links(&self.config.config, &self.config.overrides)? {
+            let options = links::LinksOptions::load(&self.config.config, &self.config.overrides)?;
+            let fitted = links::train(&options, &mut |event| progress.event(event))?;
+            if self.json {
+                return print_json(&fitted);
+            }
+            let best = fitted.best.map_or_else(String::new, |(epoch, score)| {
+                format!(
+                    ", best behind pass {epoch} with a mean reciprocal rank of {score:.4} on the valid part"
+                )
+            });
+            return print(&format!("{} passes{best}\nmodel: {}\n", fitted.epochs, fitted.model.display()));
+        }
         if selection::is_selection(&self.config.config, &self.config.overrides)? {
             let options = selection::SelectionOptions::load(&self.config.config, &self.config.overrides)?;
             let fitted = selection::train(&options, &mut |event| progress.event(event))?;

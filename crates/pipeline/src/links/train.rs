@@ -1,0 +1,140 @@
+//! Training and scoring an embedding.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use sporran_kilt::{
+    jsonl,
+    kb::{KnowledgeBase, Part},
+};
+use sporran_reasoner::embedding::{
+    ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Outcome, Training, classify,
+    evaluate as rank, train as optimise,
+};
+
+use super::{
+    options::LinksOptions,
+    search::{Trial, drawn},
+};
+use crate::{
+    Error, Event, Result,
+    observe::{Observer, Unit, begin},
+};
+
+/// What a training made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fitted {
+    /// The folder of the best model.
+    pub model: PathBuf,
+    /// Passes over the training triples.
+    pub epochs: usize,
+    /// The best pass and its mean reciprocal rank on the valid part.
+    pub best: Option<(usize, f64)>,
+    /// The trainings of `[search]`, in their order.
+    pub trials: Vec<Trial>,
+}
+
+/// Trains the embedding of a config, or several where it has `[search]`. What was stopped goes on from its checkpoints.
+///
+/// # Errors
+/// Whatever is wrong with files or options.
+pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+    let kb = KnowledgeBase::open(&options.data.folder)?;
+    let folder = options.folder();
+    let Some(search) = &options.search else {
+        let Outcome { epochs, best, model } = one(options, &kb, &options.embedding, &folder, observe)?;
+        return Ok(Fitted { model, epochs, best, trials: Vec::new() });
+    };
+    let mut trials: Vec<Trial> = Vec::new();
+    for trial in 0..search.trials {
+        let (values, embedding) = drawn(options, search, trial)?;
+        let folder = folder.join(format!("trial-{trial}"));
+        let Outcome { epochs, best, model } = one(options, &kb, &embedding, &folder, observe)?;
+        tracing::info!(trial, ?best, ?values, "trial");
+        trials.push(Trial { trial, drawn: values, best, epochs, model });
+        let mut writer = jsonl::Writer::create(folder.with_file_name("search.jsonl"))?;
+        trials.iter().try_for_each(|trial| writer.record(trial))?;
+        writer.finish()?;
+    }
+    let score = |trial: &Trial| trial.best.map_or(f64::NEG_INFINITY, |(_, score)| score);
+    // Of equals the first.
+    let best = trials.iter().rev().max_by(|a, b| score(a).total_cmp(&score(b))).cloned();
+    let Some(best) = best else {
+        return Err(sporran_reasoner::Error::Argument("expected at least one trial".into()).into());
+    };
+    let model = folder.join("model");
+    fs::create_dir_all(&model).map_err(Error::io(&model, "create"))?;
+    for entry in fs::read_dir(&best.model).map_err(Error::io(&best.model, "read"))? {
+        let path = entry.map_err(Error::io(&best.model, "read"))?.path();
+        if let Some(name) = path.file_name() {
+            fs::copy(&path, model.join(name)).map_err(Error::io(&path, "copy"))?;
+        }
+    }
+    Ok(Fitted { model, epochs: best.epochs, best: best.best, trials })
+}
+
+fn one(
+    options: &LinksOptions,
+    kb: &KnowledgeBase,
+    embedding: &EmbeddingOptions,
+    folder: &Path,
+    observe: &mut Observer<'_>,
+) -> Result<Outcome> {
+    let training = Training { kb, options: embedding, seed: options.seed, folder, storage: options.saved };
+    let mut begun = false;
+    let outcome = optimise(&training, &mut |progress| {
+        if !begun {
+            begin(observe, format!("train {}", folder.display()), progress.epochs as u64, Unit::Steps);
+            begun = true;
+        }
+        let score = progress.valid.map_or_else(String::new, |valid| format!(", MRR {:.4}", valid.mrr));
+        let note = format!("loss {:.4}, {:.1} s{score}", progress.loss, progress.seconds);
+        if progress.valid.is_some() {
+            let best = progress.best.map_or(0.0, |(_, best)| best);
+            tracing::info!(epoch = progress.epoch, rate = progress.rate, best, "{note}");
+        }
+        observe(Event::Advance { done: progress.epoch as u64, note: Some(note) });
+        ControlFlow::Continue(())
+    })?;
+    if begun {
+        observe(Event::End);
+    }
+    Ok(outcome)
+}
+
+/// What a model scores on a part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scored {
+    /// Which part was ranked.
+    pub part: Part,
+    /// Link prediction.
+    #[serde(flatten)]
+    pub links: LinkReport,
+    /// Triple classification on the test part's hard negatives, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classification: Option<ClassificationReport>,
+}
+
+/// Ranks a part of a knowledge base with the model of a folder. Known triples of the training part and of all parts up to
+/// this one do not count as wrong.
+///
+/// # Errors
+/// Whatever is wrong with files, and a model of another knowledge base.
+pub fn evaluate(model: &Path, kb: &Path, part: Part, classification: bool) -> Result<Scored> {
+    let kb = KnowledgeBase::open(kb)?;
+    let model = EmbeddingModel::open(model)?;
+    model.check(&kb)?;
+    let triples = kb.triples(part);
+    if triples.is_empty() {
+        let message = format!("expected triples in the part `{}`, found none", part.name());
+        return Err(sporran_reasoner::Error::Argument(message).into());
+    }
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(|other| *other <= part).collect();
+    let links = rank(&model, &kb, triples, &kb.index(&parts))?;
+    let classification = classification.then(|| classify(&model, &kb)).transpose()?;
+    Ok(Scored { part, links, classification })
+}
