@@ -53,6 +53,11 @@ impl Generator for ByDataset {
         let of = self.datasets.values().map(|generator| generator.passages());
         of.chain([self.default.passages()]).max().unwrap_or_default()
     }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        let own = self.of(request).and_then(|dataset| self.datasets.get(&dataset));
+        own.unwrap_or(&self.default).prompts(request)
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ pub enum Error {
     /// The model, its folder or its tokenizer.
     #[error(transparent)]
     Transformers(#[from] sporran_transformers::Error),
+    /// A file of examples.
+    #[error(transparent)]
+    Kilt(#[from] sporran_kilt::Error),
     /// An option outside its range.
     #[error("{option}: expected {expected}, found {found}")]
     Option {

@@ -90,4 +90,8 @@ impl Generator for FidGenerator {
     fn passages(&self) -> usize {
         self.reader.passages()
     }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        self.reader.texts(request)
+    }
 }

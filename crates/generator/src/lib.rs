@@ -3,26 +3,39 @@
 //! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
 //! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
 //! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
-//! marginalises over them. [`Verifier`] labels evidence and checks claims. [`ByDataset`] asks one of several by the query's dataset.
+//! marginalises over them. [`Verifier`] labels evidence and checks claims. [`EntityTitle`] writes titles of pages and
+//! nothing else, which is retrieval; [`TitleGenerator`] answers with the title of the best page. [`Extractive`] answers with a span of the most
+//! relevant passage. [`CausalGenerator`] shows
+//! a decoder-only model examples, and asks. [`ByDataset`] asks one of several by the query's dataset.
 
 mod by_dataset;
+mod causal;
+mod demonstrations;
+mod entity_title;
 mod error;
+mod extractive;
 mod fid;
 mod passages;
 mod prompt;
 mod rag;
 mod seq2seq;
 mod text;
+mod title;
 mod verifier;
 
 pub use by_dataset::ByDataset;
+pub use causal::{CausalGenerator, CausalOptions, Chat};
+pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
+pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
+pub use extractive::{Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, reader_question};
 pub use fid::{FidGenerator, FidOptions};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
+pub use title::TitleGenerator;
 pub use verifier::{
     Aggregate, Label, LabelOrder, Labeller, Matcher, SelectionOptions, Unit, UnitKind, Verdict, Verifier,
     VerifierOptions, token_pair, units, verdict,
@@ -38,6 +51,15 @@ pub trait Generator: Send + Sync {
 
     /// How many passages of a request it reads at most.
     fn passages(&self) -> usize;
+
+    /// What the model reads of a request: one text, or one for each passage; none where that cannot be said.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        let _ = request;
+        Ok(Vec::new())
+    }
 }
 
 /// A query with the passages that may help.

@@ -58,20 +58,23 @@ impl PassageReader {
         self.prompt.options().passages
     }
 
-    /// The tokens of the input with each of the passages, or of the input alone where there are none.
-    fn rows(&self, request: &Request<'_>) -> Result<Vec<Vec<u32>>> {
-        let most = self.model.max_input_length().unwrap_or(usize::MAX).min(self.prompt.options().max_tokens);
+    /// The input with each of the passages, or alone where there are none.
+    pub(crate) fn texts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         let count = request.passages.len().min(self.passages());
         let alone = [&request.passages[..0]];
         let each: Vec<_> = request.passages[..count].chunks(1).collect();
         let passages = if each.is_empty() { &alone[..] } else { &each[..] };
         passages
             .iter()
-            .map(|passages| {
-                let text = self.prompt.text(&Request { query: request.query, passages }, &self.tokenizer)?;
-                Ok(self.tokenizer.encode(&text, Some(most))?)
-            })
+            .map(|passages| self.prompt.text(&Request { query: request.query, passages }, &self.tokenizer))
             .collect()
+    }
+
+    /// The tokens of those texts.
+    fn rows(&self, request: &Request<'_>) -> Result<Vec<Vec<u32>>> {
+        let most = self.model.max_input_length().unwrap_or(usize::MAX).min(self.prompt.options().max_tokens);
+        let texts = self.texts(request)?;
+        texts.iter().map(|text| Ok(self.tokenizer.encode(text, Some(most))?)).collect()
     }
 
     /// The requests in portions of at most `batch-tokens` tokens, or one request, longest first.

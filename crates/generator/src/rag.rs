@@ -168,4 +168,8 @@ impl Generator for RagGenerator {
     fn passages(&self) -> usize {
         self.reader.passages()
     }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        self.reader.texts(request)
+    }
 }

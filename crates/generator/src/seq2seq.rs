@@ -52,6 +52,7 @@ impl Seq2SeqOptions {
             batch_size: self.batch_size,
             batch_tokens: self.batch_tokens,
             device: self.device,
+            stops: Vec::new(),
         }
     }
 }
@@ -105,5 +106,9 @@ impl Generator for Seq2SeqGenerator {
 
     fn passages(&self) -> usize {
         self.prompt.options().passages
+    }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        Ok(vec![self.prompt.text(request, self.model.tokenizer())?])
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
-    Tokenizer, each_batch, find_gguf, generate, generate_causal, length_batches,
+    Tokenizer, each_batch, find_gguf, generate, generate_causal_until, length_batches,
 };
 
 use crate::{Error, Result};
@@ -27,6 +27,8 @@ pub struct ModelOptions {
     pub batch_tokens: usize,
     /// Where it computes.
     pub device: DeviceName,
+    /// A text ends before the first of these.
+    pub stops: Vec<String>,
 }
 
 impl ModelOptions {
@@ -40,6 +42,7 @@ impl ModelOptions {
             batch_size: 32,
             batch_tokens: 8192,
             device: DeviceName::Cpu,
+            stops: Vec::new(),
         }
     }
 }
@@ -81,7 +84,12 @@ impl Model {
         }
     }
 
-    fn generate(&self, rows: &[&[u32]], options: &GenerationOptions) -> Result<Vec<Vec<Hypothesis>>> {
+    fn generate(
+        &self,
+        rows: &[&[u32]],
+        options: &GenerationOptions,
+        stops: &[u32],
+    ) -> Result<Vec<Vec<Hypothesis>>> {
         Ok(match self {
             Self::Seq2Seq(model) => {
                 let input = Batch::new(rows, model.special_tokens().pad, model.device())?;
@@ -89,16 +97,22 @@ impl Model {
             }
             Self::Causal(model) => {
                 let prompts: Vec<Vec<u32>> = rows.iter().map(|row| row.to_vec()).collect();
-                generate_causal(model.as_ref(), &prompts, options)?
+                generate_causal_until(model.as_ref(), &prompts, options, stops)?
             }
         })
     }
 }
 
-/// What a decoder-only model computes in, and where. Its weights are never rounded to 8 bits.
-fn causal_numbers(options: &ModelOptions) -> Result<(DType, Device)> {
-    options.device.check(options.precision)?;
-    Ok((options.precision.dtype()?, options.device.open()?))
+/// The tokens whose text has one of `stops` in it.
+fn stop_tokens(tokenizer: &Tokenizer, stops: &[String]) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for token in 0..tokenizer.vocab_size() as u32 {
+        let text = tokenizer.decode(&[token])?;
+        if stops.iter().any(|stop| text.contains(stop)) {
+            found.push(token);
+        }
+    }
+    Ok(found)
 }
 
 /// A model that generates, with its tokenizer.
@@ -106,6 +120,8 @@ pub struct TextGenerator {
     model: Model,
     tokenizer: Tokenizer,
     options: ModelOptions,
+    /// Tokens of a decoder-only model that hold one of `stops`: none is needed after them.
+    stops: Vec<u32>,
 }
 
 impl TextGenerator {
@@ -116,15 +132,13 @@ impl TextGenerator {
     /// [`Error::Option`] for empty batches.
     pub fn load(options: &ModelOptions) -> Result<Self> {
         if let Some(file) = find_gguf(&options.folder)? {
-            let (dtype, device) = causal_numbers(options)?;
             let file = Gguf::open(&file)?;
-            let model = Model::Causal(file.causal_model(dtype, &device)?.into());
+            let model = Model::Causal(file.causal(options.device, options.precision)?.into());
             return Self::over(model, file.tokenizer()?, options.clone());
         }
         let checkpoint = Checkpoint::open(&options.folder)?;
         let model = if checkpoint.config().is_causal() {
-            let (dtype, device) = causal_numbers(options)?;
-            Model::Causal(checkpoint.causal_model(dtype, &device)?.into())
+            Model::Causal(checkpoint.causal(options.device, options.precision)?.into())
         } else {
             Model::Seq2Seq(checkpoint.seq2seq(options.device, options.precision)?.into())
         };
@@ -146,7 +160,11 @@ impl TextGenerator {
             }
         }
         options.max_tokens = options.max_tokens.min(model.max_input_length().unwrap_or(usize::MAX));
-        Ok(Self { model, tokenizer, options })
+        let stops = match (&model, options.stops.is_empty()) {
+            (Model::Causal(_), false) => stop_tokens(&tokenizer, &options.stops)?,
+            _ => Vec::new(),
+        };
+        Ok(Self { model, tokenizer, options, stops })
     }
 
     /// The tokenizer.
@@ -170,6 +188,14 @@ impl TextGenerator {
     /// The tokens of a text, at most.
     pub fn max_tokens(&self) -> usize {
         self.options.max_tokens
+    }
+
+    /// The positions of the model, an answer's included, where it has a bound.
+    pub(crate) fn max_length(&self) -> usize {
+        match &self.model {
+            Model::Seq2Seq(model) => model.max_input_length().unwrap_or(usize::MAX),
+            Model::Causal(model) => model.max_length(),
+        }
     }
 
     /// Answer `i` belongs to text `i`: as many outputs as the options' `num-return-sequences`, best first. Texts of
@@ -199,7 +225,7 @@ impl TextGenerator {
 
     fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Answers> {
         let inputs: Vec<&[u32]> = batch.iter().map(|&at| rows[at].as_slice()).collect();
-        let hypotheses = self.model.generate(&inputs, &self.options.generation)?;
+        let hypotheses = self.model.generate(&inputs, &self.options.generation, &self.stops)?;
         batch
             .iter()
             .zip(hypotheses)
@@ -207,7 +233,9 @@ impl TextGenerator {
                 let outputs: Result<Vec<GeneratedText>> = hypotheses
                     .iter()
                     .map(|hypothesis| {
-                        let text = self.tokenizer.decode(&hypothesis.tokens)?;
+                        let mut text = self.tokenizer.decode(&hypothesis.tokens)?;
+                        let ends = self.options.stops.iter().filter_map(|stop| text.find(stop));
+                        text.truncate(ends.min().unwrap_or(text.len()));
                         Ok(GeneratedText { text, score: hypothesis.score })
                     })
                     .collect();

@@ -9,8 +9,10 @@ use crate::{Dataset, Id, Output, Provenance, Record};
 pub struct Query {
     /// The record's id.
     pub id: Id,
-    /// The input; never empty.
+    /// The input, or a form of it that retrieval asks for; never empty.
     pub text: String,
+    /// The input, where `text` is another form of it.
+    pub original: Option<String>,
     /// The dataset it comes from, where that is known.
     pub dataset: Option<Dataset>,
     /// The mention that entity linking asks about, between `[START_ENT]` and `[END_ENT]`.
@@ -32,6 +34,7 @@ impl Query {
         Self {
             id: id.into(),
             text: text.into(),
+            original: None,
             dataset: None,
             mention: None,
             template_questions: Vec::new(),
@@ -40,6 +43,11 @@ impl Query {
 }
 
 impl Query {
+    /// The record's input.
+    pub fn input(&self) -> &str {
+        self.original.as_deref().unwrap_or(&self.text)
+    }
+
     /// The query of a record.
     ///
     /// # Errors
@@ -61,7 +69,8 @@ impl Query {
         let template_questions =
             templates.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let mention = split_mention(text).map(|(_, mention, _)| mention.to_owned());
-        Ok(Self { id: record.id.clone(), text: text.to_owned(), dataset, mention, template_questions })
+        let (id, text) = (record.id.clone(), text.to_owned());
+        Ok(Self { id, text, original: None, dataset, mention, template_questions })
     }
 }
 

@@ -7,11 +7,14 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_generator::{ByDataset, FidGenerator, Generator, RagGenerator, Seq2SeqGenerator, Verifier};
+use sporran_generator::{
+    ByDataset, CausalGenerator, EntityTitle, EntityTitleOptions, Extractive, FidGenerator, Generator,
+    RagGenerator, Seq2SeqGenerator, TitleGenerator, Verifier,
+};
 use sporran_kilt::{Dataset, PassageId, PassageStore, store::BuildOptions};
 use sporran_reranker::CrossEncoder;
 use sporran_retriever::{
-    Filtered, PassageScorer, Retriever,
+    Filtered, PassageScorer, Retriever, Titles,
     dense::{self, Dense, DenseOptions},
     entity::{Aliases, EntityRetriever},
     fusion::Hybrid,
@@ -27,6 +30,7 @@ use crate::{
     report::IndexRecall,
     rerank::Reranked,
     retrieval::{RetrieverOptions, ScorerOptions},
+    titles::TitleRetriever,
 };
 
 /// The parts of a run.
@@ -66,6 +70,9 @@ pub(crate) fn hash_file(path: &Path) -> Result<String> {
 
 /// BLAKE3 of each file of a model's folder that its results depend on.
 fn hash_model(folder: &Path) -> Result<Vec<String>> {
+    if folder.is_file() {
+        return Ok(vec![hash_file(folder)?]);
+    }
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
         let path = entry.map_err(Error::io(folder, "read"))?.path();
@@ -91,7 +98,12 @@ pub(crate) fn hash_json(value: &impl Serialize) -> String {
 pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
     let mut assembly = assemble_retrieval(options, observe)?;
     if let Some(generator) = &options.generator {
-        for model in generator.models("generator") {
+        let models = generator.models("generator");
+        if models.is_empty() {
+            let (part, path) = ("generator", PathBuf::new());
+            assembly.hashes.push(PartHash { part, path, blake3: hash_json(generator) });
+        }
+        for model in models {
             let blake3 = hash_json(&(generator, hash_model(model.folder)?));
             assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
         }
@@ -110,6 +122,9 @@ fn load_generator(
         GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
         GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
         GeneratorOptions::Verifier(options) => Box::new(Verifier::load(options, store.cloned())?),
+        GeneratorOptions::Extractive(options) => Box::new(Extractive::load(options)?),
+        GeneratorOptions::Causal(options) => Box::new(CausalGenerator::load(options)?),
+        GeneratorOptions::Title(_) => Box::new(TitleGenerator),
         GeneratorOptions::ByDataset(options) => {
             let load = |(dataset, options): (&Dataset, &GeneratorOptions)| {
                 Ok((*dataset, load_generator(options, store)?))
@@ -238,6 +253,7 @@ impl Indexes<'_, '_> {
                 let (store, aliases) = (Arc::clone(self.store), self.aliases()?);
                 Box::new(EntityRetriever::new(store, aliases, context, options.names.clone())?)
             }
+            RetrieverOptions::EntityTitle(options) => Box::new(self.entity_title(options)?),
             RetrieverOptions::Hybrid(options) => {
                 let parts: Result<Vec<_>> = options.parts.iter().map(|part| self.retriever(part)).collect();
                 self.record("fusion", &options.fusion);
@@ -316,6 +332,25 @@ impl Indexes<'_, '_> {
             lost: unrepaired,
         }));
         Ok(dense)
+    }
+
+    /// The titles in the tokens of a model that writes them.
+    fn entity_title(&mut self, options: &EntityTitleOptions) -> Result<TitleRetriever> {
+        let model = EntityTitle::load(options)?;
+        let tokenizer = model.tokenizer();
+        let (folder, hash) = self.place("titles", hash_json(&(tokenizer.json(), self.store.hash())));
+        let blake3 = hash_json(&(options, hash_model(&options.model)?));
+        self.hashes.push(PartHash { part: "titles", path: options.model.clone(), blake3 });
+        let step = "index titles".to_owned();
+        if folder.exists() {
+            (self.observe)(Event::Skip { step });
+        } else {
+            begin(self.observe, step, self.store.pages() as u64, Unit::Records);
+            let observe = &mut *self.observe;
+            Titles::build(self.store, tokenizer, &folder, &mut |done| advance(observe, done))?;
+            (self.observe)(Event::End);
+        }
+        Ok(TitleRetriever::new(model, Titles::open(&folder, &hash)?, Arc::clone(self.store)))
     }
 
     /// The names of pages, which all parts share.

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
-use sporran_generator::{FidOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions, VerifierOptions};
+use sporran_generator::{
+    CausalOptions, ExtractiveOptions, FidOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions,
+    VerifierOptions,
+};
 use sporran_kilt::Dataset;
-use sporran_transformers::{DeviceName, Precision};
+use sporran_transformers::{DeviceName, Precision, find_gguf};
 
 use crate::config::{Document, Table, Wrong};
 
@@ -24,9 +27,20 @@ pub enum GeneratorOptions {
     RagToken(RagTokenOptions),
     /// `kind = "verifier"`: checks claims by labelling evidence.
     Verifier(VerifierOptions),
+    /// `kind = "extractive"`: a span of the most relevant passage.
+    Extractive(ExtractiveOptions),
+    /// `kind = "causal"`: a decoder-only model that is shown examples.
+    Causal(CausalOptions),
+    /// `kind = "title"`: the title of the best passage's page.
+    Title(TitleOptions),
     /// `kind = "by-dataset"`: some datasets have a generator of their own.
     ByDataset(ByDatasetOptions),
 }
+
+/// `kind = "title"`, which has no keys of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TitleOptions {}
 
 /// `kind = "by-dataset"`
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,6 +91,19 @@ impl GeneratorOptions {
                 (&options.model, options.device, options.precision, &options.prompt)
             }
             Self::RagToken(options) => (&options.model, options.device, options.precision, &options.prompt),
+            Self::Causal(options) => (&options.model, options.device, options.precision, &options.prompt),
+            Self::Title(_) => return Vec::new(),
+            Self::Extractive(options) => {
+                let ExtractiveOptions { model, device, precision, passages, .. } = options;
+                let (device, precision, passages) = (*device, *precision, *passages);
+                return vec![GeneratorModel {
+                    key: key.to_owned(),
+                    folder: model,
+                    device,
+                    precision,
+                    passages,
+                }];
+            }
             Self::ByDataset(options) => {
                 let mut models = options.default.models(&format!("{key}.default"));
                 models.extend(options.datasets.iter().flat_map(|(dataset, generator)| {
@@ -89,7 +116,17 @@ impl GeneratorOptions {
     }
 }
 
-const GENERATORS: [&str; 6] = ["seq2seq", "fid", "rag-sequence", "rag-token", "verifier", "by-dataset"];
+const GENERATORS: [&str; 9] = [
+    "seq2seq",
+    "fid",
+    "rag-sequence",
+    "rag-token",
+    "verifier",
+    "extractive",
+    "causal",
+    "title",
+    "by-dataset",
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,6 +151,9 @@ fn generator<'t>(
         "rag-sequence" => document.read(key, table, &[]).map(GeneratorOptions::RagSequence),
         "rag-token" => document.read(key, table, &[]).map(GeneratorOptions::RagToken),
         "verifier" => document.read(key, table, &[]).map(GeneratorOptions::Verifier),
+        "extractive" => document.read(key, table, &[]).map(GeneratorOptions::Extractive),
+        "causal" => document.read(key, table, &[]).map(GeneratorOptions::Causal),
+        "title" => document.read(key, table, &[]).map(GeneratorOptions::Title),
         "by-dataset" => return by_dataset(document, key, table),
         _ => document.read(key, table, &[]).map(GeneratorOptions::Seq2Seq),
     };
@@ -163,8 +203,11 @@ pub(crate) fn check(
     depth: Option<usize>,
     document: &mut Document<'_>,
 ) {
+    check_demonstrations(options, "generator", document);
     for GeneratorModel { key, folder, device, precision, passages } in options.models("generator") {
-        if !trained {
+        // A GGUF file has its config and its tokenizer in it.
+        let in_one_file = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
+        if !trained && !in_one_file {
             for name in ["config.json", "tokenizer.json"] {
                 if !folder.join(name).is_file() {
                     document
@@ -179,6 +222,25 @@ pub(crate) fn check(
             let message = format!("expected at most `evidence.depth` ({depth}), found {passages}");
             document.report_key(&format!("{key}.prompt.passages"), message);
         }
+    }
+}
+
+/// Finds what is wrong with the examples that a model is to be shown.
+fn check_demonstrations(options: &GeneratorOptions, key: &str, document: &mut Document<'_>) {
+    match options {
+        GeneratorOptions::Causal(CausalOptions { demonstrations: Some(shown), .. }) => {
+            for file in shown.files.iter().filter(|file| !file.is_file()) {
+                let message = format!("no file {}", file.display());
+                document.report_key(&format!("{key}.demonstrations.files"), message);
+            }
+        }
+        GeneratorOptions::ByDataset(options) => {
+            check_demonstrations(&options.default, &format!("{key}.default"), document);
+            for (dataset, generator) in &options.datasets {
+                check_demonstrations(generator, &format!("{key}.datasets.{}", dataset.stem()), document);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -234,7 +296,10 @@ mod tests {
         assert!(check(&table("fid", "")).contains("m has no config.json"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("fid", train));
-        assert!(found.contains("`generator.kind`: expected `seq2seq` or `verifier`"), "{found}");
+        assert!(
+            found.contains("`generator.kind`: expected `seq2seq`, `verifier` or `extractive`"),
+            "{found}"
+        );
     }
 
     const BY_DATASET: &str = r#"

@@ -5,10 +5,12 @@
 //! is done again only if something that it depends on has changed; a killed run goes on where it stopped.
 
 mod assemble;
+mod comparison;
 mod config;
 pub mod encoders;
 mod error;
 mod evidence;
+mod explain;
 pub mod generation;
 mod journal;
 mod learn;
@@ -17,6 +19,7 @@ pub mod manifest;
 pub mod observe;
 pub mod options;
 mod query;
+mod reading;
 pub mod report;
 mod rerank;
 pub mod retrieval;
@@ -26,14 +29,17 @@ mod settings;
 pub mod submission;
 pub mod tagging;
 mod tasks;
+mod titles;
 mod trace;
 mod train;
 mod tune;
 mod verification;
 
 pub use assemble::{Assembly, PartHash, assemble, assemble_retrieval};
+pub use comparison::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs};
 pub use config::Diagnostic;
 pub use error::{Error, Result};
+pub use explain::{Answer, Evidence, Explanation, explain};
 pub use observe::{Event, Observer, Unit};
 pub use options::Options;
 pub use report::Report;

@@ -190,6 +190,9 @@ pub struct TrainOptions {
     pub optimizer: TrainingOptions,
     /// `[train.examples]`: what it learns from; the `[tasks]` of the config are what it is judged on.
     pub examples: TasksOptions,
+    /// What the model learns to write.
+    #[serde(default)]
+    pub target: Target,
     /// Put a gold page's passage among the passages where the retriever missed all of them.
     #[serde(default)]
     pub add_gold: bool,
@@ -251,6 +254,17 @@ impl Default for MatchingOptions {
             max_length: 64,
         }
     }
+}
+
+/// What a generator learns to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// A gold answer.
+    #[default]
+    Answer,
+    /// The title of a gold page, for a retriever of kind `entity-title`.
+    Title,
 }
 
 /// `[train.shape]`: a T5 1.0 (ReLU, tied embeddings).

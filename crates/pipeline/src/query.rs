@@ -17,7 +17,8 @@ pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
     } else {
         query.text.clone()
     };
-    Query { text, ..query.clone() }
+    let original = (text != query.text).then(|| query.input().to_owned()).or_else(|| query.original.clone());
+    Query { text, original, ..query.clone() }
 }
 
 fn around_mention(before: &str, mention: &str, after: &str, options: &QueryOptions) -> String {

@@ -1,6 +1,7 @@
 //! `[retriever]` and `[reranker]`: what a config says of them. Retrievers that are made of others hold their tables.
 
 use serde::{Deserialize, Serialize};
+use sporran_generator::EntityTitleOptions;
 use sporran_reranker::CrossEncoderOptions;
 use sporran_retriever::{
     dense::DenseOptions,
@@ -25,6 +26,8 @@ pub enum RetrieverOptions {
     Dense(DenseOptions),
     /// `kind = "entity"`: the pages that a query names.
     Entity(EntityRetrieverOptions),
+    /// `kind = "entity-title"`: the pages whose titles a model writes.
+    EntityTitle(Box<EntityTitleOptions>),
     /// `kind = "hybrid"`: the rankings of several retrievers, fused.
     Hybrid(HybridOptions),
     /// `kind = "iterative"`: asks again with what was found, and ranks pages that answer together.
@@ -111,7 +114,8 @@ pub enum ScorerOptions {
     CrossEncoder(CrossEncoderOptions),
 }
 
-const RETRIEVERS: [&str; 7] = ["bm25", "tfidf", "dense", "entity", "hybrid", "iterative", "reranked"];
+const RETRIEVERS: [&str; 8] =
+    ["bm25", "tfidf", "dense", "entity", "entity-title", "hybrid", "iterative", "reranked"];
 const CONTEXTS: [&str; 2] = ["bm25", "dense"];
 const RERANKERS: [&str; 1] = ["cross-encoder"];
 
@@ -172,6 +176,9 @@ fn retriever_options<'t>(
         "bm25" => RetrieverOptions::Bm25(document.read(key, table, &[]).ok_or(Wrong)?),
         "tfidf" => RetrieverOptions::TfIdf(document.read(key, table, &[]).ok_or(Wrong)?),
         "dense" => RetrieverOptions::Dense(document.read(key, table, &[]).ok_or(Wrong)?),
+        "entity-title" => {
+            RetrieverOptions::EntityTitle(Box::new(document.read(key, table, &[]).ok_or(Wrong)?))
+        }
         "entity" => {
             let context = if table.get_ref().contains_key("context") {
                 let inner = document.take_table_of(key, "context", &mut table)?;
@@ -267,6 +274,15 @@ fn check_retriever(options: &RetrieverOptions, key: &str, document: &mut Documen
             {
                 check_model(model, &format!("{key}.{name}"), document);
             }
+        }
+        RetrieverOptions::EntityTitle(options) => {
+            if let Err(error) = options.check() {
+                document.report_key(key, error.to_string());
+            }
+            if let Err(error) = options.device.check(options.precision) {
+                document.report_key(&format!("{key}.device"), error.to_string());
+            }
+            check_model(Some(&options.model), &format!("{key}.model"), document);
         }
         RetrieverOptions::Entity(options) => {
             report(document, ".names", options.names.check().err());

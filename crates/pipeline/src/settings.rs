@@ -10,7 +10,7 @@ use crate::{
     config::Document,
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
-    options::{Options, TasksOptions},
+    options::{Options, Target, TasksOptions},
     retrieval,
 };
 
@@ -151,7 +151,7 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
 
 /// What is wrong with `[train]` beside another generator.
 pub(crate) const UNTRAINED: &str =
-    "expected `seq2seq` or `verifier`: they are the kinds that `[train]` makes a model for";
+    "expected `seq2seq`, `verifier` or `extractive`: they are the kinds that `[train]` makes a model for";
 
 /// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
 pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
@@ -208,9 +208,19 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     if let Some(train) = &general.train {
         if !matches!(
             options.generator,
-            None | Some(GeneratorOptions::Seq2Seq(_) | GeneratorOptions::Verifier(_))
+            None | Some(
+                GeneratorOptions::Seq2Seq(_)
+                    | GeneratorOptions::Verifier(_)
+                    | GeneratorOptions::Extractive(_)
+            )
         ) {
             document.report_key("generator.kind", UNTRAINED);
+        }
+        if train.target == Target::Title && general.source.is_none() {
+            document.report_key(
+                "train.target",
+                "expected a `[source]` beside it, whose titles are to be written",
+            );
         }
         if let Err(faults) = train.examples.resolve() {
             for (key, message) in faults {

@@ -3,7 +3,11 @@
 use rustc_hash::FxHashMap;
 use sporran_kilt::{Error as KiltError, Example, Id, Query, Record, jsonl, triviaqa::Questions};
 
-use crate::{Result, settings::TaskFile};
+use crate::{
+    Error, Result,
+    options::TasksOptions,
+    settings::{TaskFile, task_files},
+};
 
 /// What a run needs of a task file.
 pub(crate) struct Loaded {
@@ -30,6 +34,24 @@ pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
         examples.push(Example { query, gold: record.output.unwrap_or_default() })
     })?;
     Ok(examples)
+}
+
+/// The record of an id in the task files of a config.
+///
+/// # Errors
+/// [`Error::Config`] where there is none.
+pub(crate) fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
+    for file in &task_files(tasks, "tasks")? {
+        if let Some(query) = queries(file)?.queries.into_iter().find(|query| query.id.text() == id) {
+            return Ok(query);
+        }
+    }
+    Err(Error::Config(vec![crate::Diagnostic {
+        origin: "config".into(),
+        line: 0,
+        key: "tasks".into(),
+        message: format!("no record with the id `{id}` in its files"),
+    }]))
 }
 
 fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> {

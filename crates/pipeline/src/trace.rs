@@ -6,10 +6,7 @@ use serde::Serialize;
 use sporran_kilt::{PassageId, PassageStore};
 use sporran_retriever::Trace;
 
-use crate::{
-    Error, Options, Result, assemble_retrieval, observe::Observer, query::for_retrieval,
-    settings::task_files, tasks,
-};
+use crate::{Error, Options, Result, assemble_retrieval, observe::Observer, query::for_retrieval, tasks};
 
 /// A step of a ranking, with what it found and the steps that it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,28 +52,22 @@ pub struct Together {
 /// # Errors
 /// What is wrong with the config, its files or its indexes; [`Error::Config`] where no task file has a record of that id.
 pub fn trace(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_>) -> Result<Step> {
-    let files = task_files(&options.general.tasks, "tasks")?;
-    let fault = |key: &str, message: String| {
-        let diagnostic =
-            crate::Diagnostic { origin: "config".to_owned(), line: 0, key: key.to_owned(), message };
-        Error::Config(vec![diagnostic])
-    };
-    let mut query = None;
-    for file in &files {
-        let loaded = tasks::queries(file)?;
-        query = query.or_else(|| loaded.queries.into_iter().find(|query| query.id.text() == id));
-    }
-    let query = query.ok_or_else(|| fault("tasks", format!("no record with the id `{id}` in its files")))?;
+    let query = tasks::find(&options.general.tasks, id)?;
     let assembly = assemble_retrieval(options, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
-        return Err(fault("retriever", "is missing; there is nothing to trace".into()));
+        return Err(Error::Config(vec![crate::Diagnostic {
+            origin: "config".into(),
+            line: 0,
+            key: "retriever".into(),
+            message: "is missing; there is nothing to trace".into(),
+        }]));
     };
     let found = retriever.trace(&for_retrieval(&query, &options.general.query), hits)?;
     Ok(Step::new(found, hits, store))
 }
 
 impl Step {
-    fn new(trace: Trace, hits: usize, store: &PassageStore) -> Self {
+    pub(crate) fn new(trace: Trace, hits: usize, store: &PassageStore) -> Self {
         let title = |passage: PassageId| store.page_title(store.page_of(passage)).to_owned();
         let found = trace.hits.iter().take(hits).map(|hit| Found {
             passage: hit.passage.0,

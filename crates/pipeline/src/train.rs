@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use sporran_generator::{Candidate, Generator, Prompt, Request, Seq2SeqGenerator};
 use sporran_kilt::{
-    Example, Metric, Passage, PassageId, PassageStore, Query,
+    Example, Metric, Output, Passage, PassageId, PassageStore, Query,
     scores::answer::{self, Answers},
 };
 use sporran_transformers::{
@@ -27,8 +27,9 @@ use crate::{
     encoders::train_encoder,
     generation::GeneratorOptions,
     observe::{Event, Observer, Unit, advance, begin},
-    options::{General, Options, TasksOptions, TrainOptions},
+    options::{General, Options, Target, TasksOptions, TrainOptions},
     query::for_retrieval,
+    reading::train_reader,
     settings::task_files,
     tasks,
     verification::train_verifier,
@@ -80,6 +81,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         Some(GeneratorOptions::Verifier(verifier)) => {
             return train_verifier(options, train, verifier, observe);
         }
+        Some(GeneratorOptions::Extractive(reader)) => return train_reader(options, train, reader, observe),
         Some(_) => {
             let (key, message) = ("generator.kind".into(), crate::settings::UNTRAINED.into());
             return Err(Error::Config(vec![crate::Diagnostic {
@@ -92,7 +94,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         None => return Err(missing("generator")),
     };
     let assembly = assemble_retrieval(options, observe)?;
-    let examples = readings(
+    let mut examples = readings(
         options,
         &train.examples,
         "train.examples",
@@ -102,7 +104,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         &assembly,
         observe,
     )?;
-    let judged = readings(
+    let mut judged = readings(
         options,
         &options.general.tasks,
         "tasks",
@@ -112,6 +114,10 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         &assembly,
         observe,
     )?;
+    if let (Target::Title, Some(store)) = (train.target, &assembly.store) {
+        with_titles(&mut examples, store);
+        with_titles(&mut judged, store);
+    }
 
     let Start { config, tokens, tokenizer, variables, mut companions } =
         start(options, train, &assembly, &examples)?;
@@ -223,6 +229,20 @@ pub(crate) fn readings(
         observe(Event::End);
     }
     Ok(readings)
+}
+
+/// Puts the titles of their gold pages in the place of examples' answers; one without any is left out.
+fn with_titles(readings: &mut Vec<Reading>, store: &PassageStore) {
+    for reading in readings.iter_mut() {
+        let gold = reading.example.gold.iter().flat_map(|output| output.evidence());
+        let titles = gold.filter_map(|item| {
+            let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
+            Some(store.page_title(page).to_owned())
+        });
+        let output = |title| Output { answer: Some(title), ..Output::default() };
+        reading.example.gold = titles.map(output).collect();
+    }
+    readings.retain(|reading| !reading.example.gold.is_empty());
 }
 
 /// Where no gold page was retrieved, the first gold page's passage takes the last place.
@@ -351,7 +371,9 @@ impl Rows<'_> {
         rng.set_stream(epoch << 32 | number);
         let answers = reading.example.answers();
         // The first gold answer is the one to learn; later ones are aliases that the page need not hold.
-        let target = answers[if rng.random_bool(0.9) { 0 } else { rng.random_range(0..answers.len()) }];
+        // Gold pages are all alike.
+        let first = self.train.target == Target::Answer && rng.random_bool(0.9);
+        let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
         let mut passages = reading.passages.clone();
         // The order of passages must not be what the model goes by where the retriever errs.
         if rng.random_bool(0.3) {
@@ -368,7 +390,7 @@ impl Rows<'_> {
 }
 
 /// The mean over datasets of their headline scores.
-fn judged_score(generator: &Seq2SeqGenerator, judged: &[Reading]) -> Result<f64> {
+pub(crate) fn judged_score(generator: &dyn Generator, judged: &[Reading]) -> Result<f64> {
     let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
     let candidates: Vec<Vec<Candidate<'_>>> = judged
         .iter()

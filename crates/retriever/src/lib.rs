@@ -12,10 +12,12 @@ pub mod fusion;
 pub mod iterative;
 mod layout;
 pub mod sparse;
+mod titles;
 
 pub use error::{Error, Result};
 pub use filter::Filtered;
 use sporran_kilt::{Hit, PassageId, Query};
+pub use titles::Titles;
 
 /// Finds passages for queries.
 ///

@@ -10,7 +10,7 @@ use std::{
 use safetensors::{Dtype, tensor::View};
 
 use crate::{
-    checkpoint::Checkpoint,
+    checkpoint::{Checkpoint, Part},
     error::{Error, Result},
 };
 
@@ -60,6 +60,23 @@ impl View for Raw<'_> {
 /// [`Error::Exists`] where `to` holds something, [`Error::Safetensors`], [`Error::Io`], and those of
 /// [`Checkpoint::tokenizer`].
 pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
+    write(checkpoint, &COMPANIONS, None, to)
+}
+
+/// Writes one of the two models of a RAG folder into `to` as a model of its own, as [`import`] does. Nothing but its own
+/// config goes along.
+///
+/// # Errors
+/// Those of [`Checkpoint::open_part`] and of [`import`].
+pub fn import_part(folder: &Path, part: Part, to: &Path) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::open_part(folder, part)?;
+    let path = folder.join("config.json");
+    let text = fs::read_to_string(&path).map_err(Error::io(&path, "read"))?;
+    write(&checkpoint, &[], Some(part.config(&path, &text)?), to)?;
+    Ok(checkpoint)
+}
+
+fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, to: &Path) -> Result<()> {
     match fs::read_dir(to) {
         Ok(mut entries) => {
             if entries.next().is_some() {
@@ -74,7 +91,7 @@ pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix(".import-").tempdir_in(parent);
     let scratch = scratch.map_err(Error::io(parent, "create"))?;
     let folder = scratch.path();
-    for name in COMPANIONS {
+    for name in companions {
         let from = checkpoint.folder().join(name);
         if from.exists() {
             let into = folder.join(name);
@@ -83,6 +100,10 @@ pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
             }
             fs::copy(&from, &into).map_err(Error::io(&from, "copy"))?;
         }
+    }
+    if let Some(config) = config {
+        let path = folder.join("config.json");
+        fs::write(&path, config).map_err(Error::io(&path, "write"))?;
     }
     let path = folder.join("tokenizer.json");
     fs::write(&path, checkpoint.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;

@@ -56,6 +56,7 @@ pub use bert_heads::{
 pub use cache::Cache;
 pub use causal::{
     CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, find_gguf, generate_causal,
+    generate_causal_until,
 };
 pub use checkpoint::{Checkpoint, Part};
 pub use crf::{Crf, CrfGradients, CrfGrammar, CrfVariables};
@@ -66,11 +67,11 @@ pub use decode::{
 pub use device::{DeviceName, Precision};
 pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
-pub use engine::{FastEncoder, FastSeq2Seq};
+pub use engine::{FastEncoder, FastLlama, FastSeq2Seq};
 pub use error::{Error, Result};
 pub use fusion::{encode_apart, fuse};
 pub use hub::{Hub, ModelId, Progress};
-pub use import::import;
+pub use import::{import, import_part};
 pub use lstm::{BiLstm, LstmOptions, LstmPass, PackedBiLstm};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;

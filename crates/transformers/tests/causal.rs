@@ -8,7 +8,8 @@ use candle_core::{DType, Device, Tensor};
 use common::near;
 use serde::Deserialize;
 use sporran_transformers::{
-    Batch, CausalLm, Checkpoint, Error, GenerationOptions, Gguf, Tokenizer, generate_causal,
+    Batch, CausalLm, Checkpoint, DeviceName, Error, GenerationOptions, Gguf, Precision, Tokenizer,
+    generate_causal,
 };
 
 #[derive(Deserialize)]
@@ -41,11 +42,16 @@ struct Fixture {
 }
 
 fn fixtures() -> impl Iterator<Item = Fixture> {
-    ["gpt2", "llama", "qwen2"].into_iter().map(|name| {
+    // The definitions over candle, and the packed models.
+    let names = [("gpt2", false), ("llama", false), ("qwen2", false), ("llama", true), ("qwen2", true)];
+    names.into_iter().map(|(name, is_packed)| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
         let checkpoint = Checkpoint::open(&folder).unwrap();
         assert!(checkpoint.surplus().is_empty(), "{name}: {:?}", checkpoint.surplus());
-        let model = checkpoint.causal_model(DType::F32, &Device::Cpu).unwrap();
+        let model = match is_packed {
+            true => checkpoint.causal(DeviceName::Cpu, Precision::F32).unwrap(),
+            false => checkpoint.causal_model(DType::F32, &Device::Cpu).unwrap(),
+        };
         let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
         let tensors =
             candle_core::safetensors::load(folder.join("expected.safetensors"), &Device::Cpu).unwrap();
@@ -153,6 +159,28 @@ fn a_gguf_file_holds_the_same_model_and_tokenizer() {
         assert_eq!(&tokenizer.encode(text, None).unwrap(), row);
     }
     assert_eq!(again.special_tokens().eos, [0]);
+}
+
+#[test]
+fn eight_bits_stay_near_and_a_prompt_ends_as_it_is_read_token_by_token() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
+    let file = Gguf::open(&path).unwrap();
+    let exact = file.causal(DeviceName::Cpu, Precision::F32).unwrap();
+    let rounded = file.causal(DeviceName::Cpu, Precision::Int8).unwrap();
+    let prompt: Vec<u32> = (3..20).collect();
+    let whole = |model: &dyn CausalLm| model.decode(&prompt, 1, &mut Default::default()).unwrap();
+    let (logits, near) = (whole(&*exact), whole(&*rounded));
+    let range = logits.iter().copied().fold(0f32, |most, logit| most.max(logit.abs()));
+    let worst = logits.iter().zip(&near).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst > 0.0 && worst < 0.1 * range, "{worst} of {range}");
+    let mut cache = Default::default();
+    let mut last = Vec::new();
+    for token in &prompt {
+        last = exact.decode(&[*token], 1, &mut cache).unwrap();
+    }
+    let worst = logits.iter().zip(&last).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 1e-4, "{worst}");
+    assert_eq!((cache.rows(), cache.length()), (1, prompt.len()));
 }
 
 #[test]

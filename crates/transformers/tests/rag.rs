@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
-use sporran_transformers::{Checkpoint, Error, Part};
+use sporran_transformers::{Checkpoint, Error, Part, import_part};
 use tempfile::TempDir;
 
 /// A RAG folder around the BART of the fixtures, with its tensors behind `prefix`.
@@ -60,4 +60,15 @@ fn parts_are_asked_for_where_there_are_some_and_there_alone() {
     let error = Checkpoint::open_part(&bart, Part::Generator).unwrap_err();
     assert!(matches!(&error, Error::Architecture { expected: "a RAG model", .. }), "{error}");
     assert!(error.to_string().ends_with("found `bart`"), "{error}");
+}
+
+#[test]
+fn a_part_is_imported_as_a_model_of_its_own() {
+    let folder = folder("rag.");
+    let into = folder.path().join("generator");
+    let part = import_part(folder.path(), Part::Generator, &into).unwrap();
+    let alone = Checkpoint::open(&into).unwrap();
+    assert_eq!(tensors(&part), tensors(&alone));
+    assert_eq!(alone.config().model_type(), "bart");
+    assert_eq!(alone.tokenizer().unwrap().json(), part.tokenizer().unwrap().json());
 }

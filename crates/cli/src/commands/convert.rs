@@ -3,20 +3,34 @@
 use std::{fmt::Write, path::PathBuf};
 
 use sporran_kilt::{
-    Error,
-    formats::convert::{self, Format, Request, Summary},
+    PassageStore, Split,
+    formats::convert::{self, Format, Request},
+    mapping::{Layout, MapRequest, map_evidence},
 };
+
+use crate::error::{Error, Result};
 
 /// Turn files of one format into another.
 #[derive(Debug, clap::Args)]
 #[command(after_help = formats())]
 pub(crate) struct Convert {
     /// Format of the inputs.
-    #[arg(long, value_name = "FORMAT")]
-    from: Format,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "map")]
+    from: Option<Format>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT")]
-    to: Format,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "map")]
+    to: Option<Format>,
+    /// Map a dataset's own evidence onto the pages of `--store` and write KILT records: `fever`, `popqa`, or `evidence`,
+    /// lines of {id, input, answers, evidence: [{title, text}]}.
+    #[arg(long, value_name = "LAYOUT", conflicts_with_all = ["from", "to", "run", "mapping", "triviaqa"],
+          requires_all = ["store", "split"])]
+    map: Option<Layout>,
+    /// The part that is mapped, `train`, `dev` or `test`: the latter two lose evidence below `--least-bleu`.
+    #[arg(long, value_name = "PART", requires = "map", value_parser = split)]
+    split: Option<Split>,
+    /// The least BLEU of mapped evidence in `dev` and `test`.
+    #[arg(long, value_name = "BLEU", default_value_t = 0.5, requires = "map")]
+    least_bleu: f64,
     /// Files, read in this order into one output; plain, .gz or .zst, `-` is standard input. A folder for `store`.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
@@ -39,9 +53,49 @@ pub(crate) struct Convert {
 
 impl Convert {
     /// Converts and says what came of it.
-    pub(crate) fn run(self) -> Result<Summary, Error> {
-        let Self { from, to, inputs, output, store, run, mapping, triviaqa } = self;
-        convert::convert(&Request { from, to, inputs, output, store, run, mapping, triviaqa })
+    pub(crate) fn run(self) -> Result<String> {
+        let Self { from, to, map, split, least_bleu, inputs, output, store, run, mapping, triviaqa } = self;
+        match (from, to, map, split, &store) {
+            (_, _, Some(layout), Some(split), Some(store)) => {
+                let store = PassageStore::open(store)?;
+                let request = MapRequest { layout, inputs, output, split, least: least_bleu };
+                let found = map_evidence(&request, &store)?;
+                let bleu = found.mean_bleu.map_or_else(String::new, |mean| format!(", mean BLEU {mean:.3}"));
+                Ok(format!(
+                    "{} written of {} read; {} without evidence in the dataset, {} without a page, {} below {least_bleu}\n\
+                     {} pieces of evidence, {} with a page, {} exact, {} fuzzy{bleu}",
+                    found.written,
+                    found.read,
+                    found.unverifiable,
+                    found.without_page,
+                    found.below,
+                    found.pieces,
+                    found.pages,
+                    found.exact,
+                    found.fuzzy,
+                ))
+            }
+            (Some(from), Some(to), ..) => {
+                let request = Request { from, to, inputs, output, store, run, mapping, triviaqa };
+                let summary = convert::convert(&request)?;
+                Ok(format!(
+                    "{} written of {} read, {} left out, {} not found",
+                    summary.written, summary.read, summary.left_out, summary.unresolved
+                ))
+            }
+            _ => {
+                Err(Error::Usage("expected `--from` and `--to`, or `--map`, `--store` and `--split`".into()))
+            }
+        }
+    }
+}
+
+fn split(text: &str) -> Result<Split, String> {
+    match text {
+        "train" => Ok(Split::Train),
+        "dev" => Ok(Split::Dev),
+        "test" => Ok(Split::Test),
+        other => Err(format!("expected `train`, `dev` or `test`, found `{other}`")),
     }
 }
 

@@ -5,10 +5,12 @@ mod convert;
 mod doctor;
 mod embed;
 mod evaluate;
+mod explain;
 mod generate;
 mod index;
 mod input;
 mod models;
+mod report;
 mod rerank;
 mod run;
 mod submit;
@@ -36,8 +38,12 @@ pub(crate) enum Command {
     Tune(tune::Tune),
     /// Retrieve only: rankings, and predictions that hold evidence
     Retrieve(run::Retrieve),
+    /// Show one record's way: query, hits, prompt, answers, evidence
+    Explain(explain::Explain),
     /// Score predictions
     Evaluate(evaluate::Evaluate),
+    /// Put finished runs beside each other and beside the published rows of the KILT paper
+    Report(report::ReportRuns),
     /// Check or pack files for submission
     #[command(subcommand)]
     Submit(submit::Submit),
@@ -68,7 +74,9 @@ impl Command {
             Self::Index(command) => command.run(quiet),
             Self::Tune(command) => command.run(quiet),
             Self::Retrieve(command) => command.run(quiet),
+            Self::Explain(command) => command.run(quiet),
             Self::Evaluate(command) => command.run(),
+            Self::Report(command) => command.run(),
             Self::Submit(command) => command.run(),
             Self::Train(command) => command.run(quiet),
             Self::Generate(command) => command.run(quiet),
@@ -78,10 +86,7 @@ impl Command {
             Self::Convert(command) => {
                 let summary = command.run()?;
                 if !quiet {
-                    eprintln!(
-                        "{} written of {} read, {} left out, {} not found",
-                        summary.written, summary.read, summary.left_out, summary.unresolved
-                    );
+                    eprintln!("{summary}");
                 }
                 Ok(())
             }

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sporran_transformers::{Checkpoint, Hub, ModelId, import};
+use sporran_transformers::{Checkpoint, Hub, ModelId, Part, import, import_part};
 
 use super::{print, print_json};
 use crate::{
@@ -55,6 +55,9 @@ pub(crate) struct Pull {
     /// The folder of imported models
     #[arg(long, default_value = "models", value_name = "DIR")]
     models: PathBuf,
+    /// Of a RAG model, which of its two models to import
+    #[arg(long, value_name = "PART")]
+    part: Option<PartName>,
     /// Leave it in the cache and do not import it
     #[arg(long)]
     no_import: bool,
@@ -69,6 +72,9 @@ pub(crate) struct Import {
     /// The folder, in the Hugging Face layout
     #[arg(value_name = "PATH")]
     folder: PathBuf,
+    /// Of a RAG model, which of its two models to import
+    #[arg(long, value_name = "PART")]
+    part: Option<PartName>,
     /// The name to import it under; the folder's own by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -78,6 +84,24 @@ pub(crate) struct Import {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// One of the two models of a RAG model.
+#[derive(Clone, Copy, ValueEnum)]
+enum PartName {
+    /// The encoder of questions
+    QuestionEncoder,
+    /// The encoder-decoder that reads passages
+    Generator,
+}
+
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Self {
+        match name {
+            PartName::QuestionEncoder => Self::QuestionEncoder,
+            PartName::Generator => Self::Generator,
+        }
+    }
 }
 
 /// `sporran models show`
@@ -215,7 +239,7 @@ impl Pull {
         } else {
             let name =
                 self.name.as_deref().unwrap_or_else(|| id.name().rsplit('/').next().unwrap_or(id.name()));
-            Some(take_in(&folder, &self.models, name, source)?)
+            Some(take_in(&folder, self.part, &self.models, name, source)?)
         };
         if self.json {
             return print_json(&json!({ "id": id.to_string(), "cached": folder, "folder": into }));
@@ -229,7 +253,8 @@ impl Import {
         let own = self.folder.canonicalize().map_err(Error::io(&self.folder, "open"))?;
         let own = own.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let card = Card::read(&self.folder)?;
-        let into = take_in(&self.folder, &self.models, self.name.as_deref().unwrap_or(&own), card)?;
+        let name = self.name.as_deref().unwrap_or(&own);
+        let into = take_in(&self.folder, self.part, &self.models, name, card)?;
         if self.json {
             return print_json(&json!({ "folder": into }));
         }
@@ -237,14 +262,20 @@ impl Import {
     }
 }
 
-/// Imports `folder` as `models/name`, with its card.
-fn take_in(folder: &Path, models: &Path, name: &str, card: Card) -> Result<PathBuf> {
+/// Imports `folder`, or a part of it, as `models/name`, with its card.
+fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, card: Card) -> Result<PathBuf> {
     if Path::new(name).file_name().is_none_or(|file| file != name) {
         return Err(Error::Usage(format!("--name: expected a name without folders, found `{name}`")));
     }
-    let checkpoint = Checkpoint::open(folder)?;
     let into = models.join(name);
-    import(&checkpoint, &into)?;
+    let checkpoint = match part {
+        Some(part) => import_part(folder, part.into(), &into)?,
+        None => {
+            let checkpoint = Checkpoint::open(folder)?;
+            import(&checkpoint, &into)?;
+            checkpoint
+        }
+    };
     let parameters = checkpoint.stored_types().values().sum::<usize>() as u64;
     let role = card.role.or_else(|| Some(role(&checkpoint).to_owned()));
     let card = Card { role, parameters: Some(parameters), ..card };

@@ -5,6 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use super::too_long;
 use crate::{
     cache::LayerCache,
+    engine::Kept,
     error::{Error, Result},
     layers::hidden_score,
 };
@@ -12,6 +13,8 @@ use crate::{
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
 pub struct CausalCache {
+    /// What a packed model keeps, which needs nothing else of this.
+    pub(crate) packed: Option<Kept>,
     pub(crate) layers: Vec<LayerCache>,
     /// For each row and each kept position, whether a token stands there.
     kept: Vec<Vec<bool>>,
@@ -27,13 +30,16 @@ impl CausalCache {
     /// The number of sequences; 0 while the cache is empty.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.kept.len()
+        self.packed.as_ref().map_or(self.kept.len(), Kept::rows)
     }
 
     /// The number of positions that are kept, padding included.
     #[must_use]
     pub fn length(&self) -> usize {
-        self.kept.first().map_or(0, Vec::len)
+        match &self.packed {
+            Some(kept) => kept.length(),
+            None => self.kept.first().map_or(0, Vec::len),
+        }
     }
 
     /// Makes row `i` the continuation of what was row `rows[i]`; rows may be dropped and repeated.
@@ -41,6 +47,9 @@ impl CausalCache {
     /// # Errors
     /// [`Error::Batch`] where a row does not exist, or a tensor error.
     pub fn select(&mut self, rows: &[u32]) -> Result<()> {
+        if let Some(kept) = &mut self.packed {
+            return kept.select(rows);
+        }
         let kept = |row: &u32| {
             let kept = self.kept.get(*row as usize).cloned();
             let (expected, found) = (format!("one of {} rows", self.kept.len()), format!("row {row}"));

@@ -21,6 +21,8 @@ use super::{CausalLm, Llama, LlamaConfig, LlamaKind};
 use crate::{
     architecture::Architecture,
     decode::GenerationOptions,
+    device::{DeviceName, Precision},
+    engine::FastLlama,
     error::{Error, Result},
     tokenizer::Tokenizer,
 };
@@ -80,6 +82,22 @@ impl Gguf {
         let vb = VarBuilder::from_tensors(tensors, dtype, device);
         let model = Llama::new(&self.config, &vb)?;
         Ok(Box::new(model.with_defaults(self.config.special_tokens(), GenerationOptions::default())))
+    }
+
+    /// The model for inference on a device: packed on a CPU, over candle on a GPU.
+    ///
+    /// # Errors
+    /// As for [`causal_model`](Self::causal_model), and those of [`DeviceName::check`] and [`DeviceName::open`].
+    pub fn causal(&self, device: DeviceName, precision: Precision) -> Result<Box<dyn CausalLm>> {
+        device.check(precision)?;
+        if device != DeviceName::Cpu {
+            return self.causal_model(precision.dtype()?, &device.open()?);
+        }
+        let mut read =
+            |name: &str| Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?);
+        let (tokens, generation) = (self.config.special_tokens(), GenerationOptions::default());
+        let model = FastLlama::llama(&self.config, tokens, generation, precision.packed()?, &mut read)?;
+        Ok(Box::new(model))
     }
 
     fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {

@@ -83,19 +83,23 @@ impl Llama {
     }
 }
 
-/// The angle of position `p` in pair `i` of a head of width `w` is `p * theta^(-2 i / w)`; the second half of a head
-/// repeats the angles of the first.
-fn rotations(config: &LlamaConfig, dtype: DType, device: &Device) -> Result<(Tensor, Tensor)> {
-    let (width, positions) = (config.head_width(), config.max_position_embeddings);
+/// The angle of position `p` in pair `i` of a head of width `w`, `p * theta^(-2 i / w)`: (positions, w / 2).
+pub(crate) fn rotation_angles(config: &LlamaConfig) -> Vec<f32> {
+    let width = config.head_width();
     // In f32 as `transformers` has it, so that far positions have the same angles.
     let step = |pair: usize| 1.0 / (config.theta() as f32).powf((2 * pair) as f32 / width as f32);
     let steps: Vec<f32> = (0..width / 2).map(step).collect();
-    let mut angles = Vec::with_capacity(positions * width);
-    for position in 0..positions {
-        for _ in 0..2 {
-            angles.extend(steps.iter().map(|step| position as f32 * step));
-        }
-    }
+    (0..config.max_position_embeddings)
+        .flat_map(|position| steps.iter().map(move |step| position as f32 * step).collect::<Vec<f32>>())
+        .collect()
+}
+
+/// The cosines and sines of all angles; the second half of a head repeats the angles of the first.
+fn rotations(config: &LlamaConfig, dtype: DType, device: &Device) -> Result<(Tensor, Tensor)> {
+    let (width, positions) = (config.head_width(), config.max_position_embeddings);
+    let half = rotation_angles(config);
+    let twice = half.chunks_exact(width / 2).flat_map(|angles| [angles, angles].concat());
+    let angles: Vec<f32> = twice.collect();
     let angles = Tensor::from_vec(angles, (positions, width), device)?;
     Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
 }

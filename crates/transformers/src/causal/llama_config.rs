@@ -135,24 +135,24 @@ impl LlamaConfig {
         }
     }
 
-    pub(super) fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
     }
 
-    pub(super) fn head_width(&self) -> usize {
+    pub(crate) fn head_width(&self) -> usize {
         self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
     }
 
-    pub(super) fn theta(&self) -> f64 {
+    pub(crate) fn theta(&self) -> f64 {
         let own = self.rope_parameters.as_ref().and_then(|rope| rope.rope_theta);
         own.or(self.rope_theta).unwrap_or(10_000.0)
     }
 
-    pub(super) fn projections_have_bias(&self) -> bool {
+    pub(crate) fn projections_have_bias(&self) -> bool {
         self.kind == LlamaKind::Qwen2 || self.attention_bias
     }
 
-    pub(super) fn activation(&self) -> Result<Activation> {
+    pub(crate) fn activation(&self) -> Result<Activation> {
         Activation::named(&self.hidden_act)
             .ok_or_else(|| wrong("hidden_act", "a known activation", &self.hidden_act))
     }

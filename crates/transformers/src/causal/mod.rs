@@ -13,8 +13,9 @@ pub use gguf::{Gguf, find_gguf};
 pub use gpt2::Gpt2;
 pub use gpt2_config::Gpt2Config;
 pub use llama::Llama;
+pub(crate) use llama::rotation_angles;
 pub use llama_config::{LlamaConfig, LlamaKind};
-pub use prompts::generate_causal;
+pub use prompts::{generate_causal, generate_causal_until};
 
 use candle_core::{DType, Device, Tensor};
 

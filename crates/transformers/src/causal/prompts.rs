@@ -59,9 +59,24 @@ pub fn generate_causal(
     prompts: &[Vec<u32>],
     options: &GenerationOptions,
 ) -> Result<Vec<Vec<Hypothesis>>> {
+    generate_causal_until(model, prompts, options, &[])
+}
+
+/// [`generate_causal`], where each of `stops` ends a sequence as the model's own end token does.
+///
+/// # Errors
+/// As for `generate_causal`.
+pub fn generate_causal_until(
+    model: &dyn CausalLm,
+    prompts: &[Vec<u32>],
+    options: &GenerationOptions,
+    stops: &[u32],
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let mut special = model.special_tokens().clone();
+    special.eos.extend(stops.iter().filter(|stop| !model.special_tokens().eos.contains(stop)));
     let options = options.or(model.generation_defaults());
     let inputs = Inputs { sources: Some(prompts), constraint: None };
     let cache = CausalCache::new();
     let mut sequences = Prompts { model, prompts, inputs: prompts.len(), cache };
-    search(&mut sequences, model.special_tokens(), &options, &inputs)
+    search(&mut sequences, &special, &options, &inputs)
 }

@@ -25,7 +25,7 @@ use crate::{
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     encoder::{BertModel, EncoderModel},
-    engine::{FastEncoder, FastSeq2Seq},
+    engine::{FastEncoder, FastLlama, FastSeq2Seq},
     error::{Error, Result},
     json::{self, parse},
     model_config::{Kind, ModelConfig},
@@ -74,7 +74,7 @@ impl Part {
     }
 
     /// The part's own config, out of a RAG model's.
-    fn config(self, path: &Path, text: &str) -> Result<String> {
+    pub(crate) fn config(self, path: &Path, text: &str) -> Result<String> {
         let mut whole: Value = parse(path, text)?;
         if whole["model_type"] != "rag" {
             let found =
@@ -389,6 +389,25 @@ impl Checkpoint {
         }
         let tokens = self.special_tokens()?.clone();
         self.config.build_causal(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
+    }
+
+    /// The decoder-only model for inference on a device: LLaMA's shape packed on a CPU, everything else over candle.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model), and those of [`DeviceName::check`] and [`DeviceName::open`]; [`Error::Options`]
+    /// for `int8` where the model is not packed.
+    pub fn causal(&self, device: DeviceName, precision: Precision) -> Result<Box<dyn CausalLm>> {
+        device.check(precision)?;
+        match (&self.config, device) {
+            (ModelConfig::Llama(config), DeviceName::Cpu) => {
+                let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
+                let precision = precision.packed()?;
+                Ok(Box::new(FastLlama::llama(config, tokens, generation, precision, &mut |name| {
+                    self.values(name)
+                })?))
+            }
+            _ => self.causal_model(precision.dtype()?, &device.open()?),
+        }
     }
 
     /// The weights as trainable variables, to train them further.

@@ -4,16 +4,19 @@ use candle_core::Device;
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
+    causal::{CausalLayer, FastLlama, Heads},
     encoder::FastEncoder,
     layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
     seq2seq::FastSeq2Seq,
     stack::{Layer, Positions, Stack},
 };
 use crate::{
+    architecture::Architecture,
     bart::{EPSILON, POSITION_OFFSET},
     bart_config::BartConfig,
     bert::{BERT_NAMES, DISTIL_NAMES},
     bert_config::{BertConfig, BertFamily},
+    causal::{LlamaConfig, rotation_angles},
     decode::GenerationOptions,
     error::Result,
     layers,
@@ -136,6 +139,78 @@ impl FastSeq2Seq {
             encoder,
             decoder,
             width,
+            tokens,
+            generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl FastLlama {
+    /// Packs a model of LLaMA's shape.
+    ///
+    /// # Errors
+    /// As for [`FastSeq2Seq::t5`].
+    pub(crate) fn llama(
+        config: &LlamaConfig,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let packer = &mut Packer { read, precision };
+        let (width, eps) = (config.hidden_size, config.rms_norm_eps);
+        let heads =
+            Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
+        let has_bias = config.projections_have_bias();
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for i in 0..config.num_hidden_layers {
+            let at = format!("model.layers.{i}");
+            let attention = named(&format!("{at}.self_attn"), &["q_proj", "k_proj", "v_proj"]);
+            let own = SelfAttention {
+                inputs: packer.linear(&attention, width, has_bias)?,
+                output: packer.linear(
+                    &named(&at, &["self_attn.o_proj"]),
+                    heads.heads * heads.width,
+                    config.attention_bias,
+                )?,
+                norm: packer.norm(&format!("{at}.input_layernorm"), false, eps)?,
+            };
+            let feed_forward = FeedForward {
+                inner: packer.linear(&named(&at, &["mlp.gate_proj"]), width, config.mlp_bias)?,
+                gated: Some(packer.linear(&named(&at, &["mlp.up_proj"]), width, config.mlp_bias)?),
+                outer: packer.linear(
+                    &named(&at, &["mlp.down_proj"]),
+                    config.intermediate_size,
+                    config.mlp_bias,
+                )?,
+                activation: activation(config.activation()?),
+                norm: packer.norm(&format!("{at}.post_attention_layernorm"), false, eps)?,
+            };
+            layers.push(CausalLayer { own, feed_forward });
+        }
+        let table = "model.embed_tokens";
+        let (head, embeddings) = if config.tie_word_embeddings {
+            (packer.linear(&[table.into()], width, false)?, None)
+        } else {
+            let embeddings = (packer.read)(&format!("{table}.weight"))?;
+            (packer.linear(&["lm_head".into()], width, false)?, Some(embeddings))
+        };
+        let angles = rotation_angles(config);
+        Ok(Self {
+            embeddings,
+            head,
+            layers,
+            norm: packer.norm("model.norm", false, eps)?,
+            heads,
+            width,
+            rotations: (
+                angles.iter().map(|angle| angle.cos()).collect(),
+                angles.iter().map(|angle| angle.sin()).collect(),
+            ),
+            max_length: config.max_position_embeddings,
             tokens,
             generation,
             device: Device::Cpu,

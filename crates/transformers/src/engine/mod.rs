@@ -1,7 +1,7 @@
-//! Encoders and encoder-decoders on a CPU, fast: weights packed once, activations in buffers that are used again, no padding, and
+//! Encoders, encoder-decoders and decoders on a CPU, fast: weights packed once, activations in buffers that are used again, no padding, and
 //! everything around a product done while its result is in the cache.
 //!
-//! The models are those of [`T5`](crate::T5), [`Bart`](crate::Bart) and [`Bert`](crate::Bert), which remain the oracle
+//! The models are those of [`T5`](crate::T5), [`Bart`](crate::Bart), [`Bert`](crate::Bert) and [`Llama`](crate::Llama), which remain the oracle
 //! of these, the training path and the path on a GPU.
 //!
 //! - The tokens of a batch lie one after the other: a short input costs what it costs alone, and attention runs over
@@ -13,13 +13,16 @@
 
 mod build;
 mod cache;
+mod causal;
 mod encoder;
 mod layers;
 mod ragged;
 mod seq2seq;
 mod stack;
 
+pub use causal::FastLlama;
 pub use encoder::FastEncoder;
 pub use seq2seq::FastSeq2Seq;
 
 pub(crate) use cache::State;
+pub(crate) use causal::Kept;

@@ -46,6 +46,7 @@ mod options;
 mod packed;
 mod ranking;
 mod ranking_loss;
+mod reading;
 mod schedule;
 mod seq2seq;
 mod tagging;
@@ -67,6 +68,7 @@ pub use optimizer::{AdamW, AdamWConfig, Gradients, clip_global_norm, global_norm
 pub use options::TrainingOptions;
 pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
 pub use ranking_loss::RankingLoss;
+pub use reading::{ReadQuestion, ReaderObjective, ReaderScores};
 pub use schedule::{Decay, Schedule};
 pub use seq2seq::{Seq2SeqBatch, Seq2SeqObjective};
 pub use tagging::{Emitter, EncoderEmitter, ScoreLoss, TaggedRow, TaggingObjective};

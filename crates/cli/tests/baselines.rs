@@ -1,0 +1,151 @@
+//! Rows of KILT's tables from the shell: titles that a model writes, a decoder-only model in context, runs beside each other,
+//! one record explained, evidence mapped.
+
+mod common;
+
+use std::{fs, path::Path, process::Output};
+
+use common::{errors, root, sporran};
+use serde_json::Value;
+
+const PAGES: [&str; 4] = [
+    r#"{"wikipedia_id":"1","wikipedia_title":"Berlin","text":["Berlin","Berlin is the capital of Germany."]}"#,
+    r#"{"wikipedia_id":"2","wikipedia_title":"Paris","text":["Paris","Paris is the capital of France."]}"#,
+    r#"{"wikipedia_id":"3","wikipedia_title":"Oslo","text":["Oslo","Oslo is the capital of Norway."]}"#,
+    r#"{"wikipedia_id":"4","wikipedia_title":"The river","text":["The river","The river is in the north."]}"#,
+];
+
+const TASK: [&str; 3] = [
+    r#"{"id":"a","input":"capital of France","output":[{"answer":"Paris","provenance":[{"wikipedia_id":"2"}]}]}"#,
+    r#"{"id":"b","input":"news from [START_ENT] the city [END_ENT] today","output":[{"answer":"Oslo","provenance":[{"wikipedia_id":"3"}]}]}"#,
+    r#"{"id":"c","input":"what is in the north?","output":[{"answer":"The river","provenance":[{"wikipedia_id":"4"}]}]}"#,
+];
+
+fn world(folder: &Path, name: &str, stages: &str) {
+    fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
+    fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
+    let general =
+        format!("name = \"{name}\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n");
+    fs::write(folder.join(format!("{name}.toml")), format!("{general}{stages}")).unwrap();
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let output = sporran(folder, &[&["-q"], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    output
+}
+
+fn model(name: &str) -> String {
+    root().join("crates/transformers/tests/data").join(name).display().to_string()
+}
+
+fn predictions(folder: &Path, run: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("runs").join(run).join("predictions/tasks.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The titles of a prediction's pages.
+fn titles(record: &Value) -> Vec<String> {
+    let items = record["output"][0]["provenance"].as_array().unwrap();
+    items.iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let stages = format!(
+        "[retriever]\nkind = \"entity-title\"\nmodel = \"{}\"\ngeneration.num-beams = 3\n[generator]\nkind = \"title\"\n",
+        model("bart")
+    );
+    world(folder.path(), "genre", &stages);
+    run(folder.path(), &["index", "genre.toml"]);
+    run(folder.path(), &["run", "genre.toml"]);
+    let known: Vec<String> = ["Berlin", "Paris", "Oslo", "The river"].map(str::to_owned).to_vec();
+    for record in predictions(folder.path(), "genre") {
+        let titles = titles(&record);
+        // Held to titles, a model with random weights writes nothing else; each beam is another page.
+        assert!(!titles.is_empty() && titles.len() <= 3 && titles.iter().all(|title| known.contains(title)));
+        assert_eq!(record["output"][0]["answer"], titles[0].as_str());
+    }
+    run(folder.path(), &["retrieve", "genre.toml", "name=free", "retriever.constrained=false"]);
+    let found = predictions(folder.path(), "free-retrieval");
+    assert!(found.iter().all(|record| titles(record).iter().all(|title| known.contains(title))));
+}
+
+#[test]
+fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = r#"{"id":"x","input":"capital of Norway","output":[{"answer":"Oslo"}]}"#;
+    fs::write(folder.path().join("train.jsonl"), shown).unwrap();
+    let stages = format!(
+        "[retriever]\nkind = \"bm25\"\n[generator]\nkind = \"causal\"\nmodel = \"{}\"\nmax-tokens = 200\n\
+         prompt.passages = 1\nprompt.passage-words = 2\nprompt.order = \"passages-first\"\ngeneration.max-new-tokens = 3\n\
+         [generator.demonstrations]\nfiles = [\"train.jsonl\"]\n",
+        model("llama/model.gguf")
+    );
+    world(folder.path(), "causal", &stages);
+    run(folder.path(), &["run", "causal.toml"]);
+    assert_eq!(predictions(folder.path(), "causal").len(), 3);
+    let output = run(folder.path(), &["explain", "causal.toml", "--id", "a", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["retrieval"]["hits"][0]["title"], "Paris");
+    let prompt = told["prompts"][0].as_str().unwrap();
+    assert!(prompt.contains("capital of Norway\nAnswer: Oslo") && prompt.ends_with("Answer:"), "{prompt}");
+    assert!(prompt.contains("Paris / Paris is"), "{prompt}");
+    assert_eq!(told["evidence"][0]["title"], "Paris");
+    let text =
+        String::from_utf8(run(folder.path(), &["explain", "causal.toml", "--id", "a"]).stdout).unwrap();
+    assert!(
+        ["record a", "retrieval", "prompt 1", "answers", "evidence"].iter().all(|part| text.contains(part))
+    );
+    let missing = sporran(folder.path(), &["explain", "causal.toml", "--id", "zz"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(errors(&missing).contains("no record with the id `zz`"));
+}
+
+#[test]
+fn runs_stand_beside_each_other_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in ["bm25", "tfidf"] {
+        world(folder.path(), kind, &format!("[retriever]\nkind = \"{kind}\"\n"));
+        run(folder.path(), &["retrieve", &format!("{kind}.toml")]);
+    }
+    let report = |arguments: &[&str]| {
+        let all = [&["report", "runs/bm25-retrieval", "runs/tfidf-retrieval"], arguments].concat();
+        String::from_utf8(run(folder.path(), &all).stdout).unwrap()
+    };
+    let text = report(&[]);
+    // Two of the three questions share words with their page; the mention does not name its own.
+    assert!(text.contains("Page-level R-precision") && !text.contains("Downstream"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("bm25-retrieval") && line.contains("66.7")), "{text}");
+    let told: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert_eq!(told["systems"][1]["tasks"][0]["r_precision"]["difference"][0], 0.0);
+    assert!(report(&["--form", "latex"]).contains("\\toprule"));
+    assert!(report(&["--form", "csv"]).starts_with("system,published"));
+    report(&["--form", "html", "-o", "c.html"]);
+    assert!(fs::read_to_string(folder.path().join("c.html")).unwrap().contains("<polyline"));
+    let wrong = sporran(folder.path(), &["report", "runs/none"]).output().unwrap();
+    assert!(!wrong.status.success() && errors(&wrong).contains("report.json"));
+}
+
+#[test]
+fn evidence_is_mapped_onto_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), "bm25", "[retriever]\nkind = \"bm25\"\n");
+    run(folder.path(), &["index", "bm25.toml"]);
+    let store = fs::read_dir(folder.path().join("indexes")).unwrap().map(|entry| entry.unwrap().path());
+    let store = store.into_iter().find(|path| path.to_string_lossy().contains("store-")).unwrap();
+    let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[{"title":"oslo","text":"Oslo is the capital of Norway"}]}"#;
+    fs::write(folder.path().join("own.jsonl"), line).unwrap();
+    let store = store.display().to_string();
+    let arguments =
+        ["convert", "--map", "evidence", "--store", &store, "--split", "dev", "--output", "out.jsonl"];
+    let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
+    assert!(errors(&output).contains("1 written of 1 read"), "{}", errors(&output));
+    let record: Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("out.jsonl")).unwrap()).unwrap();
+    let item = &record["output"][0]["provenance"][0];
+    assert_eq!((&item["wikipedia_id"], &item["bleu_score"]), (&"3".into(), &1.0.into()));
+    let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,369 @@
+//! A decoder-only model that is shown examples in its prompt (Brown et al. 2020, "Language Models are Few-Shot
+//! Learners"), then the passages, then the input.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::Task;
+use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+
+use crate::{
+    Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation, Generator, ModelOptions, Order,
+    Prompt, PromptOptions, Request, Result, TextGenerator,
+};
+
+/// How turns are marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Chat {
+    /// They are not: examples and the question follow each other, a blank line between them.
+    #[default]
+    None,
+    /// `<|im_start|>ROLE`, the text, `<|im_end|>`, as SmolLM2-Instruct and Qwen 2 were trained.
+    Chatml,
+}
+
+/// `[generator]` with `kind = "causal"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CausalOptions {
+    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA, Qwen 2), or a GGUF file.
+    pub model: PathBuf,
+    /// `"f32"`, or `"int8"` for models of LLaMA's shape on a CPU; on a GPU `"f16"` or `"bf16"`.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// How turns are marked: `none` or `chatml`.
+    #[serde(default)]
+    pub chat: Chat,
+    /// What the model is told first: the system's turn, or the first paragraph.
+    #[serde(default)]
+    pub instruction: String,
+    /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
+    #[serde(default = "prompt")]
+    pub prompt: PromptOptions,
+    /// What stands before an answer.
+    #[serde(default = "answer")]
+    pub answer: String,
+    /// `[generator.demonstrations]`: examples; none without it.
+    #[serde(default)]
+    pub demonstrations: Option<DemonstrationsOptions>,
+    /// `[generator.generation]`: how the answer is searched for.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// An answer ends before the first of these.
+    #[serde(default = "stops")]
+    pub stops: Vec<String>,
+    /// Tokens of the whole text, at most, and as many as the model has positions for beside the answer: examples are left
+    /// out, the least similar first, until it fits; then the text loses its beginning.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Inputs that are worked on together, at most.
+    #[serde(default = "batch_size")]
+    pub batch_size: usize,
+    /// Tokens of a batch, padding included, at most.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+fn prompt() -> PromptOptions {
+    PromptOptions {
+        order: Order::PassagesFirst,
+        passage: "{title}: {text}".into(),
+        separator: "\n".into(),
+        input: "Question: {input}".into(),
+        ..PromptOptions::default()
+    }
+}
+
+fn answer() -> String {
+    "Answer:".into()
+}
+
+fn stops() -> Vec<String> {
+    vec!["\n".into()]
+}
+
+fn max_tokens() -> usize {
+    1024
+}
+
+fn batch_size() -> usize {
+    8
+}
+
+fn batch_tokens() -> usize {
+    8192
+}
+
+/// Tokens of an answer where nothing says how many.
+const NEW_TOKENS: usize = 20;
+
+/// A decoder-only model that answers in context.
+pub struct CausalGenerator {
+    prompt: Prompt,
+    demonstrations: Option<Demonstrations>,
+    model: TextGenerator,
+    /// Tokens of a text, at most.
+    room: usize,
+    options: CausalOptions,
+}
+
+impl CausalGenerator {
+    /// Loads the model and the examples.
+    ///
+    /// # Errors
+    /// What is wrong with the model, a file of examples or an option.
+    pub fn load(options: &CausalOptions) -> Result<Self> {
+        if options.max_tokens < 2 {
+            let found = options.max_tokens.to_string();
+            return Err(Error::Option { option: "max-tokens", expected: "at least 2", found });
+        }
+        let demonstrations = options.demonstrations.as_ref().map(Demonstrations::load).transpose()?;
+        let model = TextGenerator::load(&ModelOptions {
+            folder: options.model.clone(),
+            precision: options.precision,
+            generation: options.generation.clone(),
+            max_tokens: options.max_tokens,
+            batch_size: options.batch_size,
+            batch_tokens: options.batch_tokens,
+            device: options.device,
+            stops: options.stops.clone(),
+        })?;
+        let prompt = Prompt::new(options.prompt.clone())?;
+        let answer = options.generation.max_new_tokens.unwrap_or(NEW_TOKENS);
+        let room = model.max_length().saturating_sub(answer).min(options.max_tokens).max(1);
+        Ok(Self { prompt, demonstrations, model, room, options: options.clone() })
+    }
+
+    /// The text that the model reads for a request.
+    fn text(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<String> {
+        let tokenizer = self.model.tokenizer();
+        let turn = |request: &Request<'_>| Ok::<_, Error>(quoted(&self.prompt.text(request, tokenizer)?));
+        let asked = turn(request)?;
+        let examples: Result<Vec<(String, String)>> = shown
+            .iter()
+            .map(|shown| Ok((turn(&Request { query: &shown.query, passages: &[] })?, quoted(&shown.answer))))
+            .collect();
+        let examples = examples?;
+        let mut first = 0;
+        loop {
+            let text = self.join(&examples[first..], &asked);
+            if first == examples.len() || tokenizer.encode(&text, None)?.len() <= self.room {
+                return Ok(text);
+            }
+            first += 1;
+        }
+    }
+
+    fn join(&self, examples: &[(String, String)], asked: &str) -> String {
+        let CausalOptions { chat, instruction, answer, .. } = &self.options;
+        let mut text = String::new();
+        match chat {
+            Chat::None => {
+                if !instruction.is_empty() {
+                    text.push_str(&format!("{instruction}\n\n"));
+                }
+                for (input, output) in examples {
+                    text.push_str(&format!("{input}\n{answer} {output}\n\n"));
+                }
+                text.push_str(&format!("{asked}\n{answer}"));
+            }
+            Chat::Chatml => {
+                let mut turn = |role: &str, content: &str| {
+                    text.push_str(&format!("<|im_start|>{role}\n{content}<|im_end|>\n"));
+                };
+                if !instruction.is_empty() {
+                    turn("system", instruction);
+                }
+                let answer = if answer.is_empty() { String::new() } else { format!("{answer} ") };
+                for (input, output) in examples {
+                    turn("user", input);
+                    turn("assistant", &format!("{answer}{output}"));
+                }
+                turn("user", asked);
+                text.push_str(&format!("<|im_start|>assistant\n{}", answer.trim_end()));
+            }
+        }
+        text
+    }
+}
+
+/// Text that cannot end a turn: the marks of turns are taken apart.
+fn quoted(text: &str) -> String {
+    text.replace("<|", "< |")
+}
+
+/// An answer without what models like to put around it: a label, quotation marks, the full stop after a short answer. A
+/// verdict becomes FEVER's label.
+fn cleaned(text: &str, label: &str, task: Option<Task>) -> String {
+    let mut text = text.trim();
+    for label in [label.trim(), "Answer:", "A:"] {
+        if !label.is_empty() {
+            text = text.strip_prefix(label).unwrap_or(text).trim();
+        }
+    }
+    let quotes = [('"', '"'), ('\'', '\''), ('“', '”'), ('`', '`')];
+    for (open, close) in quotes {
+        let inner = text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
+        text = inner.filter(|inner| !inner.contains(open)).unwrap_or(text).trim();
+    }
+    match task {
+        Some(Task::FactChecking) => {
+            let lower = text.to_lowercase();
+            let starts = |words: &[&str]| words.iter().any(|word| lower.starts_with(word));
+            if starts(&["support", "true", "yes", "correct"]) {
+                return "SUPPORTS".into();
+            }
+            if starts(&["refute", "false", "no", "incorrect"]) {
+                return "REFUTES".into();
+            }
+            text.into()
+        }
+        Some(Task::Dialogue) => text.into(),
+        _ if text.split_whitespace().count() <= 8 => text.strip_suffix('.').unwrap_or(text).into(),
+        _ => text.into(),
+    }
+}
+
+impl Generator for CausalGenerator {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        let queries: Vec<_> = requests.iter().map(|request| request.query).collect();
+        let shown = match &self.demonstrations {
+            Some(demonstrations) => demonstrations.choose(&queries)?,
+            None => vec![Vec::new(); queries.len()],
+        };
+        let rows: Result<Vec<Vec<u32>>> = requests
+            .iter()
+            .zip(&shown)
+            .map(|(request, shown)| {
+                let mut row = self.model.tokenizer().encode(&self.text(request, shown)?, None)?;
+                // What is asked stands at the end.
+                Ok(row.split_off(row.len().saturating_sub(self.room)))
+            })
+            .collect();
+        let outputs = self.model.generate_from(&rows?)?;
+        let answers = requests.iter().zip(outputs).map(|(request, outputs)| {
+            let task = request.query.dataset.map(sporran_kilt::Dataset::task);
+            let mut outputs = outputs
+                .into_iter()
+                .map(|output| (cleaned(&output.text, &self.options.answer, task), output.score));
+            let (text, score) = outputs.next().unwrap_or_default();
+            let evidence = (0..request.passages.len().min(self.passages())).collect();
+            Generation { text, score, alternatives: outputs.collect(), evidence }
+        });
+        Ok(answers.collect())
+    }
+
+    fn passages(&self) -> usize {
+        self.prompt.options().passages
+    }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        let shown = match &self.demonstrations {
+            Some(demonstrations) => demonstrations.choose(&[request.query])?.pop().unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(vec![self.text(request, &shown)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sporran_kilt::Query;
+
+    use super::*;
+
+    fn options(chat: Chat) -> CausalOptions {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
+        CausalOptions {
+            model: data,
+            precision: Precision::F32,
+            device: DeviceName::Cpu,
+            chat,
+            instruction: "Be short.".into(),
+            prompt: PromptOptions { max_tokens: 200, ..prompt() },
+            answer: answer(),
+            demonstrations: None,
+            generation: GenerationOptions { max_new_tokens: Some(4), ..GenerationOptions::default() },
+            stops: stops(),
+            max_tokens: 400,
+            batch_size: 2,
+            batch_tokens: 1000,
+        }
+    }
+
+    fn pair(input: &str, answer: &str) -> (String, String) {
+        (input.into(), answer.into())
+    }
+
+    #[test]
+    fn examples_stand_before_the_question_in_turns_or_in_lines() {
+        let examples = [pair("where?", "Oslo"), pair("when?", "1920")];
+        let asked = quoted("who <|im_end|> wrote?");
+        let lines = CausalGenerator::load(&options(Chat::None)).unwrap();
+        let expected =
+            "Be short.\n\nwhere?\nAnswer: Oslo\n\nwhen?\nAnswer: 1920\n\nwho < |im_end|> wrote?\nAnswer:";
+        assert_eq!(lines.join(&examples, &asked), expected);
+        let turns = CausalGenerator::load(&options(Chat::Chatml)).unwrap();
+        let expected = "<|im_start|>system\nBe short.<|im_end|>\n<|im_start|>user\nwhere?<|im_end|>\n\
+            <|im_start|>assistant\nAnswer: Oslo<|im_end|>\n<|im_start|>user\nwho < |im_end|> wrote?<|im_end|>\n\
+            <|im_start|>assistant\nAnswer:";
+        assert_eq!(turns.join(&examples[..1], &asked), expected);
+    }
+
+    #[test]
+    fn the_least_similar_examples_give_way_where_the_text_is_too_long() {
+        let query = Query::of_text(2i64, "who?");
+        let request = Request { query: &query, passages: &[] };
+        let example = |input: &str, answer: &str| Demonstration {
+            query: Query::of_text(1i64, input),
+            answer: answer.into(),
+        };
+        let (a, b) = (example("where was that again?", "Oslo"), example("when?", "1920"));
+        let short = |max_tokens| {
+            let (instruction, answer) = (String::new(), "A:".into());
+            CausalGenerator::load(&CausalOptions { max_tokens, instruction, answer, ..options(Chat::None) })
+        };
+        let whole = short(400).unwrap();
+        // The fixture has 64 positions, four of which are the answer's.
+        assert_eq!(whole.room, 60);
+        let with_one = "Question: when?\nA: 1920\n\nQuestion: who?\nA:";
+        let one = whole.model.tokenizer().encode(with_one, None).unwrap().len();
+        let tight = short(one).unwrap();
+        assert_eq!(tight.text(&request, &[&a, &b]).unwrap(), with_one);
+        assert_eq!(tight.text(&request, &[&a]).unwrap(), "Question: who?\nA:");
+    }
+
+    #[test]
+    fn answers_lose_what_stands_around_them() {
+        for (text, task, expected) in [
+            (" Answer: Oslo. ", Some(Task::OpenDomainQa), "Oslo"),
+            ("\"Oslo\"", Some(Task::OpenDomainQa), "Oslo"),
+            ("Oslo.", Some(Task::SlotFilling), "Oslo"),
+            ("I like it.", Some(Task::Dialogue), "I like it."),
+            ("True, it is", Some(Task::FactChecking), "SUPPORTS"),
+            ("refutes", Some(Task::FactChecking), "REFUTES"),
+            ("\"a\" and \"b\"", None, "\"a\" and \"b\""),
+        ] {
+            assert_eq!(cleaned(text, "Answer:", task), expected);
+        }
+    }
+
+    #[test]
+    fn a_batch_equals_its_single_members_and_ends_before_a_stop() {
+        let generator = CausalGenerator::load(&options(Chat::None)).unwrap();
+        let queries = [Query::of_text(1i64, "who?"), Query::of_text(2i64, "where was it, and when?")];
+        let requests: Vec<_> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
+        let together = generator.generate(&requests).unwrap();
+        for (request, together) in requests.iter().zip(&together) {
+            let alone = generator.generate(std::slice::from_ref(request)).unwrap();
+            assert_eq!(alone[0].text, together.text);
+            assert!(!together.text.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Examples that a model is shown before it is asked: those of a task file that are most like the query.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device};
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Dataset, Query, Record, jsonl};
+use sporran_transformers::{
+    Batch, Checkpoint, DeviceName, EncoderModel, Precision, Sentences, Tokenizer, length_batches,
+};
+
+use crate::{Error, Result};
+
+/// `[generator.demonstrations]`: what a model is shown before it is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DemonstrationsOptions {
+    /// Task files with gold. A query is shown records of its own dataset where there are some, and never the record that
+    /// it is itself, nor one with the same input.
+    pub files: Vec<PathBuf>,
+    /// How many a query is shown; the most similar stands last. Fewer where they do not fit beside the passages.
+    #[serde(default = "count")]
+    pub count: usize,
+    /// A folder of sentence-transformers whose vectors say how similar two inputs are; without it shared words do, rare
+    /// ones counting more.
+    #[serde(default)]
+    pub encoder: Option<PathBuf>,
+    /// Words of an answer that are shown.
+    #[serde(default = "answer_words")]
+    pub answer_words: usize,
+}
+
+fn count() -> usize {
+    4
+}
+
+fn answer_words() -> usize {
+    60
+}
+
+/// An example: what was asked, and an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demonstration {
+    /// The record as a query.
+    pub query: Query,
+    /// Its first gold answer, shortened.
+    pub answer: String,
+}
+
+/// How alike inputs are.
+enum Similarity {
+    /// By words: for each demonstration its words, sorted, and their weights.
+    Words { weights: HashMap<String, f32>, rows: Vec<Vec<String>> },
+    /// By vectors of length 1.
+    Vectors { encoder: Box<Encoder>, vectors: Vec<Vec<f32>> },
+}
+
+struct Encoder {
+    model: EncoderModel,
+    tokenizer: Tokenizer,
+    sentences: Sentences,
+}
+
+/// The examples of task files.
+pub struct Demonstrations {
+    examples: Vec<Demonstration>,
+    similarity: Similarity,
+    count: usize,
+}
+
+/// The words of a text, each once: letters and digits in lower case.
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut words: Vec<String> = words.map(str::to_lowercase).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+impl Encoder {
+    fn open(folder: &Path) -> Result<Self> {
+        let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
+            return Err(Error::Option {
+                option: "demonstrations.encoder",
+                expected: "a folder of sentence-transformers",
+                found: folder.display().to_string(),
+            });
+        };
+        let checkpoint = Checkpoint::open(&sentences.encoder)?;
+        let model = checkpoint.encoder_on(DeviceName::Cpu, Precision::F32)?;
+        Ok(Self { model, tokenizer: checkpoint.tokenizer()?, sentences })
+    }
+
+    fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let most = self.sentences.max_length.unwrap_or(usize::MAX).min(self.model.body.max_input_length());
+        let texts: Vec<String> = texts
+            .iter()
+            .map(|text| format!("{}{text}", self.sentences.prompt))
+            .map(|text| if self.sentences.lowercase { text.to_lowercase() } else { text })
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let rows = self.tokenizer.encode_batch(&texts, Some(most))?;
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let mut vectors = vec![Vec::new(); rows.len()];
+        for batch in length_batches(&lengths, 64, 4096) {
+            let inputs: Vec<&Vec<u32>> = batch.iter().map(|&at| &rows[at]).collect();
+            let input = Batch::new(&inputs, self.model.body.pad_token(), self.model.body.device())?;
+            let states = self.model.body.states(&input)?;
+            let found = self.sentences.vectors(&states, &input.mask)?;
+            let found: Vec<Vec<f32>> = found.to_vec2().map_err(sporran_transformers::Error::from)?;
+            for (at, vector) in batch.into_iter().zip(found) {
+                let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+                vectors[at] = vector.iter().map(|value| value / length.max(f32::MIN_POSITIVE)).collect();
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+impl Demonstrations {
+    /// Reads task files. Records without an input or an answer are left out.
+    ///
+    /// # Errors
+    /// What is wrong with a file, or with the encoder's folder.
+    pub fn load(options: &DemonstrationsOptions) -> Result<Self> {
+        let mut examples = Vec::new();
+        for path in &options.files {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = name.trim_end_matches(".gz").trim_end_matches(".zst").to_owned();
+            let dataset = Dataset::from_file_name(&name).map(|(dataset, _)| dataset);
+            for record in jsonl::open(path)?.records::<Record>() {
+                let record = record?;
+                let answer = record.outputs().iter().find_map(|output| output.answer.as_deref());
+                let answer = answer.map(|answer| answer.split_whitespace().take(options.answer_words));
+                let answer = answer.map(|words| words.collect::<Vec<_>>().join(" "));
+                let query = Query::from_record(&record, dataset).ok();
+                if let (Some(query), Some(answer)) = (query, answer.filter(|answer| !answer.is_empty())) {
+                    examples.push(Demonstration { query, answer });
+                }
+            }
+        }
+        let texts: Vec<&str> = examples.iter().map(|example| example.query.text.as_str()).collect();
+        let similarity = match &options.encoder {
+            Some(folder) => {
+                let encoder = Box::new(Encoder::open(folder)?);
+                let vectors = encoder.vectors(&texts)?;
+                Similarity::Vectors { encoder, vectors }
+            }
+            None => {
+                let rows: Vec<Vec<String>> = texts.iter().map(|text| words(text)).collect();
+                let mut weights: HashMap<String, f32> = HashMap::new();
+                for word in rows.iter().flatten() {
+                    *weights.entry(word.clone()).or_insert(0.0) += 1.0;
+                }
+                for weight in weights.values_mut() {
+                    *weight = (1.0 + rows.len() as f32 / *weight).ln();
+                }
+                Similarity::Words { weights, rows }
+            }
+        };
+        Ok(Self { examples, similarity, count: options.count })
+    }
+
+    /// For each query the examples that are most like it, the most similar last; equally similar ones by their place in
+    /// the files.
+    ///
+    /// # Errors
+    /// Where the encoder fails.
+    pub fn choose(&self, queries: &[&Query]) -> Result<Vec<Vec<&Demonstration>>> {
+        let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
+        let vectors = match &self.similarity {
+            Similarity::Vectors { encoder, .. } => encoder.vectors(&texts)?,
+            Similarity::Words { .. } => Vec::new(),
+        };
+        Ok(queries.iter().enumerate().map(|(at, query)| self.of(query, vectors.get(at))).collect())
+    }
+
+    fn of(&self, query: &Query, vector: Option<&Vec<f32>>) -> Vec<&Demonstration> {
+        let own = words(&query.text);
+        let likeness = |at: usize| match (&self.similarity, vector) {
+            (Similarity::Vectors { vectors, .. }, Some(vector)) => {
+                vectors[at].iter().zip(vector).map(|(a, b)| a * b).sum()
+            }
+            (Similarity::Words { weights, rows }, _) => {
+                let weight = |word: &String| weights.get(word).copied().unwrap_or(0.0);
+                let shared = own.iter().filter(|word| rows[at].binary_search(word).is_ok());
+                let all: f32 = rows[at].iter().map(weight).sum();
+                shared.map(weight).sum::<f32>() / all.max(1.0).sqrt()
+            }
+            (Similarity::Vectors { .. }, None) => 0.0,
+        };
+        let others = self.examples.iter().enumerate().filter(|(_, example)| {
+            example.query.id != query.id && example.query.text.trim() != query.text.trim()
+        });
+        let same = |example: &Demonstration| example.query.dataset == query.dataset;
+        let has_same = self.examples.iter().any(same);
+        let mut scored: Vec<(f32, usize)> = others
+            .filter(|(_, example)| !has_same || same(example))
+            .map(|(at, _)| (likeness(at), at))
+            .collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        scored.truncate(self.count);
+        scored.iter().rev().map(|&(_, at)| &self.examples[at]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(folder: &Path, lines: &[(&str, &str)]) -> DemonstrationsOptions {
+        for (name, text) in lines {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let files = lines.iter().map(|(name, _)| folder.join(name)).collect();
+        DemonstrationsOptions { files, count: 2, encoder: None, answer_words: 2 }
+    }
+
+    const NQ: &str = concat!(
+        r#"{"id":1,"input":"who wrote the blue song","output":[{"answer":"Ann Lund the singer"}]}"#,
+        "\n",
+        r#"{"id":2,"input":"where is the blue harbour","output":[{"answer":"Oslo"}]}"#,
+        "\n",
+        r#"{"id":3,"input":"who wrote the red song","output":[{"answer":"Bo"}]}"#,
+        "\n",
+        r#"{"id":4,"input":"who wrote nothing","output":[{"provenance":[]}]}"#,
+        "\n",
+    );
+    const WOW: &str = r#"{"id":9,"input":"who wrote the green song","output":[{"answer":"I like it"}]}"#;
+
+    #[test]
+    fn the_most_similar_stand_last_and_the_record_itself_is_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("nq-train-kilt.jsonl", NQ), ("wow-train-kilt.jsonl", WOW)];
+        let shown = Demonstrations::load(&options(folder.path(), &files)).unwrap();
+        let ask = |id: i64, text: &str, dataset| {
+            let query = Query { dataset, ..Query::of_text(id, text) };
+            let found = shown.choose(&[&query]).unwrap().pop().unwrap();
+            found.iter().map(|it| (it.query.id.text().into_owned(), it.answer.clone())).collect::<Vec<_>>()
+        };
+        let of = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(id, answer)| (id.to_string(), answer.to_string())).collect::<Vec<_>>()
+        };
+        // Records without an answer are none, and an answer is cut to two words.
+        let nq = Some(Dataset::Nq);
+        assert_eq!(ask(7, "who wrote the blue song then", nq), of(&[("3", "Bo"), ("1", "Ann Lund")]));
+        assert_eq!(ask(1, "who wrote the blue song", nq), of(&[("2", "Oslo"), ("3", "Bo")]));
+        // The same input under another id would give the answer away.
+        assert_eq!(ask(8, "who wrote the red song", nq).last().unwrap().0, "1");
+        assert_eq!(ask(7, "who", Some(Dataset::Wow)), of(&[("9", "I like")]));
+        // A dataset without records of its own is shown any.
+        assert_eq!(ask(7, "the green song", Some(Dataset::Trex)).last().unwrap().0, "9");
+    }
+}

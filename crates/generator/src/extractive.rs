@@ -1,0 +1,431 @@
+//! DPR's reader (Karpukhin et al. 2020, section 6.1): the most relevant of the passages, and in it the most likely span.
+
+use std::{ops::Range, path::PathBuf};
+
+use candle_core::IndexOp;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::Query;
+use sporran_transformers::{
+    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, Tokenizer, each_batch,
+    length_batches, training::ReaderScores,
+};
+
+use crate::{Error, Generation, Generator, Request, Result};
+
+/// `[generator]` with `kind = "extractive"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExtractiveOptions {
+    /// The reader's folder: DPR's reader in the Hugging Face layout, or what `sporran train` makes.
+    pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// Passages that are read.
+    #[serde(default = "passages")]
+    pub passages: usize,
+    /// Tokens of question, title and text, at most; the text is cut.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Tokens of an answer, at most.
+    #[serde(default = "answer_tokens")]
+    pub answer_tokens: usize,
+    /// Tokens of a batch, padding included, at most.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+fn passages() -> usize {
+    24
+}
+
+fn max_tokens() -> usize {
+    350
+}
+
+fn answer_tokens() -> usize {
+    10
+}
+
+fn batch_tokens() -> usize {
+    4096
+}
+
+impl ExtractiveOptions {
+    /// What is wrong with it that can be told without its model.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub fn check(&self) -> Result<()> {
+        let values = [
+            ("passages", self.passages),
+            ("answer-tokens", self.answer_tokens),
+            ("batch-tokens", self.batch_tokens),
+        ];
+        for (option, value) in values {
+            if value == 0 {
+                return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
+            }
+        }
+        if self.max_tokens < 16 {
+            let found = self.max_tokens.to_string();
+            return Err(Error::Option { option: "max-tokens", expected: "at least 16", found });
+        }
+        Ok(())
+    }
+}
+
+/// A question beside a passage as a reader's tokens: `[CLS]` question `[SEP]` title `[SEP]` text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadRow {
+    /// The tokens.
+    pub row: EncoderRow,
+    /// The number of the text's first token.
+    pub first: usize,
+    /// For each of the text's tokens, the bytes of the word or mark that it is of.
+    pub pieces: Vec<Range<usize>>,
+}
+
+/// Makes the rows of a reader.
+pub struct ReaderInput {
+    tokenizer: Tokenizer,
+    begin: u32,
+    separator: u32,
+    max_tokens: usize,
+}
+
+/// The words and marks of a text: runs of letters and digits, and every other character that is no white space.
+fn pieces(text: &str) -> Vec<Range<usize>> {
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    let mut in_word = false;
+    for (at, c) in text.char_indices() {
+        let end = at + c.len_utf8();
+        if c.is_alphanumeric() && in_word {
+            if let Some(last) = pieces.last_mut() {
+                last.end = end;
+            }
+        } else if !c.is_whitespace() {
+            pieces.push(at..end);
+        }
+        in_word = c.is_alphanumeric();
+    }
+    pieces
+}
+
+impl ReaderInput {
+    /// Rows of at most so many tokens, by BERT's tokenizer.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a tokenizer that puts no tokens around a text, or whose words are not its own pieces.
+    pub fn new(tokenizer: Tokenizer, max_tokens: usize) -> Result<Self> {
+        let around = tokenizer.encode("", None)?;
+        let (2, "WordPiece" | "WordLevel") = (around.len(), tokenizer.kind()) else {
+            return Err(Error::Option {
+                option: "model",
+                expected: "BERT's tokenizer",
+                found: tokenizer.kind().into(),
+            });
+        };
+        Ok(Self { begin: around[0], separator: around[1], tokenizer, max_tokens })
+    }
+
+    /// The row of a question beside a title and a text.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn row(&self, question: &str, title: &str, text: &str) -> Result<ReadRow> {
+        let mut ids = vec![self.begin];
+        let room = self.max_tokens.saturating_sub(3);
+        ids.extend(self.tokenizer.encode_plain(question)?.into_iter().take(room / 2));
+        ids.push(self.separator);
+        ids.extend(self.tokenizer.encode_plain(title)?.into_iter().take(room / 4));
+        ids.push(self.separator);
+        let first = ids.len();
+        let mut places = Vec::new();
+        for piece in pieces(text) {
+            let tokens = self.tokenizer.encode_plain(&text[piece.clone()])?;
+            if ids.len() + tokens.len() > self.max_tokens {
+                break;
+            }
+            places.extend(tokens.iter().map(|_| piece.clone()));
+            ids.extend(tokens);
+        }
+        let types = vec![0; ids.len()];
+        Ok(ReadRow { row: EncoderRow { ids, types }, first, pieces: places })
+    }
+}
+
+impl ReadRow {
+    /// The first and last token of every place in `text` where `answer` stands, whatever its case.
+    pub fn find(&self, text: &str, answer: &str) -> Vec<(u32, u32)> {
+        let wanted: Vec<String> =
+            pieces(answer).into_iter().map(|piece| answer[piece].to_lowercase()).collect();
+        // Each piece once, with its first and last token.
+        let mut words: Vec<(String, usize, usize)> = Vec::new();
+        let mut before: Option<&Range<usize>> = None;
+        for (at, piece) in self.pieces.iter().enumerate() {
+            match words.last_mut() {
+                Some(word) if before == Some(piece) => word.2 = at,
+                _ => words.push((text[piece.clone()].to_lowercase(), at, at)),
+            }
+            before = Some(piece);
+        }
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        words
+            .windows(wanted.len())
+            .filter(|window| window.iter().zip(&wanted).all(|(word, wanted)| word.0 == *wanted))
+            .map(|window| {
+                let (start, end) = (window[0].1, window[window.len() - 1].2);
+                ((self.first + start) as u32, (self.first + end) as u32)
+            })
+            .collect()
+    }
+
+    /// The best span of at most `most` tokens of the text: its bytes and its score; nothing for an empty text.
+    pub fn best(&self, scores: &ReaderScores, most: usize) -> Option<(Range<usize>, f32)> {
+        let mut best: Option<(Range<usize>, f32)> = None;
+        for start in 0..self.pieces.len() {
+            for end in start..(start + most).min(self.pieces.len()) {
+                let score = scores.start[self.first + start] + scores.end[self.first + end];
+                if best.as_ref().is_none_or(|(_, known)| score > *known) {
+                    best = Some((self.pieces[start].start..self.pieces[end].end, score));
+                }
+            }
+        }
+        best
+    }
+}
+
+/// What a reader is asked: the first template question of zero-shot slot filling, otherwise the input without separators.
+pub fn reader_question(query: &Query) -> String {
+    match query.template_questions.first() {
+        Some(question) => question.clone(),
+        None => query.text.replace("[SEP]", " "),
+    }
+}
+
+/// Scores rows as DPR's reader does.
+pub trait Reader: Send + Sync {
+    /// What the reader says of each row.
+    ///
+    /// # Errors
+    /// Where the model fails.
+    fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>>;
+}
+
+/// A reader from a folder.
+struct Loaded {
+    model: EncoderModel,
+    batch_tokens: usize,
+}
+
+impl Reader for Loaded {
+    fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>> {
+        let Head::Reader(head) = &self.model.head else { return Ok(Vec::new()) };
+        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
+        let body = self.model.body.as_ref();
+        let found = each_batch(body.device(), &batches, |batch| {
+            let members: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
+            let logits = head.forward(&body.states(&Batch::for_encoder(&members, body)?)?)?;
+            members
+                .iter()
+                .enumerate()
+                .map(|(at, row)| {
+                    let length = row.ids.len();
+                    let side = |logits: &candle_core::Tensor| logits.i((at, ..length))?.to_vec1::<f32>();
+                    Ok(ReaderScores {
+                        relevance: logits.relevance.i(at)?.to_scalar()?,
+                        start: side(&logits.span.start)?,
+                        end: side(&logits.span.end)?,
+                    })
+                })
+                .collect::<Result<Vec<_>, sporran_transformers::Error>>()
+        })?;
+        let mut scores: Vec<Option<ReaderScores>> = vec![None; rows.len()];
+        for (at, found) in batches.iter().flatten().zip(found.into_iter().flatten()) {
+            scores[*at] = Some(found);
+        }
+        // Every row is in exactly one batch.
+        Ok(scores.into_iter().flatten().collect())
+    }
+}
+
+/// Answers with a span of the most relevant passage, and ranks passages by their relevance.
+pub struct Extractive<R> {
+    reader: R,
+    input: ReaderInput,
+    options: ExtractiveOptions,
+}
+
+impl Extractive<Box<dyn Reader>> {
+    /// Loads the reader.
+    ///
+    /// # Errors
+    /// What is wrong with the folder or an option.
+    pub fn load(options: &ExtractiveOptions) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&options.model)?;
+        let model = checkpoint.encoder_on(options.device, options.precision)?;
+        if !matches!(model.head, Head::Reader(_)) {
+            let found = model.head.name().to_owned();
+            return Err(Error::Option { option: "model", expected: "DPR's reader", found });
+        }
+        let most = options.max_tokens.min(model.body.max_input_length());
+        let input = ReaderInput::new(checkpoint.tokenizer()?, most)?;
+        Self::new(Box::new(Loaded { model, batch_tokens: options.batch_tokens }), input, options)
+    }
+}
+
+impl<R: Reader> Extractive<R> {
+    /// A reader that is loaded already, such as one in training.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn new(reader: R, input: ReaderInput, options: &ExtractiveOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self { reader, input, options: options.clone() })
+    }
+}
+
+impl Reader for Box<dyn Reader> {
+    fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>> {
+        (**self).scores(rows)
+    }
+}
+
+impl<R: Reader> Generator for Extractive<R> {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        let mut rows = Vec::new();
+        for request in requests {
+            let question = reader_question(request.query);
+            for candidate in request.passages.iter().take(self.options.passages) {
+                let passage = candidate.passage;
+                rows.push(self.input.row(&question, &passage.title, &passage.text)?);
+            }
+        }
+        let tokens: Vec<EncoderRow> = rows.iter().map(|row| row.row.clone()).collect();
+        let scores = self.reader.scores(&tokens)?;
+        let mut read = rows.iter().zip(&scores);
+        let answer = |request: &Request<'_>| {
+            let count = request.passages.len().min(self.options.passages);
+            let read: Vec<(&ReadRow, &ReaderScores)> = read.by_ref().take(count).collect();
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|a, b| read[*b].1.relevance.total_cmp(&read[*a].1.relevance).then(a.cmp(b)));
+            let mut spans = order.iter().filter_map(|&at| {
+                let (span, score) = read[at].0.best(read[at].1, self.options.answer_tokens)?;
+                Some((request.passages[at].passage.text[span].to_owned(), score))
+            });
+            let (text, score) = spans.next().unwrap_or_default();
+            let alternatives = spans.collect();
+            Generation { text, score, alternatives, evidence: order }
+        };
+        Ok(requests.iter().map(answer).collect())
+    }
+
+    fn passages(&self) -> usize {
+        self.options.passages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sporran_kilt::{Passage, PassageId};
+
+    use super::*;
+    use crate::Candidate;
+
+    /// BERT's frame around words that are known, and the pieces of one that is not.
+    fn tokenizer() -> Tokenizer {
+        let json = r###"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
+            "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"BertPreTokenizer"},
+            "post_processor":{"type":"BertProcessing","sep":["[SEP]",1],"cls":["[CLS]",0]},"decoder":null,
+            "model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
+            "vocab":{"[CLS]":0,"[SEP]":1,"[UNK]":2,"who":3,"ann":4,"lund":5,"sang":6,",":7,"in":8,"os":9,"##lo":10,".":11}}}"###;
+        Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
+    }
+
+    const TEXT: &str = "Ann Lund, in Oslo. ann lund";
+
+    fn row(most: usize) -> ReadRow {
+        ReaderInput::new(tokenizer(), most).unwrap().row("Who sang", "Ann", TEXT).unwrap()
+    }
+
+    #[test]
+    fn rows_are_question_title_and_text_and_know_their_words() {
+        let row = row(40);
+        assert_eq!(row.row.ids, [0, 3, 6, 1, 4, 1, 4, 5, 7, 8, 9, 10, 11, 4, 5]);
+        assert_eq!(row.first, 6);
+        let words: Vec<&str> = row.pieces.iter().map(|piece| &TEXT[piece.clone()]).collect();
+        assert_eq!(words, ["Ann", "Lund", ",", "in", "Oslo", "Oslo", ".", "ann", "lund"]);
+        // A word that does not fit whole is left out with what follows.
+        assert_eq!(super::tests::row(11).row.ids.len(), 10);
+    }
+
+    #[test]
+    fn answers_are_found_wherever_they_stand() {
+        let row = row(40);
+        assert_eq!(row.find(TEXT, "Ann Lund"), [(6, 7), (13, 14)]);
+        assert_eq!(row.find(TEXT, "oslo"), [(10, 11)]);
+        assert!(row.find(TEXT, "Lund Ann").is_empty() && row.find(TEXT, "").is_empty());
+    }
+
+    /// Likes the passage whose text is longest, and its first two words.
+    struct Longest;
+
+    impl Reader for Longest {
+        fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>> {
+            let one = |row: &EncoderRow| {
+                let length = row.ids.len();
+                let text = row.ids.iter().rposition(|id| *id == 1).unwrap() + 1;
+                let peak = |at: usize| (0..length).map(|i| if i == at { 1.0 } else { 0.0 }).collect();
+                ReaderScores { relevance: length as f32, start: peak(text), end: peak(text + 1) }
+            };
+            Ok(rows.iter().map(one).collect())
+        }
+    }
+
+    #[test]
+    fn the_answer_is_a_span_of_the_best_passage_as_it_is_written_there() {
+        let passage = |title: &str, text: &str| Passage {
+            id: PassageId(0),
+            page_id: "1".into(),
+            title: title.into(),
+            section: String::new(),
+            text: text.into(),
+            start_paragraph: 0,
+            start_character: 0,
+            end_paragraph: 0,
+            end_character: 0,
+        };
+        let passages = [passage("A", "in Oslo"), passage("B", TEXT), passage("C", "Ann sang in Oslo")];
+        let candidates: Vec<_> = passages.iter().map(|passage| Candidate { passage, score: 0.0 }).collect();
+        let options = ExtractiveOptions {
+            model: "m".into(),
+            precision: Precision::F32,
+            device: DeviceName::Cpu,
+            passages: 3,
+            max_tokens: 40,
+            answer_tokens: 10,
+            batch_tokens: 100,
+        };
+        let input = ReaderInput::new(tokenizer(), 40).unwrap();
+        let generator = Extractive::new(Longest, input, &options).unwrap();
+        let query = Query::of_text(1i64, "who sang");
+        let asked =
+            [Request { query: &query, passages: &candidates }, Request { query: &query, passages: &[] }];
+        let answers = generator.generate(&asked).unwrap();
+        assert_eq!((answers[0].text.as_str(), &answers[0].evidence[..]), ("Ann Lund", &[1, 2, 0][..]));
+        assert_eq!((answers[1].text.as_str(), answers[1].evidence.len()), ("", 0));
+        // Zero-shot slot filling asks in words.
+        let slot =
+            Query { template_questions: vec!["Who is it?".into()], ..Query::of_text(2i64, "A [SEP] b") };
+        assert_eq!(reader_question(&slot), "Who is it?");
+    }
+}

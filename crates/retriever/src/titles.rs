@@ -1,0 +1,198 @@
+//! The titles of all pages as a generating model writes them: which tokens may follow a beginning, and which pages a
+//! title means (De Cao et al. 2021, "Autoregressive Entity Retrieval").
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{PassageStore, store::PageIndex};
+use sporran_transformers::{
+    Tokenizer,
+    decode::{Trie, TrieBuilder},
+};
+
+use crate::{
+    Error, Result,
+    layout::{self, Folder, Mapped, Section, map, read_header, verify},
+};
+
+const KIND: &str = "titles";
+const TRIE: &str = "trie";
+const PAGES: &str = "pages";
+/// A hash of tokens (u64) and a page (u32).
+const ROW: usize = 12;
+/// Memory for sorting titles.
+const MEMORY: usize = 256 << 20;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Header {
+    kind: String,
+    passages_hash: String,
+    titles: u64,
+    sections: Vec<Section>,
+}
+
+impl layout::Header for Header {
+    const VERSION: u32 = 1;
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn passages_hash(&self) -> &str {
+        &self.passages_hash
+    }
+
+    fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+}
+
+/// The titles of a store's pages in the tokens of a model, mapped.
+pub struct Titles {
+    trie: Trie,
+    pages: Mapped,
+    folder: PathBuf,
+    header: Header,
+}
+
+fn key(tokens: &[u32]) -> u64 {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+    let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&bytes).as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+impl Titles {
+    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to `folder`. `progress` is told how many pages
+    /// are done. Titles that the tokenizer makes nothing of are left out.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`], [`Error::Io`] and [`Error::InTheWay`].
+    pub fn build(
+        store: &PassageStore,
+        tokenizer: &Tokenizer,
+        folder: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let building = Folder::create(folder)?;
+        let path = building.path(TRIE);
+        let vocabulary = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+        let mut trie = TrieBuilder::new(&path, vocabulary, MEMORY)?;
+        let mut rows: Vec<(u64, u32)> = Vec::with_capacity(store.pages());
+        for page in 0..store.pages() as u32 {
+            let tokens = tokenizer.encode_plain(store.page_title(PageIndex(page)))?;
+            if !tokens.is_empty() {
+                trie.push(&tokens)?;
+                rows.push((key(&tokens), page));
+            }
+            if page % 4096 == 0 {
+                progress(u64::from(page));
+            }
+        }
+        let counts = trie.finish()?;
+        rows.sort_unstable();
+        let mut pages = building.section(PAGES)?;
+        for (key, page) in rows {
+            let mut row = [0; ROW];
+            row[..8].copy_from_slice(&key.to_le_bytes());
+            row[8..].copy_from_slice(&page.to_le_bytes());
+            pages.put(&row)?;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_mmap_rayon(&path).map_err(Error::io(&path, "read"))?;
+        let trie = Section {
+            name: TRIE.into(),
+            bytes: hasher.count(),
+            blake3: hasher.finalize().to_hex().to_string(),
+        };
+        building.finish(&Header {
+            kind: KIND.into(),
+            passages_hash: store.hash().to_owned(),
+            titles: counts.sequences,
+            sections: vec![trie, pages.finish()?],
+        })
+    }
+
+    /// Opens the titles in a folder, which must be of the store with this hash.
+    ///
+    /// # Errors
+    /// As [`Bm25::open`](crate::sparse::Bm25::open).
+    pub fn open(folder: &Path, passages_hash: &str) -> Result<Self> {
+        let header: Header = read_header(folder, KIND, passages_hash)?;
+        let pages = map(folder, &header, PAGES)?;
+        if pages.len() % ROW != 0 {
+            return Err(pages.corrupt(format!("expected rows of {ROW} bytes")));
+        }
+        Ok(Self { trie: Trie::open(&folder.join(TRIE))?, pages, folder: folder.to_owned(), header })
+    }
+
+    /// Reads all of it and compares its hashes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] naming the file.
+    pub fn verify(&self) -> Result<()> {
+        verify(&self.folder, &self.header)
+    }
+
+    /// How many different titles there are.
+    pub fn len(&self) -> usize {
+        self.header.titles as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.header.titles == 0
+    }
+
+    /// The titles as token sequences, without special tokens.
+    pub fn trie(&self) -> &Trie {
+        &self.trie
+    }
+
+    /// The pages whose titles have these tokens, in the order of the store; more than one where the tokenizer makes the
+    /// same of different titles.
+    pub fn pages(&self, tokens: &[u32]) -> Vec<PageIndex> {
+        let (rows, _) = self.pages.as_chunks::<ROW>();
+        let at = |row: &[u8; ROW]| {
+            let [a, b, c, d, e, f, g, h, page @ ..] = *row;
+            (u64::from_le_bytes([a, b, c, d, e, f, g, h]), PageIndex(u32::from_le_bytes(page)))
+        };
+        let key = key(tokens);
+        let first = rows.partition_point(|row| at(row).0 < key);
+        rows[first..].iter().map(at).take_while(|row| row.0 == key).map(|row| row.1).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::aliases::tests::world;
+
+    /// White-space words to ids; `paris` and `Paris` are one, and unknown words nothing.
+    fn tokenizer() -> Tokenizer {
+        let json = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
+            "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"WhitespaceSplit"},"post_processor":null,
+            "decoder":null,"model":{"type":"WordLevel",
+            "vocab":{"<unk>":0,"paris":1,"new":2,"york":3,"city":4},"unk_token":"<unk>"}}"#;
+        Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
+    }
+
+    #[test]
+    fn titles_are_found_by_their_tokens_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = world(
+            folder.path(),
+            &[("Paris", "a", &[]), ("New York", "b", &[]), ("paris", "c", &[]), ("New York City", "d", &[])],
+        );
+        let path = folder.path().join("titles");
+        Titles::build(&store, &tokenizer(), &path, &mut |_| {}).unwrap();
+        let titles = Titles::open(&path, store.hash()).unwrap();
+        titles.verify().unwrap();
+        assert_eq!(titles.len(), 3);
+        assert_eq!(titles.pages(&[1]), [PageIndex(0), PageIndex(2)]);
+        assert_eq!(titles.pages(&[2, 3]), [PageIndex(1)]);
+        assert!(titles.trie().contains(&[2, 3, 4]) && !titles.trie().contains(&[2]));
+        assert!(titles.pages(&[2]).is_empty() && titles.pages(&[]).is_empty());
+        assert!(matches!(Titles::open(&path, "other"), Err(Error::OtherPassages { .. })));
+    }
+}
