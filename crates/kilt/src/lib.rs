@@ -25,7 +25,7 @@ pub mod wowpp;
 
 pub use error::{Error, Result};
 pub use id::{Id, PassageId};
-pub use page::{Anchor, Page};
+pub use page::{Anchor, Page, ParagraphKind};
 pub use passage::{Hit, Passage, Split as PassageSplit};
 pub use query::{Example, Prediction, Query, split_mention, with_context};
 pub use record::{Output, Provenance, Record};

@@ -26,15 +26,15 @@ pub enum Error {
     /// A generator.
     #[error(transparent)]
     Generator(#[from] sporran_generator::Error),
+    /// A knowledge base, its rules or its embeddings.
+    #[error(transparent)]
+    Reasoner(Box<sporran_reasoner::Error>),
     /// A model or its training.
     #[error(transparent)]
     Transformers(#[from] sporran_transformers::Error),
     /// A part of knowledge-base population.
     #[error(transparent)]
     Extractor(#[from] sporran_extractor::Error),
-    /// Reasoning over a knowledge base.
-    #[error(transparent)]
-    Reasoner(#[from] sporran_reasoner::Error),
     /// The operating system refused something.
     #[error("{path}: {action} failed")]
     Io {
@@ -65,6 +65,12 @@ fn list(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n")
 }
 
+impl From<sporran_reasoner::Error> for Error {
+    fn from(error: sporran_reasoner::Error) -> Self {
+        Self::Reasoner(Box::new(error))
+    }
+}
+
 impl Error {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
@@ -78,6 +84,7 @@ impl Error {
         match self {
             Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
             Self::Kilt(error) => error.is_input(),
+            Self::Reasoner(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
             Self::Retriever(Retriever::Kilt(error)) => error.is_input(),
             Self::Retriever(Retriever::Transformers(error))
@@ -97,7 +104,6 @@ impl Error {
             }
             Self::Extractor(sporran_extractor::Error::Kilt(error)) => error.is_input(),
             Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
-            Self::Reasoner(error) => error.is_input(),
             Self::Io { .. } => false,
         }
     }

@@ -34,6 +34,20 @@ pub enum Error {
         /// How it has to be kept.
         expected: &'static str,
     },
+    /// A model.
+    #[error(transparent)]
+    Transformers(#[from] sporran_transformers::Error),
+    /// A tensor operation.
+    #[error(transparent)]
+    Tensor(#[from] candle_core::Error),
+    /// A built benchmark that gives answers away.
+    #[error("{count} leaks in what was built: {}", .leaks.join("; "))]
+    Leak {
+        /// How many there are.
+        count: usize,
+        /// The first of them.
+        leaks: Vec<String>,
+    },
     /// An argument outside its range.
     #[error("{0}")]
     Argument(String),
@@ -51,7 +65,8 @@ impl Error {
         match self {
             Self::Kilt(error) => error.is_input(),
             Self::Options { .. } | Self::Model { .. } | Self::Argument(_) => true,
-            Self::Storage { .. } => false,
+            Self::Leak { .. } | Self::Transformers(_) => true,
+            Self::Storage { .. } | Self::Tensor(_) => false,
         }
     }
 }

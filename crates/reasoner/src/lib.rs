@@ -2,5 +2,8 @@
 
 pub mod embedding;
 mod error;
+pub mod korc;
+pub mod question;
+pub mod rules;
 
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{Options, links, selection, tagging};
+use sporran_pipeline::{Options, korc, links, rules, selection, tagging};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -21,6 +21,10 @@ impl Config {
             Self::Check(config) => {
                 if links::is_links(&config.config, &config.overrides)? {
                     links::LinksOptions::load(&config.config, &config.overrides)?;
+                } else if korc::is_reason(&config.config, &config.overrides)? {
+                    korc::ReasonOptions::load(&config.config, &config.overrides)?;
+                } else if rules::is_rules(&config.config, &config.overrides)? {
+                    rules::RulesOptions::load(&config.config, &config.overrides)?;
                 } else if selection::is_selection(&config.config, &config.overrides)? {
                     selection::SelectionOptions::load(&config.config, &config.overrides)?;
                 } else if tagging::is_tagging(&config.config, &config.overrides)? {

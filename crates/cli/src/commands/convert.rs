@@ -1,24 +1,32 @@
 //! `sporran convert`: one format into another.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use sporran_kilt::{
     PassageStore, Split,
     formats::convert::{self, Format, Request},
     mapping::{Layout, MapRequest, map_evidence},
 };
+use sporran_pipeline::korc;
 
-use crate::error::{Error, Result};
+use super::{print, print_json};
+use crate::{
+    error::{Error, Result},
+    progress::Progress,
+};
 
 /// Turn files of one format into another.
 #[derive(Debug, clap::Args)]
 #[command(after_help = formats())]
 pub(crate) struct Convert {
     /// Format of the inputs.
-    #[arg(long, value_name = "FORMAT", required_unless_present = "map")]
+    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc"])]
     from: Option<Format>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT", required_unless_present = "map")]
+    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc"])]
     to: Option<Format>,
     /// Map a dataset's own evidence onto the pages of `--store` and write KILT records: `fever`, `popqa`, or `evidence`,
     /// lines of {id, input, answers, evidence: [{title, text}]}.
@@ -32,11 +40,11 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "BLEU", default_value_t = 0.5, requires = "map")]
     least_bleu: f64,
     /// Files, read in this order into one output; plain, .gz or .zst, `-` is standard input. A folder for `store`.
-    #[arg(required = true, value_name = "INPUT")]
+    #[arg(required_unless_present = "korc", value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// File to write; .gz and .zst compress, `-` is standard output. A folder for `beir`.
-    #[arg(long, value_name = "PATH")]
-    output: PathBuf,
+    #[arg(long, value_name = "PATH", required_unless_present = "korc")]
+    output: Option<PathBuf>,
     /// Passage store that the documents of a run are numbers in, or whose titles lead to pages.
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
@@ -49,12 +57,42 @@ pub(crate) struct Convert {
     /// TriviaQA's question files or their archive, to be joined with KILT's TriviaQA.
     #[arg(long, value_name = "QUESTIONS", num_args = 1..)]
     triviaqa: Vec<PathBuf>,
+    /// Build a benchmark in KoRC's layout as a config says, in the place of converting; inputs are `key=value` then.
+    #[arg(long, value_name = "CONFIG",
+          conflicts_with_all = ["from", "to", "map", "output", "store", "run", "mapping", "triviaqa"])]
+    korc: Option<PathBuf>,
+    /// Print the figures of what was built as one JSON object.
+    #[arg(long, requires = "korc")]
+    json: bool,
 }
 
 impl Convert {
     /// Converts and says what came of it.
-    pub(crate) fn run(self) -> Result<String> {
-        let Self { from, to, map, split, least_bleu, inputs, output, store, run, mapping, triviaqa } = self;
+    pub(crate) fn run(mut self, quiet: bool) -> Result<()> {
+        if let Some(config) = self.korc.take() {
+            return self.build(&config, quiet);
+        }
+        let summary = self.convert()?;
+        if !quiet {
+            eprintln!("{summary}");
+        }
+        Ok(())
+    }
+
+    fn build(self, config: &Path, quiet: bool) -> Result<()> {
+        let overrides: Vec<String> = self.inputs.iter().map(|input| input.display().to_string()).collect();
+        let options = korc::BuildConfig::load(config, &overrides)?;
+        let mut progress = Progress::new(quiet);
+        let statistics = korc::build(&options, &mut |event| progress.event(event))?;
+        if self.json { print_json(&statistics) } else { print(&told(&statistics)) }
+    }
+
+    fn convert(self) -> Result<String> {
+        let Self { from, to, map, split, least_bleu, inputs, output, store, run, mapping, triviaqa, .. } =
+            self;
+        let Some(output) = output else {
+            return Err(Error::Usage("expected `--output`".into()));
+        };
         match (from, to, map, split, &store) {
             (_, _, Some(layout), Some(split), Some(store)) => {
                 let store = PassageStore::open(store)?;
@@ -88,6 +126,33 @@ impl Convert {
             }
         }
     }
+}
+
+/// What was built, as a table.
+fn told(statistics: &korc::Statistics) -> String {
+    let korc::Statistics { documents, mentions, document_relations, rules, triples, splits } = statistics;
+    let mut text = format!(
+        "{documents} documents, {mentions} mentions, {document_relations} relations in documents\n\
+         {rules} rules in chains, {triples} triples left in the knowledge base\n\
+         {:<16}{:>10}{:>10}{:>10}{:>8}{:>9}{:>7}{:>10}\n",
+        "split", "documents", "relations", "questions", "words", "answers", "hops", "in text"
+    );
+    for split in splits {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<16}{:>10}{:>10}{:>10}{:>8.1}{:>9.2}{:>7.2}{:>10.2}",
+            split.split,
+            split.documents,
+            split.relations,
+            split.questions,
+            split.words,
+            split.answers,
+            split.hops,
+            split.hops_in_document
+        );
+    }
+    text
 }
 
 fn split(text: &str) -> Result<Split, String> {

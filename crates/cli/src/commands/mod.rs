@@ -10,6 +10,7 @@ mod generate;
 mod index;
 mod input;
 mod models;
+mod reason;
 mod report;
 mod rerank;
 mod run;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Submit(submit::Submit),
     /// Train the model of a config's generator
     Train(train::Train),
+    /// Answer questions that need a document and a knowledge base, with what each answer rests on
+    Reason(reason::Reason),
     /// Generate text for lines of standard input
     Generate(generate::Generate),
     /// Give the vectors of lines of standard input
@@ -79,17 +82,12 @@ impl Command {
             Self::Report(command) => command.run(),
             Self::Submit(command) => command.run(),
             Self::Train(command) => command.run(quiet),
+            Self::Reason(command) => command.run(quiet),
             Self::Generate(command) => command.run(quiet),
             Self::Embed(command) => command.run(quiet),
             Self::Rerank(command) => command.run(quiet),
             Self::Models(command) => command.run(quiet),
-            Self::Convert(command) => {
-                let summary = command.run()?;
-                if !quiet {
-                    eprintln!("{summary}");
-                }
-                Ok(())
-            }
+            Self::Convert(command) => command.run(quiet),
             Self::Config(command) => command.run(),
             Self::Doctor(command) => command.run(),
         }

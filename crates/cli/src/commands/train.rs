@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use sporran_pipeline::{links, selection, tagging};
+use sporran_pipeline::{korc, links, rules, selection, tagging};
 
-use super::{ConfigArgs, print, print_json};
+use super::{ConfigArgs, print, print_json, reason};
 use crate::{error::Result, progress::Progress};
 
 /// `sporran train`
@@ -20,6 +20,12 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let mut progress = Progress::new(quiet);
+        // It has `[data]` as well, which a config of selection is told by.
+        if korc::is_reason(&self.config.config, &self.config.overrides)? {
+            let options = korc::ReasonOptions::load(&self.config.config, &self.config.overrides)?;
+            let reasoned = korc::train(&options, &mut |event| progress.event(event))?;
+            return if self.json { print_json(&reasoned) } else { print(&reason::told(&reasoned)) };
+        }
         if links::is_links(&self.config.config, &self.config.overrides)? {
             let options = links::LinksOptions::load(&self.config.config, &self.config.overrides)?;
             let fitted = links::train(&options, &mut |event| progress.event(event))?;
@@ -42,6 +48,11 @@ impl Train {
             let options = tagging::TaggingOptions::load(&self.config.config, &self.config.overrides)?;
             let trained = tagging::train(&options, &mut |event| progress.event(event))?;
             return if self.json { print_json(&trained) } else { print(&told_tagger(&trained)) };
+        }
+        if rules::is_rules(&self.config.config, &self.config.overrides)? {
+            let options = rules::RulesOptions::load(&self.config.config, &self.config.overrides)?;
+            let mined = rules::mine(&options, &mut |event| progress.event(event))?;
+            return if self.json { print_json(&mined) } else { print(&mined_told(&mined)) };
         }
         let options = self.config.load()?;
         let trained = sporran_pipeline::train(&options, &mut |event| progress.event(event))?;
@@ -88,6 +99,19 @@ fn told_tagger(trained: &tagging::TrainedTagger) -> String {
                 facts.exact * 100.0,
                 facts.typed * 100.0,
                 facts.overlap * 100.0
+            ));
+        }
+    }
+    text
+}
+
+fn mined_told(mined: &rules::Mined) -> String {
+    let mut text = format!("{} rules\nmodel: {}\n", mined.rules, mined.model.display());
+    for (part, scores) in [("valid", &mined.valid), ("test", &mined.test)] {
+        if let Some(scores) = scores {
+            text.push_str(&format!(
+                "{part}: MRR {:.3}, hits@1 {:.3}, hits@3 {:.3}, hits@10 {:.3}\n",
+                scores.mrr, scores.hits_at_1, scores.hits_at_3, scores.hits_at_10
             ));
         }
     }

@@ -1,0 +1,53 @@
+//! The questions and the knowledge base of a config.
+
+use std::path::Path;
+
+use sporran_kilt::{
+    kb::{EntityId, KnowledgeBase},
+    korc::{Question, load},
+};
+use sporran_reasoner::korc::{Entities, EntityTables, label_relations};
+
+use super::options::ReasonOptions;
+use crate::Result;
+
+/// The knowledge base of a config, with what its entities and relations are called.
+pub(super) fn knowledge(options: &ReasonOptions) -> Result<KnowledgeBase> {
+    let mut kb = KnowledgeBase::open(&options.kb)?;
+    if let Some(path) = &options.relations {
+        label_relations(path, &mut kb)?;
+    }
+    if let Some(path) = &options.entities {
+        let tables = EntityTables { tables: vec![path.clone()], ..EntityTables::default() };
+        let entities = Entities::load(&tables, &kb)?;
+        for number in 0..kb.entity_count() as u32 {
+            let id = EntityId(number);
+            for (at, name) in entities.names(id).iter().enumerate() {
+                if at == 0 { kb.set_label(id, name) } else { kb.add_alias(id, name) }
+            }
+        }
+    }
+    Ok(kb)
+}
+
+/// The tests of a config with their names, cut to its limit.
+pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path, Vec<Question>)>> {
+    let files = [("iid", &options.data.iid), ("ood", &options.data.ood)];
+    let mut tests = Vec::new();
+    for (name, path) in files {
+        if let Some(path) = path {
+            let mut questions = load(path)?;
+            questions.truncate(options.data.limit.unwrap_or(usize::MAX));
+            tests.push((name, path.as_path(), questions));
+        }
+    }
+    Ok(tests)
+}
+
+/// The gold answers that the knowledge base has, by id.
+pub(super) fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
+    let mut gold: Vec<u32> = question.ids().iter().filter_map(|id| kb.entity(id)).map(|id| id.0).collect();
+    gold.sort_unstable();
+    gold.dedup();
+    gold
+}

@@ -1,0 +1,18 @@
+//! KoRC: questions that need a document and a knowledge base. The builder, and the systems that answer.
+
+mod build;
+mod data;
+mod model;
+mod options;
+mod reason;
+mod seq2seq;
+
+pub use sporran_kilt::Record;
+pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
+
+pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
+pub use options::{
+    EmbedOptions, EncoderShape, QuestionFiles, ReasonOptions, ReasonerOptions, Seq2SeqQuestions,
+    TransferOptions, is_reason,
+};
+pub use reason::{Reasoned, Tested, reason, train};

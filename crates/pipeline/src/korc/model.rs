@@ -1,0 +1,161 @@
+//! Training of the models that answer with entities: EmbedKGQA and TransferNet.
+
+use std::ops::ControlFlow;
+
+use sporran_kilt::{
+    kb::KnowledgeBase,
+    korc::{Question, load},
+};
+use sporran_reasoner::question::{
+    Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, tune,
+};
+use sporran_transformers::{
+    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer,
+    training::{
+        EvaluationError, Training, TrainingOptions, Variables, VocabularyOptions, best_folder,
+        tokenizer_files, train as optimise, train_vocabulary,
+    },
+};
+
+use super::{
+    data,
+    options::{EncoderShape, ReasonOptions},
+};
+use crate::{
+    Error, Result,
+    observe::{Event, Observer, Unit, begin},
+};
+
+/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+pub(super) fn train(
+    options: &ReasonOptions,
+    kind: QuestionKind,
+    shape: &EncoderShape,
+    optimizer: &TrainingOptions,
+    kb: &KnowledgeBase,
+    observe: &mut Observer<'_>,
+) -> Result<(u64, Option<f64>)> {
+    let mut questions = Vec::new();
+    for path in &options.data.train {
+        questions.extend(load(path)?);
+    }
+    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+    let mut model = QuestionModel::new(parts(options, kind, shape, &questions)?, kb)?;
+    let lessons = |questions: &[Question]| -> Result<Vec<Lesson>> {
+        let lesson = |question: &Question| {
+            let asked = Asked { question: &question.question, document: question.document() };
+            Ok(Lesson { reading: model.read(&asked)?, answers: data::gold(question, kb) })
+        };
+        questions.iter().map(lesson).collect()
+    };
+    let learned = lessons(&questions)?;
+    let readings: Vec<Reading> = lessons(&valid)?.into_iter().map(|lesson| lesson.reading).collect();
+    let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
+    let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
+    let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
+        Ok(tune(&model.likely(&readings)?, &gold, options.most_answers, label))
+    };
+    let folder = options.folder().join("training");
+    begin(observe, format!("train {}", options.reasoner.model().display()), optimizer.steps, Unit::Steps);
+    let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
+    let training = Training {
+        objective: &QuestionObjective::new(&model, learned, optimizer),
+        variables: model.encoder().variables(),
+        options: optimizer,
+        evaluate: (!readings.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
+        folder: &folder,
+        companions: &[],
+    };
+    let outcome = optimise(&training, &mut |progress| {
+        let score =
+            progress.score.map_or_else(String::new, |score| format!(", valid P-F1 {:.1}", score * 100.0));
+        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+        if progress.score.is_some() {
+            tracing::info!(step = progress.step, "{note}");
+        }
+        observe(Event::Advance { done: progress.step, note: Some(note) });
+        ControlFlow::Continue(())
+    })?;
+    observe(Event::End);
+    if let Some(best) = best_folder(&folder)? {
+        model.restore(&best)?;
+    }
+    if !readings.is_empty() {
+        let (threshold, _) = tuned(&model)?;
+        model.set_threshold(threshold);
+    }
+    let card = format!(
+        "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+        model.encoder().variables().parameter_count(),
+        env!("CARGO_PKG_VERSION"),
+        options.name,
+        options.seed,
+    );
+    model.save(options.reasoner.model(), kb, &card)?;
+    Ok((outcome.step, outcome.best.map(|(_, score)| score)))
+}
+
+/// An encoder from a folder, or a new one with a vocabulary that is learned from the questions.
+fn parts(
+    options: &ReasonOptions,
+    kind: QuestionKind,
+    shape: &EncoderShape,
+    questions: &[Question],
+) -> Result<Parts> {
+    let max_tokens = shape.max_tokens;
+    if let Some(from) = &shape.from {
+        let checkpoint = Checkpoint::open(from)?;
+        let ModelConfig::Bert(encoder) = checkpoint.config() else {
+            let message = format!(
+                "{}: expected an encoder, found `{}`",
+                from.display(),
+                checkpoint.config().model_type()
+            );
+            return Err(sporran_reasoner::Error::Argument(message).into());
+        };
+        let map = checkpoint.var_map(candle_core::DType::F32, &candle_core::Device::Cpu)?;
+        let tensors: Vec<_> = map
+            .data()
+            .lock()
+            .map_err(|_| {
+                Error::io(from, "load")(std::io::Error::other(
+                    "another thread failed while it held the weights",
+                ))
+            })?
+            .iter()
+            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
+            .collect();
+        let variables = Variables::with_initial(options.seed, tensors);
+        let tokenizer = checkpoint.tokenizer()?;
+        return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors: None });
+    }
+    let texts = questions.iter().flat_map(|question| [question.question.as_str(), question.document()]);
+    let vocabulary = VocabularyOptions { size: shape.vocabulary, min_frequency: 2, marks: Vec::new() };
+    let files = tokenizer_files(&train_vocabulary(texts.collect::<Vec<_>>().into_iter(), &vocabulary)?)?;
+    let json = files.iter().find(|(name, _)| name == "tokenizer.json");
+    let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+    let tokenizer = Tokenizer::from_json(&options.reasoner.model().join("tokenizer.json"), json)?;
+    let encoder = BertConfig {
+        family: BertFamily::Bert,
+        task: BertTask::States,
+        vocab_size: tokenizer.vocab_size(),
+        hidden_size: shape.width,
+        num_hidden_layers: shape.layers,
+        num_attention_heads: shape.heads,
+        intermediate_size: shape.feed_forward,
+        hidden_act: "gelu".into(),
+        hidden_dropout_prob: shape.dropout,
+        attention_probs_dropout_prob: shape.dropout,
+        head_dropout: 0.0,
+        max_position_embeddings: max_tokens,
+        type_vocab_size: 2,
+        initializer_range: 0.05,
+        layer_norm_eps: 1e-12,
+        pad_token_id: 0,
+        projection_dim: 0,
+        // `transformers` gives every config two.
+        labels: vec!["LABEL_0".into(), "LABEL_1".into()],
+        tie_word_embeddings: true,
+    };
+    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(options.seed), vectors: None })
+}

@@ -1,0 +1,353 @@
+//! What a config of questions over a knowledge base says. These types' documentation is the manual of the config file.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::jsonl;
+use sporran_transformers::training::TrainingOptions;
+
+use crate::{
+    Error, Result,
+    config::{Diagnostic, Document, Text, Wrong},
+    options::ShapeOptions,
+};
+
+/// A whole config of a system that answers KoRC's questions.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReasonOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `seed`: decides everything that is drawn by chance.
+    pub seed: u64,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `kb`: the knowledge base, a folder or a file of triples.
+    pub kb: PathBuf,
+    /// `entities`: a table of what entities are called, with a first line that names its columns, where `kb` does not say.
+    pub entities: Option<PathBuf>,
+    /// `relations`: what relations are called, where `kb` does not say.
+    pub relations: Option<PathBuf>,
+    /// `most-answers`: answers to a question, at most.
+    pub most_answers: usize,
+    /// `[data]`: the questions.
+    pub data: QuestionFiles,
+    /// `[reasoner]`: what answers, by `kind`.
+    pub reasoner: ReasonerOptions,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "runs")]
+    output: PathBuf,
+    kb: PathBuf,
+    entities: Option<PathBuf>,
+    relations: Option<PathBuf>,
+    #[serde(default = "most_answers")]
+    most_answers: usize,
+    data: QuestionFiles,
+}
+
+fn runs() -> PathBuf {
+    "runs".into()
+}
+
+fn most_answers() -> usize {
+    10
+}
+
+/// `[data]`: files in KoRC's layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct QuestionFiles {
+    /// What is learned from.
+    pub train: Vec<PathBuf>,
+    /// What the threshold and the best weights are chosen on.
+    pub valid: Option<PathBuf>,
+    /// The test in distribution.
+    pub iid: Option<PathBuf>,
+    /// The test out of distribution.
+    pub ood: Option<PathBuf>,
+    /// Only so many questions of each test.
+    pub limit: Option<usize>,
+}
+
+/// `[reasoner]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ReasonerOptions {
+    /// `kind = "embed-kgqa"`: question and document as vectors among those of the entities, ComplEx's scores over all.
+    #[serde(rename = "embed-kgqa")]
+    EmbedKgqa(EmbedOptions),
+    /// `kind = "transfer-net"`: steps over the triples from what the document names.
+    TransferNet(TransferOptions),
+    /// `kind = "seq2seq"`: document and question in, answers between commas out, without the knowledge base.
+    Seq2Seq(Seq2SeqQuestions),
+}
+
+/// The encoder of a question model and its training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EncoderShape {
+    /// The folder of an encoder to start from; without it, one of this shape is drawn and its vocabulary learned.
+    pub from: Option<PathBuf>,
+    /// Width of the states.
+    pub width: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Inner width of the feed-forward part.
+    pub feed_forward: usize,
+    /// Tokens of the vocabulary, at most.
+    pub vocabulary: usize,
+    /// Dropout rate.
+    pub dropout: f64,
+    /// Tokens of question and document, at most.
+    pub max_tokens: usize,
+}
+
+impl Default for EncoderShape {
+    fn default() -> Self {
+        Self {
+            from: None,
+            width: 128,
+            layers: 2,
+            heads: 4,
+            feed_forward: 256,
+            vocabulary: 4000,
+            dropout: 0.1,
+            max_tokens: 192,
+        }
+    }
+}
+
+/// `kind = "embed-kgqa"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EmbedOptions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// Complex numbers of an entity's vector.
+    #[serde(default = "rank")]
+    pub rank: usize,
+    /// `[reasoner.encoder]`: what reads question and document.
+    #[serde(default)]
+    pub encoder: EncoderShape,
+    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn rank() -> usize {
+    64
+}
+
+/// `kind = "transfer-net"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TransferOptions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// Steps over the triples: 1 or 2.
+    #[serde(default = "steps")]
+    pub steps: usize,
+    /// `[reasoner.encoder]`: what reads question and document.
+    #[serde(default)]
+    pub encoder: EncoderShape,
+    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn steps() -> usize {
+    2
+}
+
+/// `kind = "seq2seq"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqQuestions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// The folder of a T5 or BART to start from; without it, a T5 of `shape` is drawn and its vocabulary learned.
+    pub from: Option<PathBuf>,
+    /// `[reasoner.shape]`: the shape of a new T5.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// Tokens of question and document, at most.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Tokens of the answers, at most.
+    #[serde(default = "answer_tokens")]
+    pub answer_tokens: usize,
+    /// Triples of the knowledge base about what the document names that are read as well, at most: those whose relation's
+    /// label and entities share most words with the question. 0 reads none.
+    #[serde(default)]
+    pub retrieved: usize,
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn answer_tokens() -> usize {
+    48
+}
+
+impl ReasonerOptions {
+    /// The model's folder.
+    #[must_use]
+    pub fn model(&self) -> &Path {
+        match self {
+            Self::EmbedKgqa(options) => &options.model,
+            Self::TransferNet(options) => &options.model,
+            Self::Seq2Seq(options) => &options.model,
+        }
+    }
+
+    fn optimizer(&self) -> &TrainingOptions {
+        match self {
+            Self::EmbedKgqa(options) => &options.optimizer,
+            Self::TransferNet(options) => &options.optimizer,
+            Self::Seq2Seq(options) => &options.optimizer,
+        }
+    }
+}
+
+const KINDS: [&str; 3] = ["embed-kgqa", "transfer-net", "seq2seq"];
+
+/// Whether a config is one of questions over a knowledge base: it has `[reasoner]`.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn is_reason(path: &Path, overrides: &[String]) -> Result<bool> {
+    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+    Ok(Document::parse(&text).has("reasoner"))
+}
+
+impl ReasonOptions {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        let (options, diagnostics) = Self::read(path, overrides)?;
+        match options {
+            Some(options) if diagnostics.is_empty() => Ok(options),
+            _ => Err(Error::Config(diagnostics)),
+        }
+    }
+
+    /// Finds every mistake in a config, those about other files included; no model is loaded.
+    ///
+    /// # Errors
+    /// Where the file itself cannot be read.
+    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+        Ok(Self::read(path, overrides)?.1)
+    }
+
+    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
+        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+        let mut document = Document::parse(&text);
+        let written = document.clone();
+        let reasoner = reasoner(&mut document);
+        let general: Option<General> = document.read_root(&["reasoner"]);
+        let options = match (general, reasoner) {
+            (Some(general), Ok(reasoner)) => {
+                let General { name, seed, output, kb, entities, relations, most_answers, data } = general;
+                Some(Self { name, seed, output, kb, entities, relations, most_answers, data, reasoner })
+            }
+            _ => None,
+        };
+        if let Some(options) = &options {
+            document.restore(written);
+            options.check_values(&mut document);
+        }
+        Ok((options, document.into_diagnostics()))
+    }
+
+    fn check_values(&self, document: &mut Document<'_>) {
+        let train = self.data.train.iter().map(|path| ("data.train", Some(path)));
+        let files = [
+            ("kb", Some(&self.kb)),
+            ("entities", self.entities.as_ref()),
+            ("relations", self.relations.as_ref()),
+            ("data.valid", self.data.valid.as_ref()),
+            ("data.iid", self.data.iid.as_ref()),
+            ("data.ood", self.data.ood.as_ref()),
+        ];
+        for (key, path) in files.into_iter().chain(train) {
+            if let Some(path) = path.filter(|path| !path.exists()) {
+                document.report_key(key, format!("no file {}", path.display()));
+            }
+        }
+        if self.most_answers == 0 {
+            document.report_key("most-answers", "expected at least 1, found 0");
+        }
+        if let Err(error) = self.reasoner.optimizer().check() {
+            document.report_key("reasoner.optimizer", error.to_string());
+        }
+        if let ReasonerOptions::TransferNet(options) = &self.reasoner
+            && !(1..=2).contains(&options.steps)
+        {
+            document.report_key("reasoner.steps", format!("expected 1 or 2, found {}", options.steps));
+        }
+    }
+
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
+    let key = "reasoner";
+    let Some(mut table) = document.take_stage(key)? else {
+        document.report_key(key, "is missing");
+        return Err(Wrong);
+    };
+    let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
+        "embed-kgqa" => document.read(key, table, &[]).map(ReasonerOptions::EmbedKgqa),
+        "transfer-net" => document.read(key, table, &[]).map(ReasonerOptions::TransferNet),
+        _ => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
+    };
+    options.ok_or(Wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_told_with_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let text = "name = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
+                    model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
+        std::fs::write(&path, text).unwrap();
+        assert!(is_reason(&path, &[]).unwrap());
+        let found = |overrides: &[&str]| {
+            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+            let found = ReasonOptions::check(&path, &overrides).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        for expected in [
+            "`kb`: no file none",
+            "`data.iid`: no file none.json",
+            "`reasoner.steps`: expected 1 or 2, found 3",
+            "learning-rate",
+        ] {
+            assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));
+        }
+        assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
+        assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
+    }
+}

@@ -1,0 +1,287 @@
+//! The encoder-decoder that reads a question, its document and, where asked for, triples that look as if they helped, and
+//! writes the answers between commas.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
+use sporran_kilt::{
+    kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
+    korc::{Question, load},
+    scores::answer_set,
+};
+use sporran_reasoner::question::Linker;
+use sporran_transformers::{
+    Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
+    training::{
+        EvaluationError, Row, Seq2SeqObjective, Training, Variables, VocabularyOptions, best_folder, export,
+        tokenizer_files, train as optimise, train_vocabulary, wire_copying,
+    },
+};
+
+use super::options::{ReasonOptions, Seq2SeqQuestions};
+use crate::{
+    Error, Result,
+    observe::{Event, Observer, Unit, begin},
+};
+
+/// Makes the texts that the model reads.
+pub(super) struct Prompts<'a> {
+    kb: &'a KnowledgeBase,
+    linker: Linker,
+    index: TripleIndex,
+    retrieved: usize,
+}
+
+impl<'a> Prompts<'a> {
+    pub(super) fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
+        Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved }
+    }
+
+    /// The question, the triples, the document.
+    pub(super) fn text(&self, question: &Question) -> String {
+        let triples: Vec<String> =
+            self.triples(question).into_iter().map(|triple| self.say(triple)).collect();
+        let known = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
+        format!("{}{known} | {}", question.question, question.document())
+    }
+
+    fn say(&self, triple: Triple) -> String {
+        let Triple { subject, relation, object } = triple;
+        format!("{} {} {}", self.kb.label(subject), self.kb.relation_label(relation), self.kb.label(object))
+    }
+
+    /// The triples about what the document names that share most words with the question: by their relation's names, then
+    /// in the order of the names in the document.
+    pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
+        if self.retrieved == 0 {
+            return Vec::new();
+        }
+        let words = |text: &str| -> FxHashSet<String> {
+            text.split(|c: char| !c.is_alphanumeric())
+                .filter(|word| word.len() > 3)
+                .map(|word| word.to_lowercase().chars().take(5).collect())
+                .collect()
+        };
+        let asked = words(&question.question);
+        let mut seen = FxHashSet::default();
+        let mut found: Vec<(usize, Triple)> = Vec::new();
+        for name in self.linker.link(question.document()) {
+            let subject = EntityId(name.entity);
+            for (relation, objects) in self.index.relations_of(subject) {
+                let of_label = |label: &String| words(label).intersection(&asked).count();
+                let labels = self.kb.relation_labels(relation);
+                let shared = labels.iter().map(of_label).max().unwrap_or_default();
+                for &object in objects {
+                    let triple = Triple { subject, relation, object };
+                    if seen.insert(triple) {
+                        found.push((shared, triple));
+                    }
+                }
+            }
+        }
+        found.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
+        found.into_iter().map(|(_, triple)| triple).take(self.retrieved).collect()
+    }
+}
+
+/// The answers of a text, each once, in their order.
+pub(super) fn answers(text: &str, most: usize) -> Vec<String> {
+    let mut seen = FxHashSet::default();
+    text.split(',')
+        .map(str::trim)
+        .filter(|answer| !answer.is_empty() && seen.insert(*answer))
+        .take(most)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// How a model of these options generates.
+pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
+    let generation =
+        GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
+    ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
+}
+
+/// What training starts from: config, special tokens, tokenizer, weights, and the files beside the weights.
+struct Start {
+    config: ModelConfig,
+    tokens: SpecialTokens,
+    tokenizer: Tokenizer,
+    variables: Variables,
+    companions: Vec<(String, Vec<u8>)>,
+}
+
+/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+pub(super) fn train(
+    options: &ReasonOptions,
+    system: &Seq2SeqQuestions,
+    kb: &KnowledgeBase,
+    observe: &mut Observer<'_>,
+) -> Result<(u64, Option<f64>)> {
+    let mut questions = Vec::new();
+    for path in &options.data.train {
+        questions.extend(load(path)?);
+    }
+    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+    let prompts = Prompts::new(kb, system.retrieved);
+    let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
+    let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
+    let Start { config, tokens, tokenizer, variables, mut companions } = start(options, system, &pairs)?;
+    let card = |count: usize| {
+        format!(
+            "role = \"reasoner\"\nparameters = {count}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+            env!("CARGO_PKG_VERSION"),
+            options.name,
+            options.seed
+        )
+    };
+    let config_json = serde_json::to_vec_pretty(&config.to_json())
+        .map_err(|error| Error::io(&system.model.join("config.json"), "write")(error.into()))?;
+    companions.push(("config.json".to_owned(), config_json));
+    let model: Arc<dyn Trainable> =
+        config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
+    if let (None, ModelConfig::T5(config)) = (&system.from, &config) {
+        wire_copying(&variables, config)?;
+    }
+    companions.push(("model.toml".to_owned(), card(variables.parameter_count()).into_bytes()));
+    let rows: Result<Vec<Row>> = pairs
+        .par_iter()
+        .map(|(source, target)| {
+            Ok(Row {
+                source: tokenizer.encode(source, Some(system.max_tokens))?,
+                target: tokenizer.encode(target, Some(system.answer_tokens))?,
+            })
+        })
+        .collect();
+    let rows = Arc::new(rows?);
+    let asked: Vec<String> = valid.iter().map(|question| prompts.text(question)).collect();
+    let judge = TextGenerator::new(model.clone(), tokenizer.clone(), generator(system))?;
+    let evaluate = || {
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
+            let text = texts.first().map_or("", |text| &text.text);
+            answer_set::score(&answers(text, options.most_answers), question.labels(), answer_set::words).p_f1
+        };
+        let total: f64 = judge.generate(&asked)?.into_iter().zip(&valid).map(score).sum();
+        Ok(total / valid.len().max(1) as f64)
+    };
+    let folder = options.folder().join("training");
+    begin(observe, format!("train {}", system.model.display()), system.optimizer.steps, Unit::Steps);
+    let of_epoch = |_| Ok(rows.clone());
+    let training = Training {
+        objective: &Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch),
+        variables: &variables,
+        options: &system.optimizer,
+        evaluate: (!valid.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
+        folder: &folder,
+        companions: &companions,
+    };
+    let outcome = optimise(&training, &mut |progress| {
+        let score =
+            progress.score.map_or_else(String::new, |score| format!(", valid P-F1 {:.1}", score * 100.0));
+        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+        observe(Event::Advance { done: progress.step, note: Some(note) });
+        ControlFlow::Continue(())
+    })?;
+    observe(Event::End);
+    if let Some(best) = best_folder(&folder)? {
+        export(&best, &system.model, DType::F16, &companions)?;
+    }
+    Ok((outcome.step, outcome.best.map(|(_, score)| score)))
+}
+
+fn start(options: &ReasonOptions, system: &Seq2SeqQuestions, pairs: &[(String, String)]) -> Result<Start> {
+    if let Some(from) = &system.from {
+        let checkpoint = Checkpoint::open(from)?;
+        let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
+        let tensors: Vec<_> = map
+            .data()
+            .lock()
+            .map_err(|_| {
+                Error::io(from, "load")(std::io::Error::other(
+                    "another thread failed while it held the weights",
+                ))
+            })?
+            .iter()
+            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
+            .collect();
+        let tokenizer = checkpoint.tokenizer()?;
+        let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
+        return Ok(Start {
+            config: checkpoint.config().clone(),
+            tokens: checkpoint.special_tokens()?.clone(),
+            tokenizer,
+            variables: Variables::with_initial(options.seed, tensors),
+            companions,
+        });
+    }
+    let texts: Vec<&str> =
+        pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
+    let vocabulary = VocabularyOptions { size: system.shape.vocabulary, min_frequency: 2, marks: Vec::new() };
+    let companions = tokenizer_files(&train_vocabulary(texts.into_iter(), &vocabulary)?)?;
+    let json = companions.iter().find(|(name, _)| name == "tokenizer.json");
+    let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+    let tokenizer = Tokenizer::from_json(&system.model.join("tokenizer.json"), json)?;
+    let shape = &system.shape;
+    let config = T5Config {
+        vocab_size: tokenizer.vocab_size(),
+        d_model: shape.d_model,
+        d_kv: shape.d_kv,
+        d_ff: shape.d_ff,
+        num_layers: shape.encoder_layers,
+        num_decoder_layers: Some(shape.decoder_layers),
+        num_heads: shape.heads,
+        dropout_rate: shape.dropout,
+        ..T5Config::default()
+    };
+    let tokens = config.special_tokens();
+    Ok(Start {
+        config: ModelConfig::T5(config),
+        tokens,
+        tokenizer,
+        variables: Variables::new(options.seed),
+        companions,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stand_between_commas() {
+        assert_eq!(answers(" rock music, jazz,,jazz ,pop", 2), ["rock music", "jazz"]);
+        assert!(answers(" , ", 3).is_empty());
+    }
+
+    #[test]
+    fn triples_of_named_entities_are_read_with_the_question() {
+        let mut kb = KnowledgeBase::default();
+        for (id, label) in [("Q1", "Austria"), ("Q2", "German"), ("Q3", "Europe")] {
+            let id = kb.add_entity(id).unwrap();
+            kb.set_label(id, label);
+        }
+        for (id, label) in [("P1", "continent"), ("P2", "official language")] {
+            let id = kb.add_relation(id).unwrap();
+            kb.set_relation_label(id, label);
+        }
+        kb.add(Part::Train, Triple::new(0, 0, 2)).unwrap();
+        kb.add(Part::Train, Triple::new(0, 1, 1)).unwrap();
+        let question: Question = serde_json::from_str(
+            r#"{"id":1,"question":"Which languages does [x] speak?","context":"[x] is of Austria."}"#,
+        )
+        .unwrap();
+        let text = Prompts::new(&kb, 1).text(&question);
+        assert_eq!(
+            text,
+            "Which languages does [x] speak? | Austria official language German | [x] is of Austria."
+        );
+        assert_eq!(
+            Prompts::new(&kb, 0).text(&question),
+            "Which languages does [x] speak? | [x] is of Austria."
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! An entity made unknown in a text: every name of it, and what such names are made of, becomes the same mark.
+
+use sporran_kilt::kb::EntityId;
+
+use super::document::{Document, is_word};
+
+/// Names of people, places and works hold words that name nothing by themselves.
+const COMMON: [&str; 12] =
+    ["The", "Of", "And", "For", "New", "Saint", "North", "South", "East", "West", "United", "San"];
+
+/// A mark such as `[singer 4711]`.
+pub fn mark(class: &str, number: u32) -> String {
+    format!("[{class} {number:04}]")
+}
+
+/// The document's title and text with an entity's mentions, its `names` and their parts replaced by `mark`.
+///
+/// Parts are the words of names that start with a capital and have three letters or more. Parts that stand inside another
+/// entity's mention stay, as names that the text gives to others.
+pub fn anonymise(document: &Document, entity: EntityId, names: &[String], mark: &str) -> (String, String) {
+    let mentioned = document.mentions.iter().filter(|mention| mention.entity == entity);
+    let mut whole: Vec<String> =
+        mentioned.map(|mention| document.text[mention.start..mention.end].to_owned()).collect();
+    whole.extend(names.iter().cloned());
+    let parts = parts(&whole);
+    whole.sort_unstable_by_key(|name| (std::cmp::Reverse(name.len()), name.clone()));
+    whole.dedup();
+    let others: Vec<(usize, usize)> = document
+        .mentions
+        .iter()
+        .filter(|mention| mention.entity != entity)
+        .map(|mention| (mention.start, mention.end))
+        .collect();
+    (
+        replaced(&document.title, &whole, &parts, &[], mark),
+        replaced(&document.text, &whole, &parts, &others, mark),
+    )
+}
+
+/// The words of names that may give an entity away.
+pub(super) fn parts(names: &[String]) -> Vec<String> {
+    let mut parts: Vec<String> = names
+        .iter()
+        .flat_map(|name| name.split(|c: char| !c.is_alphanumeric()))
+        .filter(|word| word.chars().count() >= 3 && word.chars().next().is_some_and(char::is_uppercase))
+        .filter(|word| !COMMON.contains(word))
+        .map(str::to_owned)
+        .collect();
+    parts.sort_unstable_by_key(|part| (std::cmp::Reverse(part.len()), part.clone()));
+    parts.dedup();
+    parts
+}
+
+/// Where a name stands in a text as whole words, in whatever case; only ASCII letters have cases here, so that places stay.
+pub(super) fn places(text: &str, name: &str) -> Vec<(usize, usize)> {
+    let (folded, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
+    folded
+        .match_indices(&name)
+        .map(|(start, found)| (start, start + found.len()))
+        .filter(|&(start, end)| is_word(text, start, end))
+        .collect()
+}
+
+fn replaced(text: &str, whole: &[String], parts: &[String], others: &[(usize, usize)], mark: &str) -> String {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut take = |name: &str, is_part: bool| {
+        for (start, end) in places(text, name) {
+            // A part in lower case is a word like others.
+            if is_part && text[start..end] != *name {
+                continue;
+            }
+            let touches = |spans: &[(usize, usize)]| spans.iter().any(|span| span.0 < end && start < span.1);
+            if !(touches(&spans) || is_part && touches(others)) {
+                spans.push((start, end));
+            }
+        }
+    };
+    whole.iter().filter(|name| !name.is_empty()).for_each(|name| take(name, false));
+    parts.iter().for_each(|part| take(part, true));
+    spans.sort_unstable();
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (start, end) in spans {
+        let between = &text[from..start];
+        // What belongs together, such as a first name and a surname, is one mark.
+        let joins = from > 0 && between.chars().all(|c| c == ' ' || c == '-') && out.ends_with(mark);
+        if !joins {
+            out.push_str(between);
+            out.push_str(mark);
+        }
+        from = end;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::kb::Triple;
+
+    use super::*;
+    use crate::korc::document::Mention;
+
+    #[test]
+    fn every_mention_and_its_parts_become_one_mark() {
+        let text = "Ann Lee-Wood (Annie) met Lee Marvin in Leeds. Lee sang; so did Wood's band, The Ann Lee-Wood Five.";
+        let document = Document {
+            id: "1".into(),
+            title: "Ann Lee-Wood".into(),
+            text: text.into(),
+            mentions: vec![
+                Mention { start: 14, end: 19, entity: EntityId(1) },
+                Mention { start: 25, end: 35, entity: EntityId(2) },
+            ],
+            relations: vec![Triple::new(1, 0, 2)],
+        };
+        let (title, text) = anonymise(&document, EntityId(1), &["Ann Lee-Wood".to_owned()], "[singer 0007]");
+        assert_eq!(title, "[singer 0007]");
+        assert_eq!(
+            text,
+            "[singer 0007] ([singer 0007]) met Lee Marvin in Leeds. [singer 0007] sang; so did [singer 0007]'s band, The [singer 0007] Five."
+        );
+        assert_eq!(mark("country", 7), "[country 0007]");
+    }
+
+    #[test]
+    fn common_words_are_no_parts() {
+        assert_eq!(parts(&["The Bank of New York".to_owned()]), ["Bank", "York"]);
+    }
+}

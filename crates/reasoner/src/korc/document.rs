@@ -1,0 +1,354 @@
+//! Documents with linked mentions: pages of a knowledge source, and documents of DocRED.
+
+use std::path::Path;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Deserialize;
+use sporran_kilt::{
+    Error as FileError, Page, ParagraphKind, jsonl,
+    kb::{EntityId, KnowledgeBase, Part, Triple},
+};
+
+use super::{anonymise::places, names::Entities};
+use crate::Result;
+
+/// Where an entity is named in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mention {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
+    /// The entity.
+    pub entity: EntityId,
+}
+
+/// A text, what it mentions, and what it says of what it mentions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Unique among the documents.
+    pub id: String,
+    /// The title.
+    pub title: String,
+    /// The text.
+    pub text: String,
+    /// Mentions by their place; none overlaps another.
+    pub mentions: Vec<Mention>,
+    /// What the text says, between mentioned entities; sorted.
+    pub relations: Vec<Triple>,
+}
+
+impl Document {
+    /// The mentioned entities, each once, in ascending order.
+    pub fn entities(&self) -> Vec<EntityId> {
+        let mut entities: Vec<EntityId> = self.mentions.iter().map(|mention| mention.entity).collect();
+        entities.sort_unstable();
+        entities.dedup();
+        entities
+    }
+}
+
+/// Reads a knowledge source as documents of at most `sentences` sentences of running text; 0 keeps a page whole.
+///
+/// Mentions are the anchors, and the names of the page's own entity. A text is taken to say what the knowledge base has
+/// between two of its mentions, one of which is the page's own entity.
+///
+/// # Errors
+/// What reading gives, with line and field.
+pub fn pages(
+    path: &Path,
+    sentences: usize,
+    kb: &KnowledgeBase,
+    entities: &Entities,
+) -> Result<Vec<Document>> {
+    let known = kb.index(&[Part::Train]);
+    let mut documents = Vec::new();
+    for page in jsonl::open(path)?.records::<Page>() {
+        let page = page?;
+        let Some(own) = entities.by_title(&page.wikipedia_title) else { continue };
+        for (number, (text, anchors)) in pieces(&page, sentences, entities).into_iter().enumerate() {
+            let mut mentions = anchors;
+            name_mentions(&text, own, entities.names(own), &mut mentions);
+            mentions.sort_unstable();
+            let others: FxHashSet<EntityId> =
+                mentions.iter().map(|mention| mention.entity).filter(|&entity| entity != own).collect();
+            let objects = known.relations_of(own).flat_map(|(relation, objects)| {
+                objects.iter().map(move |&object| Triple { subject: own, relation, object })
+            });
+            let subjects = known.relations_to(own).flat_map(|(relation, subjects)| {
+                subjects.iter().map(move |&subject| Triple { subject, relation, object: own })
+            });
+            let mut relations: Vec<Triple> = objects
+                .chain(subjects)
+                .filter(|triple| others.contains(&triple.subject) || others.contains(&triple.object))
+                .collect();
+            relations.sort_unstable();
+            relations.dedup();
+            documents.push(Document {
+                id: format!("{}-{number}", page.wikipedia_id.text()),
+                title: page.wikipedia_title.clone(),
+                text,
+                mentions,
+                relations,
+            });
+        }
+    }
+    Ok(documents)
+}
+
+/// The running text of a page in pieces of so many sentences, with the anchors in each.
+fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<(String, Vec<Mention>)> {
+    let mut pieces: Vec<(String, Vec<Mention>)> = Vec::new();
+    let mut held = 0;
+    for (number, paragraph) in page.text.iter().enumerate().skip(1) {
+        if ParagraphKind::of(paragraph) != ParagraphKind::Text {
+            continue;
+        }
+        let anchors: Vec<Mention> = page
+            .anchors
+            .iter()
+            .flatten()
+            .filter(|anchor| anchor.paragraph_id == Some(number as i64))
+            .filter_map(|anchor| {
+                let entity = entities.by_title(&decoded(anchor.href.as_deref()?))?;
+                let (start, end) = (anchor.start?, anchor.end?);
+                let byte = |at: i64| Some(byte_of(paragraph, usize::try_from(at).ok()?));
+                Some(Mention { start: byte(start)?, end: byte(end)?, entity })
+            })
+            .filter(|mention| mention.start < mention.end && mention.end <= paragraph.len())
+            .collect();
+        for (start, end) in sentence_spans(paragraph) {
+            if pieces.is_empty() || (sentences > 0 && held == sentences) {
+                pieces.push(Default::default());
+                held = 0;
+            }
+            let Some((text, mentions)) = pieces.last_mut() else { continue };
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            let shift = text.len();
+            text.push_str(&paragraph[start..end]);
+            let inside = anchors.iter().filter(|mention| start <= mention.start && mention.end <= end);
+            mentions.extend(inside.map(|mention| Mention {
+                start: mention.start - start + shift,
+                end: mention.end - start + shift,
+                ..*mention
+            }));
+            held += 1;
+        }
+    }
+    pieces
+}
+
+/// The byte at which a character starts; the text's length beyond its end.
+fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
+}
+
+/// The sentences of a paragraph: a full stop after a word of three letters or more, then a blank and a capital.
+pub(super) fn sentence_spans(paragraph: &str) -> Vec<(usize, usize)> {
+    let mut spans = Vec::new();
+    let mut start = 0;
+    for (at, _) in paragraph.match_indices(". ") {
+        let word = paragraph[..at].chars().rev().take_while(|c| c.is_alphanumeric()).count();
+        let bracket = paragraph[..at].ends_with([')', '"']);
+        let capital = paragraph[at + 2..].chars().next().is_some_and(|c| c.is_uppercase() || c == '[');
+        if (word >= 3 || bracket) && capital {
+            spans.push((start, at + 1));
+            start = at + 2;
+        }
+    }
+    let end = paragraph.trim_end().len();
+    if start < end {
+        spans.push((start, end));
+    }
+    spans
+}
+
+/// An address's part as the title that it stands for.
+fn decoded(href: &str) -> String {
+    let bytes = href.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = (bytes[at] == b'%')
+            .then(|| href.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        plain.push(hex.unwrap_or(bytes[at]));
+        at += if hex.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// Adds the places where an entity is named, longest names first, where no mention is yet.
+pub(super) fn name_mentions(text: &str, entity: EntityId, names: &[String], mentions: &mut Vec<Mention>) {
+    let mut names: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| name.chars().count() > 2).collect();
+    names.sort_unstable_by_key(|name| (std::cmp::Reverse(name.len()), *name));
+    for name in names {
+        for (start, end) in places(text, name) {
+            let free = mentions.iter().all(|mention| mention.end <= start || end <= mention.start);
+            if free {
+                mentions.push(Mention { start, end, entity });
+            }
+        }
+    }
+}
+
+/// Whether a span neither starts nor ends inside a word.
+pub(super) fn is_word(text: &str, start: usize, end: usize) -> bool {
+    !text[..start].chars().next_back().is_some_and(char::is_alphanumeric)
+        && !text[end..].chars().next().is_some_and(char::is_alphanumeric)
+}
+
+/// A document of DocRED or Re-DocRED.
+#[derive(Deserialize)]
+struct DocRed {
+    title: String,
+    sents: Vec<Vec<String>>,
+    #[serde(rename = "vertexSet")]
+    vertices: Vec<Vec<Vertex>>,
+    #[serde(default)]
+    labels: Vec<Label>,
+}
+
+#[derive(Deserialize)]
+struct Vertex {
+    name: String,
+    sent_id: usize,
+    pos: (usize, usize),
+}
+
+#[derive(Deserialize)]
+struct Label {
+    r: String,
+    h: usize,
+    t: usize,
+}
+
+/// Reads DocRED's layout. A vertex is the entity that one of its mentions names alone; those that name none, or several,
+/// and relations that the knowledge base does not have, are left out.
+///
+/// # Errors
+/// What reading gives; a sentence, token or vertex that is not there.
+pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Vec<Document>> {
+    let records: Vec<DocRed> = jsonl::read_json(path)?;
+    let mut documents = Vec::with_capacity(records.len());
+    for (number, record) in records.into_iter().enumerate() {
+        let wrong = |field: String, message: String| {
+            FileError::record(path, 1, format!("[{number}].{field}"), message)
+        };
+        let (text, tokens) = joined(&record.sents);
+        let mut linked: FxHashMap<usize, EntityId> = FxHashMap::default();
+        let mut mentions: Vec<Mention> = Vec::new();
+        for (at, vertex) in record.vertices.iter().enumerate() {
+            let mut named: Vec<EntityId> =
+                vertex.iter().filter_map(|mention| entities.by_name(&mention.name)).collect();
+            named.sort_unstable();
+            named.dedup();
+            let &[entity] = &named[..] else { continue };
+            linked.insert(at, entity);
+            for mention in vertex {
+                let (first, end) = mention.pos;
+                let tokens = tokens.get(mention.sent_id).filter(|tokens| first < end && end <= tokens.len());
+                let tokens = tokens.ok_or_else(|| {
+                    wrong(
+                        format!("vertexSet[{at}]"),
+                        format!("no tokens {first} to {end} in sentence {}", mention.sent_id),
+                    )
+                })?;
+                mentions.push(Mention { start: tokens[first].0, end: tokens[end - 1].1, entity });
+            }
+        }
+        mentions
+            .sort_unstable_by_key(|mention| (mention.start, std::cmp::Reverse(mention.end), mention.entity));
+        let mut free = 0;
+        mentions.retain(|mention| {
+            let keep = free <= mention.start;
+            if keep {
+                free = mention.end;
+            }
+            keep
+        });
+        let mut relations = Vec::new();
+        for (at, label) in record.labels.iter().enumerate() {
+            let most = record.vertices.len();
+            if label.h >= most || label.t >= most {
+                return Err(wrong(format!("labels[{at}]"), format!("expected vertices below {most}")).into());
+            }
+            if let (Some(&subject), Some(relation), Some(&object)) =
+                (linked.get(&label.h), kb.relation(&label.r), linked.get(&label.t))
+            {
+                relations.push(Triple { subject, relation, object });
+            }
+        }
+        relations.sort_unstable();
+        relations.dedup();
+        documents.push(Document {
+            id: format!("docred-{number}"),
+            title: record.title,
+            text,
+            mentions,
+            relations,
+        });
+    }
+    Ok(documents)
+}
+
+/// Sentences of tokens as running text, and the place of each token.
+fn joined(sentences: &[Vec<String>]) -> (String, Vec<Vec<(usize, usize)>>) {
+    let mut text = String::new();
+    let mut places = Vec::with_capacity(sentences.len());
+    for sentence in sentences {
+        let mut tokens = Vec::with_capacity(sentence.len());
+        for token in sentence {
+            let closes =
+                matches!(token.as_str(), "." | "," | ";" | ":" | ")" | "]" | "%" | "?" | "!" | "'s" | "n't");
+            if !(text.is_empty() || closes || text.ends_with(['(', '['])) {
+                text.push(' ');
+            }
+            let start = text.len();
+            text.push_str(token);
+            tokens.push((start, text.len()));
+        }
+        places.push(tokens);
+    }
+    (text, places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_at_stops_that_are_no_initials() {
+        let text = "J. R. Smith lived in Bonn. They sang. Now [x] ended (in 1900). The end.\n";
+        let found: Vec<&str> =
+            sentence_spans(text).into_iter().map(|(start, end)| &text[start..end]).collect();
+        assert_eq!(
+            found,
+            ["J. R. Smith lived in Bonn.", "They sang.", "Now [x] ended (in 1900).", "The end."]
+        );
+    }
+
+    #[test]
+    fn names_are_found_as_whole_words_where_nothing_is_linked() {
+        let text = "Ann Lee met Leeds. Lee left.";
+        let mut mentions = vec![Mention { start: 12, end: 17, entity: EntityId(9) }];
+        name_mentions(text, EntityId(1), &["Lee".into(), "Ann Lee".into()], &mut mentions);
+        mentions.sort_unstable();
+        let found: Vec<&str> = mentions.iter().map(|mention| &text[mention.start..mention.end]).collect();
+        assert_eq!(found, ["Ann Lee", "Leeds", "Lee"]);
+    }
+
+    #[test]
+    fn addresses_are_decoded_and_tokens_joined() {
+        assert_eq!(decoded("S%C3%A3o%20Tom%C3%A9"), "São Tomé");
+        assert_eq!(decoded("100%"), "100%");
+        let sentence: Vec<String> = ["He", "(", "Al", ")", "left", "."].map(str::to_owned).to_vec();
+        let (text, places) = joined(&[sentence]);
+        assert_eq!(text, "He (Al) left.");
+        assert_eq!(places[0][2], (4, 6));
+    }
+}

@@ -1,0 +1,20 @@
+//! KoRC (Yao et al., 2023): questions that need a document and a knowledge base. The builder of such benchmarks.
+//!
+//! [`pages`] and [`docred`] read documents with linked mentions, [`build()`] makes questions of them, [`Statistics`] counts.
+
+mod anonymise;
+mod build;
+mod chain;
+mod check;
+mod document;
+mod names;
+mod statistics;
+mod template;
+
+pub use anonymise::{anonymise, mark};
+pub use build::{BuildOptions, Built, Origin, SPLITS, Sources, build};
+pub use chain::{Chain, Numbers, WrittenChain, chains};
+pub use document::{Document, Mention, docred, pages};
+pub use names::{Entities, EntityTables, label_relations};
+pub use statistics::{SplitStatistics, Statistics};
+pub use template::Templates;

@@ -1,0 +1,248 @@
+//! What entities are called, and of which classes they are.
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{
+    Error as FileError, jsonl,
+    kb::{EntityId, KnowledgeBase},
+};
+
+use crate::Result;
+
+/// Tables of entities. Each has a first line that names its columns: `id` or `qid`, `label` or `name`, and perhaps `title`,
+/// `type` or `ent_type`, and `aliases` between `|`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EntityTables {
+    /// Tables between tabs, read one after the other; the first that names an entity counts.
+    pub tables: Vec<PathBuf>,
+    /// A JSON object from entities to the ids of their classes.
+    pub classes: Option<PathBuf>,
+    /// A JSON object from ids of classes to `{"label": ..}`; it also says what entities are called that are classes.
+    pub class_labels: Option<PathBuf>,
+}
+
+/// What the entities of a knowledge base are called.
+#[derive(Clone, Debug, Default)]
+pub struct Entities {
+    /// For each, its label and then other names; empty where nothing is known.
+    names: Vec<Vec<String>>,
+    /// For each, its most fine-grained class.
+    classes: Vec<Option<String>>,
+    titles: FxHashMap<String, EntityId>,
+    /// Names that only one entity has.
+    unique: FxHashMap<String, Option<EntityId>>,
+}
+
+#[derive(Deserialize)]
+struct ClassLabel {
+    label: String,
+}
+
+impl Entities {
+    /// Reads tables for the entities of a knowledge base; others in them are passed over.
+    ///
+    /// # Errors
+    /// What reading gives; a table without the columns that it needs.
+    pub fn load(tables: &EntityTables, kb: &KnowledgeBase) -> Result<Self> {
+        let count = kb.entity_count();
+        let mut entities =
+            Self { names: vec![Vec::new(); count], classes: vec![None; count], ..Self::default() };
+        for table in &tables.tables {
+            entities.read_table(table, kb)?;
+        }
+        let labels: FxHashMap<String, ClassLabel> =
+            tables.class_labels.as_ref().map(jsonl::read_json).transpose()?.unwrap_or_default();
+        let mut named: Vec<(&String, &ClassLabel)> = labels.iter().collect();
+        named.sort_unstable_by_key(|(id, _)| *id);
+        for (id, class) in named {
+            if let Some(id) = kb.entity(id).filter(|id| entities.names[id.index()].is_empty()) {
+                entities.names[id.index()].push(class.label.clone());
+            }
+        }
+        if let Some(path) = &tables.classes {
+            entities.choose_classes(&jsonl::read_json(path)?, &labels, kb);
+        }
+        for number in 0..count as u32 {
+            let id = EntityId(number);
+            for name in entities.names[id.index()].clone() {
+                entities
+                    .unique
+                    .entry(name)
+                    .and_modify(|known| *known = known.filter(|&known| known == id))
+                    .or_insert(Some(id));
+            }
+        }
+        Ok(entities)
+    }
+
+    fn read_table(&mut self, path: &Path, kb: &KnowledgeBase) -> Result<()> {
+        let text = jsonl::read_to_string(path)?;
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
+        let column =
+            |names: &[&str]| names.iter().find_map(|name| header.iter().position(|column| column == name));
+        let (Some(id), Some(label)) = (column(&["qid", "id"]), column(&["label", "name"])) else {
+            let message = format!("expected columns `id` and `label`, found `{}`", header.join("`, `"));
+            return Err(FileError::record(path, 1, ".", message).into());
+        };
+        let (title, class, aliases) =
+            (column(&["title"]), column(&["type", "ent_type"]), column(&["aliases"]));
+        for (number, line) in lines.enumerate() {
+            let cells: Vec<&str> = line.split('\t').collect();
+            let cell =
+                |at: Option<usize>| at.and_then(|at| cells.get(at)).copied().unwrap_or_default().trim();
+            let (name, called) = (cell(Some(id)), cell(Some(label)));
+            if name.is_empty() || called.is_empty() {
+                let message = "expected an id and a label, found an empty one";
+                return Err(FileError::record(path, number as u64 + 2, ".", message).into());
+            }
+            let Some(entity) = kb.entity(name).filter(|entity| self.names[entity.index()].is_empty()) else {
+                continue;
+            };
+            let names = &mut self.names[entity.index()];
+            names.push(called.to_owned());
+            for other in std::iter::once(cell(title)).chain(cell(aliases).split('|')) {
+                let plain = other.split(" (").next().unwrap_or_default();
+                if !plain.is_empty() && !names.iter().any(|known| known == plain) {
+                    names.push(plain.to_owned());
+                }
+            }
+            for title in [cell(title), called] {
+                if !title.is_empty() {
+                    self.titles.entry(title.to_owned()).or_insert(entity);
+                }
+            }
+            let class = cell(class);
+            if !class.is_empty() {
+                self.classes[entity.index()] = Some(class.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Of an entity's classes with a label, the one that the fewest entities of the knowledge base have.
+    fn choose_classes(
+        &mut self,
+        classes: &FxHashMap<String, Vec<String>>,
+        labels: &FxHashMap<String, ClassLabel>,
+        kb: &KnowledgeBase,
+    ) {
+        let of = |number: u32| classes.get(kb.entity_name(EntityId(number))).map_or(&[][..], Vec::as_slice);
+        let count = kb.entity_count() as u32;
+        let mut sizes: FxHashMap<&str, usize> = FxHashMap::default();
+        for class in (0..count).flat_map(of) {
+            *sizes.entry(class).or_default() += 1;
+        }
+        for number in 0..count {
+            let finest = of(number)
+                .iter()
+                .filter(|class| labels.contains_key(*class))
+                .min_by_key(|class| (sizes[class.as_str()], *class));
+            if let Some(class) = finest {
+                self.classes[number as usize] = Some(labels[class].label.clone());
+            }
+        }
+    }
+
+    /// The entity whose page has a title.
+    pub fn by_title(&self, title: &str) -> Option<EntityId> {
+        self.titles.get(title).copied()
+    }
+
+    /// The only entity with a name.
+    pub fn by_name(&self, name: &str) -> Option<EntityId> {
+        self.unique.get(name).copied().flatten()
+    }
+
+    /// Names that only one entity has, with it, in no particular order.
+    pub fn unique_names(&self) -> impl Iterator<Item = (&str, EntityId)> {
+        self.unique.iter().filter_map(|(name, entity)| Some((name.as_str(), (*entity)?)))
+    }
+
+    /// What an entity is called, its label first.
+    pub fn names(&self, entity: EntityId) -> &[String] {
+        self.names.get(entity.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// What an entity is called; `None` where nothing is known.
+    pub fn label(&self, entity: EntityId) -> Option<&str> {
+        self.names(entity).first().map(String::as_str)
+    }
+
+    /// The most fine-grained class of an entity.
+    pub fn class(&self, entity: EntityId) -> Option<&str> {
+        self.classes.get(entity.index())?.as_deref()
+    }
+}
+
+/// Reads what relations are called: a table as for entities, or a JSON object from ids to `{"label": ..}`. Relations that
+/// the knowledge base does not have are passed over.
+///
+/// # Errors
+/// What reading gives; a table without the columns that it needs.
+pub fn label_relations(path: &Path, kb: &mut KnowledgeBase) -> Result<()> {
+    if path.extension().is_some_and(|ending| ending == "json") {
+        let labels: FxHashMap<String, ClassLabel> = jsonl::read_json(path)?;
+        for (id, label) in labels {
+            if let Some(id) = kb.relation(&id) {
+                kb.set_relation_label(id, &label.label);
+            }
+        }
+        return Ok(());
+    }
+    let text = jsonl::read_to_string(path)?;
+    for (number, line) in text.lines().enumerate() {
+        let mut cells = line.split('\t');
+        let (Some(id), Some(label)) = (cells.next(), cells.next()) else {
+            let message = "expected an id and a label between tabs";
+            return Err(FileError::record(path, number as u64 + 1, ".", message).into());
+        };
+        if let Some(id) = kb.relation(id) {
+            kb.set_relation_label(id, label);
+            for alias in cells.next().unwrap_or_default().split('|').filter(|alias| !alias.is_empty()) {
+                kb.add_relation_alias(id, alias);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_name_entities_and_the_rarest_class_is_the_finest() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let mut kb = KnowledgeBase::default();
+        let ids: Vec<EntityId> = ["Q1", "Q2", "Q3"].iter().map(|name| kb.add_entity(name).unwrap()).collect();
+        let tables = EntityTables {
+            tables: vec![file(
+                "e.tsv",
+                "id\tlabel\ttitle\ttype\taliases\nQ1\tAnn\tAnn (singer)\thuman\tAnnie|Nan\nQ2\tAnn\tAnn (town)\t\t\nQ9\tX\tX\t\t\n",
+            )],
+            classes: Some(file("c.json", r#"{"Q1":["K1","K2","K9"],"Q2":["K1"],"Q3":["K1"]}"#)),
+            class_labels: Some(file(
+                "l.json",
+                r#"{"K1":{"label":"thing"},"K2":{"label":"singer"},"Q3":{"label":"class"}}"#,
+            )),
+        };
+        let entities = Entities::load(&tables, &kb).unwrap();
+        assert_eq!(entities.names(ids[0]), ["Ann", "Annie", "Nan"]);
+        assert_eq!((entities.class(ids[0]), entities.class(ids[1])), (Some("singer"), Some("thing")));
+        assert_eq!(entities.by_title("Ann (town)"), Some(ids[1]));
+        assert_eq!((entities.by_name("Ann"), entities.by_name("Nan")), (None, Some(ids[0])));
+        assert_eq!(entities.label(ids[2]), Some("class"));
+
+        let wrong = EntityTables { tables: vec![file("w.tsv", "a\tb\n")], ..EntityTables::default() };
+        assert!(Entities::load(&wrong, &kb).unwrap_err().to_string().contains("`id` and `label`"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Figures of a built benchmark, as the paper's table has them.
+
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+
+use super::build::{Built, SPLITS, Sources};
+
+/// Figures of one split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SplitStatistics {
+    /// The split.
+    pub split: String,
+    /// Documents that questions are asked about.
+    pub documents: usize,
+    /// Relations that are asked for.
+    pub relations: usize,
+    /// Questions.
+    pub questions: usize,
+    /// Words of a document, on average over questions.
+    pub words: f64,
+    /// Answers of a question, on average.
+    pub answers: f64,
+    /// Triples of an answer's chain, on average over the answers that have one.
+    pub hops: f64,
+    /// Those of them that the document says.
+    pub hops_in_document: f64,
+}
+
+/// Figures of a benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Statistics {
+    /// Documents that there were to ask about.
+    pub documents: usize,
+    /// Their mentions of entities.
+    pub mentions: usize,
+    /// What they say, in triples.
+    pub document_relations: usize,
+    /// Rules that some chain uses.
+    pub rules: usize,
+    /// Triples of the knowledge base that is left.
+    pub triples: usize,
+    /// The splits.
+    pub splits: Vec<SplitStatistics>,
+}
+
+impl Statistics {
+    /// Counts.
+    pub fn of(sources: &Sources<'_>, built: &Built) -> Self {
+        let chains = built.origins.iter().flatten().flat_map(|origin| &origin.chains);
+        let rules: FxHashSet<usize> = chains.map(|chain| chain.rule).collect();
+        let split = |at: usize| {
+            let (origins, questions) = (&built.origins[at], &built.questions[at]);
+            let mean = |sum: usize, count: usize| sum as f64 / count.max(1) as f64;
+            let chains = || origins.iter().flat_map(|origin| &origin.chains);
+            let said: usize = chains().map(|chain| chain.document.len()).sum();
+            let added: usize = chains().map(|chain| chain.knowledge.len()).sum();
+            let words = questions.iter().map(|question| question.document().split_whitespace().count()).sum();
+            SplitStatistics {
+                split: SPLITS[at].to_owned(),
+                documents: origins.iter().map(|origin| origin.document).collect::<FxHashSet<_>>().len(),
+                relations: origins.iter().map(|origin| origin.relation).collect::<FxHashSet<_>>().len(),
+                questions: origins.len(),
+                words: mean(words, questions.len()),
+                answers: mean(origins.iter().map(|origin| origin.answers.len()).sum(), origins.len()),
+                hops: mean(said + added, chains().count()),
+                hops_in_document: mean(said, chains().count()),
+            }
+        };
+        Self {
+            documents: sources.documents.len(),
+            mentions: sources.documents.iter().map(|document| document.mentions.len()).sum(),
+            document_relations: sources.documents.iter().map(|document| document.relations.len()).sum(),
+            rules: rules.len(),
+            triples: built.knowledge.len(),
+            splits: (0..SPLITS.len()).map(split).collect(),
+        }
+    }
+}

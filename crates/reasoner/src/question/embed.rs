@@ -1,0 +1,106 @@
+//! EmbedKGQA (Saxena et al., ACL 2020): a question becomes a relation between vectors, and every entity is scored.
+//!
+//! KoRC's documents hide the entity that is asked about, so its vector is read from the text as well: a projection of what
+//! the question's words became, plus the vectors of the entities that the document names, by an attention. ComplEx's
+//! product with the question's vector is scored against every entity.
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+
+use super::{
+    layers::{Dense, Tokens, products, weighted},
+    reading::Reading,
+};
+use crate::Result;
+
+/// What a head found in a batch.
+pub(super) struct Found {
+    /// How likely each entity is an answer beside others, (readings, entities); rows add up to 1 at most.
+    pub(super) likely: Tensor,
+    /// How much each name of the document counted, (readings, most).
+    pub(super) bridges: Tensor,
+    /// How much each relation counted at each step, (readings, directed relations); none in EmbedKGQA.
+    pub(super) steps: Vec<Tensor>,
+}
+
+/// The head.
+#[derive(Debug)]
+pub(super) struct EmbedHead {
+    head: Dense,
+    relation: Dense,
+    named: Dense,
+    asked: Dense,
+    kind: Dense,
+    /// (entities, 2k): real parts, then imaginary ones.
+    entities: Tensor,
+}
+
+impl EmbedHead {
+    /// A head over states of `width` and vectors of `rank` complex numbers. `vectors` are those of the entities where they
+    /// are not trained; else they are variables.
+    pub(super) fn new(
+        width: usize,
+        entities: usize,
+        rank: usize,
+        vectors: Option<Tensor>,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let entities = match vectors {
+            Some(vectors) => vectors,
+            None => {
+                vb.get_with_hints((entities, 2 * rank), "entities", Init::Randn { mean: 0.0, stdev: 0.1 })?
+            }
+        };
+        Ok(Self {
+            head: Dense::new(width, 2 * rank, &vb.pp("head"))?,
+            relation: Dense::new(width, 2 * rank, &vb.pp("relation"))?,
+            named: Dense::new(width, width, &vb.pp("named"))?,
+            asked: Dense::new(width, width, &vb.pp("asked"))?,
+            kind: Dense::new(width, 2 * rank, &vb.pp("kind"))?,
+            entities,
+        })
+    }
+
+    /// The entities' vectors, (entities, 2k).
+    pub(super) fn entities(&self) -> &Tensor {
+        &self.entities
+    }
+
+    /// What the head makes of the states (tokens, d) of readings.
+    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<Found> {
+        let words = Tokens::new(readings, states, |reading| reading.question.clone().collect())?;
+        let names =
+            Tokens::new(readings, states, |reading| reading.named.iter().map(|name| name.0).collect())?;
+        let asked = words.mean(states)?;
+        let (size, most) = (readings.len(), names.most());
+        let mut ids = vec![0u32; size * most];
+        for (row, reading) in readings.iter().enumerate() {
+            for (at, (_, name)) in reading.named.iter().enumerate() {
+                ids[row * most + at] = name.entity;
+            }
+        }
+        let rank = self.entities.dim(1)? / 2;
+        let vectors = self.entities.index_select(&Tensor::new(ids, states.device())?, 0)?.reshape((
+            size,
+            most,
+            2 * rank,
+        ))?;
+        let context = names.states(states)?;
+        let width = context.dim(2)?;
+        let context =
+            self.named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
+        let logits = (products(&context, &self.asked.forward(&asked)?)?
+            + products(&vectors, &self.kind.forward(&asked)?)?)?;
+        let bridges = names.shares(&logits)?;
+        let head = (self.head.forward(&asked)? + weighted(&vectors, &bridges)?)?;
+        let relation = self.relation.forward(&asked)?;
+        let half = |vectors: &Tensor, at: usize| vectors.narrow(1, at * rank, rank);
+        let (hr, hi) = (half(&head, 0)?, half(&head, 1)?);
+        let (rr, ri) = (half(&relation, 0)?, half(&relation, 1)?);
+        let real = ((&hr * &rr)? - (&hi * &ri)?)?;
+        let imaginary = ((&hr * &ri)? + (&hi * &rr)?)?;
+        let product = Tensor::cat(&[&real, &imaginary], 1)?;
+        let likely = candle_nn::ops::softmax(&product.matmul(&self.entities.t()?)?, 1)?;
+        Ok(Found { likely, bridges, steps: Vec::new() })
+    }
+}

@@ -1,0 +1,101 @@
+//! What the heads of question models are made of.
+
+use candle_core::{D, Tensor};
+use candle_nn::{Init, VarBuilder, ops::softmax};
+
+use super::reading::Reading;
+use crate::Result;
+
+/// `x W^T + b` over rows.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Dense {
+    pub(super) fn new(input: usize, output: usize, vb: &VarBuilder) -> Result<Self> {
+        let init = Init::Randn { mean: 0.0, stdev: (input as f64).powf(-0.5) };
+        Ok(Self {
+            weight: vb.get_with_hints((output, input), "weight", init)?,
+            bias: vb.get_with_hints(output, "bias", Init::Const(0.0))?,
+        })
+    }
+
+    /// Rows (n, input) to (n, output).
+    pub(super) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+        Ok(rows.matmul(&self.weight.t()?)?.broadcast_add(&self.bias)?)
+    }
+}
+
+/// For each reading of a batch, tokens of its own, padded to the most that one has.
+pub(super) struct Tokens {
+    /// Places among the tokens of all rows, (readings * most); 0 where there is none.
+    places: Tensor,
+    /// 1 for a token, 0 for padding, (readings, most).
+    mask: Tensor,
+    readings: usize,
+    most: usize,
+}
+
+impl Tokens {
+    /// The tokens that `of` gives for each reading.
+    pub(super) fn new(
+        readings: &[&Reading],
+        like: &Tensor,
+        of: impl Fn(&Reading) -> Vec<usize>,
+    ) -> Result<Self> {
+        let tokens: Vec<Vec<usize>> = readings.iter().map(|reading| of(reading)).collect();
+        let most = tokens.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let (mut places, mut mask) = (vec![0u32; readings.len() * most], vec![0f32; readings.len() * most]);
+        let mut first = 0;
+        for (row, (reading, tokens)) in readings.iter().zip(&tokens).enumerate() {
+            for (at, &token) in tokens.iter().enumerate() {
+                places[row * most + at] = (first + token) as u32;
+                mask[row * most + at] = 1.0;
+            }
+            first += reading.row.ids.len();
+        }
+        let device = like.device();
+        Ok(Self {
+            places: Tensor::new(places, device)?,
+            mask: Tensor::from_vec(mask, (readings.len(), most), device)?,
+            readings: readings.len(),
+            most,
+        })
+    }
+
+    /// The most tokens of a reading.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Their states (readings, most, d), of the states (tokens, d) of all rows.
+    pub(super) fn states(&self, states: &Tensor) -> Result<Tensor> {
+        let width = states.dim(1)?;
+        Ok(states.index_select(&self.places, 0)?.reshape((self.readings, self.most, width))?)
+    }
+
+    /// Shares (readings, most) that add up to 1 over the tokens of each reading, from logits; all 0 without tokens.
+    pub(super) fn shares(&self, logits: &Tensor) -> Result<Tensor> {
+        let bias = ((&self.mask - 1.0)? * 1e9)?;
+        Ok((softmax(&(logits + bias)?, D::Minus1)? * &self.mask)?)
+    }
+
+    /// The mean of their states, (readings, d).
+    pub(super) fn mean(&self, states: &Tensor) -> Result<Tensor> {
+        let count = self.mask.sum_keepdim(1)?.clamp(1.0, f64::INFINITY)?;
+        weighted(&self.states(states)?, &self.mask.broadcast_div(&count)?)
+    }
+}
+
+/// The sums (readings, d) of states (readings, most, d) by weights (readings, most).
+pub(super) fn weighted(states: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    Ok(states.broadcast_mul(&weights.unsqueeze(2)?)?.sum(1)?)
+}
+
+/// The scaled products (readings, most) of states (readings, most, d) with a vector (readings, d) for each reading.
+pub(super) fn products(states: &Tensor, vectors: &Tensor) -> Result<Tensor> {
+    let scale = (vectors.dim(1)? as f64).powf(-0.5);
+    Ok((states.broadcast_mul(&vectors.unsqueeze(1)?)?.sum(2)? * scale)?)
+}

@@ -1,0 +1,431 @@
+//! A question model: an encoder, a head over the knowledge base, and what turns scores into sets of answers.
+
+use std::{collections::HashMap, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{
+    jsonl,
+    kb::{EntityId, KnowledgeBase, Part, RelationId},
+};
+use sporran_transformers::{
+    BertConfig, EncoderRow, ModelConfig, Tokenizer,
+    training::{Pick, TunedEncoder, Variables},
+};
+
+use super::{
+    Answer, Answered, Asked, Reasoner,
+    embed::{EmbedHead, Found},
+    path::heaviest,
+    reading::{Linker, Named, QuestionReader, Reading},
+    transfer::{Sparse, TransferHead},
+};
+use crate::{
+    Error, Result,
+    rules::{Graph, Step},
+};
+
+/// Tokens of a batch in inference.
+const BATCH_TOKENS: usize = 4096;
+/// The file beside the encoder's that says what the head is.
+const FILE: &str = "reasoner.json";
+const WEIGHTS: &str = "model.safetensors";
+
+/// Which model answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum QuestionKind {
+    /// Question and document as vectors among those of the entities.
+    #[serde(rename = "embed-kgqa")]
+    EmbedKgqa {
+        /// Complex numbers of an entity's vector.
+        rank: usize,
+    },
+    /// Steps over the triples, from what the document names.
+    #[serde(rename = "transfer-net")]
+    TransferNet {
+        /// Steps, 1 or 2.
+        steps: usize,
+    },
+}
+
+/// What is written beside the weights.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Description {
+    model: QuestionKind,
+    max_tokens: usize,
+    threshold: f32,
+    /// The rows of the vectors; empty in a TransferNet.
+    entities: Vec<String>,
+    /// The numbers of relations; empty in an EmbedKGQA.
+    relations: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Head {
+    Embed(EmbedHead),
+    Transfer(TransferHead),
+}
+
+/// A model over one knowledge base.
+#[derive(Debug)]
+pub struct QuestionModel {
+    kind: QuestionKind,
+    encoder: TunedEncoder,
+    head: Head,
+    reader: QuestionReader,
+    linker: Linker,
+    graph: Graph,
+    /// The model's number of each of the knowledge base's relations.
+    relations: Vec<Option<u32>>,
+    entities: usize,
+    /// Answers have at least this share of the best one's likelihood.
+    threshold: f32,
+    max_tokens: usize,
+}
+
+/// What a model is built from.
+pub struct Parts {
+    /// Which model.
+    pub kind: QuestionKind,
+    /// The encoder's config, without a head.
+    pub encoder: BertConfig,
+    /// The encoder's tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Tokens of question and document, at most.
+    pub max_tokens: usize,
+    /// The weights; what they lack is drawn.
+    pub variables: Variables,
+    /// The entities' vectors (entities, 2 rank), where they are not to be trained.
+    pub vectors: Option<Tensor>,
+}
+
+impl QuestionModel {
+    /// A model over the training part of a knowledge base, in its numbers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of steps than 1 or 2; what the encoder gives.
+    pub fn new(parts: Parts, kb: &KnowledgeBase) -> Result<Self> {
+        let relations = (0..kb.relation_count() as u32).map(Some).collect();
+        Self::over(parts, kb, relations, kb.relation_count())
+    }
+
+    fn over(parts: Parts, kb: &KnowledgeBase, relations: Vec<Option<u32>>, count: usize) -> Result<Self> {
+        let Parts { kind, encoder, tokenizer, max_tokens, variables, vectors } = parts;
+        let graph = Graph::of(kb.triples(Part::Train));
+        let (entities, width) = (kb.entity_count(), encoder.hidden_size);
+        // The head's variables come first: the encoder takes stock of all.
+        let vb = variables.builder(&Device::Cpu).pp("question");
+        let head = match kind {
+            QuestionKind::EmbedKgqa { rank } => {
+                Head::Embed(EmbedHead::new(width, entities, rank, vectors, &vb)?)
+            }
+            QuestionKind::TransferNet { steps } => {
+                if !(1..=2).contains(&steps) {
+                    return Err(Error::Argument(format!("steps: expected 1 or 2, found {steps}")));
+                }
+                let known =
+                    graph.triples().iter().filter_map(|&(s, r, o)| Some((s, relations[r as usize]?, o)));
+                let sparse = Sparse::new(&Graph::new(known), entities, &Device::Cpu)?;
+                Head::Transfer(TransferHead::new(width, count, steps, sparse, &vb)?)
+            }
+        };
+        let encoder = TunedEncoder::new(&encoder, variables, &Device::Cpu)?;
+        let most = encoder.config().max_input_length().min(max_tokens);
+        Ok(Self {
+            kind,
+            encoder,
+            head,
+            reader: QuestionReader::new(tokenizer, most)?,
+            linker: Linker::new(kb),
+            graph,
+            relations,
+            entities,
+            threshold: 0.5,
+            max_tokens,
+        })
+    }
+
+    /// Loads a folder that [`save`](Self::save) wrote, over a knowledge base that may number its entities in another way. An
+    /// entity that the model has no vector for is never an answer of EmbedKGQA.
+    ///
+    /// # Errors
+    /// What reading gives; a tensor that is missing or has another shape.
+    pub fn load(folder: &Path, kb: &KnowledgeBase) -> Result<Self> {
+        let description: Description = jsonl::read_json(folder.join(FILE))?;
+        let config_path = folder.join("config.json");
+        let encoder = match ModelConfig::from_json(&config_path, &jsonl::read_to_string(&config_path)?)? {
+            ModelConfig::Bert(config) => config,
+            other => {
+                let message =
+                    format!("{}: expected an encoder, found `{}`", config_path.display(), other.model_type());
+                return Err(Error::Argument(message));
+            }
+        };
+        let mut tensors: HashMap<String, Tensor> = HashMap::new();
+        let path = folder.join(WEIGHTS);
+        if !path.is_file() {
+            return Err(Error::Argument(format!("{}: no such file", path.display())));
+        }
+        for (name, tensor) in candle_core::safetensors::load(&path, &Device::Cpu)? {
+            tensors.insert(name, tensor.to_dtype(DType::F32)?);
+        }
+        let vectors = match (description.model, tensors.remove("question.entities")) {
+            (QuestionKind::EmbedKgqa { rank }, Some(rows)) => {
+                if rows.dims() != [description.entities.len(), 2 * rank] {
+                    let message = format!(
+                        "{}: `question.entities` has another shape than reasoner.json says",
+                        path.display()
+                    );
+                    return Err(Error::Argument(message));
+                }
+                let places: HashMap<&str, usize> =
+                    description.entities.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+                let rows: Vec<Vec<f32>> = rows.to_vec2()?;
+                let of = |entity: u32| match places.get(kb.entity_name(EntityId(entity))) {
+                    Some(&at) => rows[at].clone(),
+                    None => vec![0.0; 2 * rank],
+                };
+                let all: Vec<f32> = (0..kb.entity_count() as u32).flat_map(of).collect();
+                Some(Tensor::from_vec(all, (kb.entity_count(), 2 * rank), &Device::Cpu)?)
+            }
+            (QuestionKind::EmbedKgqa { .. }, None) => {
+                return Err(Error::Argument(format!(
+                    "{}: expected a tensor `question.entities`",
+                    path.display()
+                )));
+            }
+            (QuestionKind::TransferNet { .. }, _) => None,
+        };
+        let known: HashMap<&str, u32> =
+            description.relations.iter().zip(0..).map(|(name, at)| (name.as_str(), at)).collect();
+        let relations = (0..kb.relation_count() as u32)
+            .map(|relation| known.get(kb.relation_name(RelationId(relation))).copied())
+            .collect();
+        let names: Vec<String> = tensors.keys().cloned().collect();
+        let variables = Variables::with_initial(0, tensors);
+        let parts = Parts {
+            kind: description.model,
+            encoder,
+            tokenizer: Tokenizer::from_folder(folder)?,
+            max_tokens: description.max_tokens,
+            variables: variables.clone(),
+            vectors,
+        };
+        let mut model = Self::over(parts, kb, relations, description.relations.len())?;
+        if let Some((missing, _)) = variables.all().iter().find(|(name, _)| !names.contains(name)) {
+            return Err(Error::Argument(format!("{}: expected a tensor `{missing}`", path.display())));
+        }
+        model.threshold = description.threshold;
+        Ok(model)
+    }
+
+    /// Writes a folder with weights in 16 bits, tokenizer and description; `weights` are those of a snapshot.
+    ///
+    /// # Errors
+    /// Where the disk refuses, or a tensor cannot be read.
+    pub fn save(&self, folder: &Path, kb: &KnowledgeBase, card: &str) -> Result<()> {
+        let mut tensors: HashMap<String, Tensor> = HashMap::new();
+        for (name, var) in self.encoder.variables().all() {
+            tensors.insert(name, var.as_tensor().to_dtype(DType::F16)?);
+        }
+        if let Head::Embed(head) = &self.head {
+            tensors.insert("question.entities".into(), head.entities().to_dtype(DType::F16)?);
+        }
+        let is_embed = matches!(self.head, Head::Embed(_));
+        let names = |count: usize, name: &dyn Fn(u32) -> String| (0..count as u32).map(name).collect();
+        let description = Description {
+            model: self.kind,
+            max_tokens: self.max_tokens,
+            threshold: self.threshold,
+            entities: names(if is_embed { self.entities } else { 0 }, &|at| {
+                kb.entity_name(EntityId(at)).to_owned()
+            }),
+            relations: names(if is_embed { 0 } else { self.relations.len() }, &|at| {
+                kb.relation_name(RelationId(at)).to_owned()
+            }),
+        };
+        let config = ModelConfig::Bert(self.encoder.config().clone()).to_json();
+        let json =
+            |value: serde_json::Result<Vec<u8>>| value.map_err(|error| Error::Argument(error.to_string()));
+        jsonl::write(folder.join("tokenizer.json"), self.reader.tokenizer().json().as_bytes())?;
+        jsonl::write(folder.join("model.toml"), card.as_bytes())?;
+        jsonl::write(folder.join("config.json"), &json(serde_json::to_vec_pretty(&config))?)?;
+        jsonl::write(folder.join(FILE), &json(serde_json::to_vec(&description))?)?;
+        let (path, part) = (folder.join(WEIGHTS), folder.join(format!(".{WEIGHTS}.part")));
+        candle_core::safetensors::save(&tensors, &part)?;
+        std::fs::rename(&part, &path).map_err(|source| sporran_kilt::Error::io(&path, "rename", source))?;
+        Ok(())
+    }
+
+    /// Takes the weights of a snapshot of its training.
+    ///
+    /// # Errors
+    /// A tensor that is missing or has another shape.
+    pub fn restore(&self, snapshot: &Path) -> Result<()> {
+        let path = snapshot.join(WEIGHTS);
+        let tensors = candle_core::safetensors::load(&path, &Device::Cpu)?;
+        for (name, var) in self.encoder.variables().all() {
+            let Some(tensor) = tensors.get(&name) else {
+                return Err(Error::Argument(format!("{}: expected a tensor `{name}`", path.display())));
+            };
+            var.set(tensor)?;
+        }
+        Ok(())
+    }
+
+    /// The encoder and all that is trained.
+    pub fn encoder(&self) -> &TunedEncoder {
+        &self.encoder
+    }
+
+    /// How many entities there are.
+    pub fn entity_count(&self) -> usize {
+        self.entities
+    }
+
+    /// The share of the best answer's likelihood that others need.
+    pub fn threshold(&self) -> f32 {
+        self.threshold
+    }
+
+    /// Sets the share of the best answer's likelihood that others need.
+    pub fn set_threshold(&mut self, threshold: f32) {
+        self.threshold = threshold;
+    }
+
+    /// Reads a question with its document.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn read(&self, asked: &Asked<'_>) -> Result<Reading> {
+        self.reader.read(asked.question, asked.document, &self.linker)
+    }
+
+    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<Found> {
+        match &self.head {
+            Head::Embed(head) => head.forward(states, readings),
+            Head::Transfer(head) => head.forward(states, readings),
+        }
+    }
+
+    /// For each reading the entities that may be answers with their likelihood, likeliest first, 64 at most. What the
+    /// document names is none of them: a chain ends outside of it.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn likely(&self, readings: &[Reading]) -> Result<Vec<Vec<(u32, f32)>>> {
+        Ok(self.explained(readings)?.into_iter().map(|found| found.likely).collect())
+    }
+
+    fn explained(&self, readings: &[Reading]) -> Result<Vec<Explained>> {
+        const KEPT: usize = 64;
+        let mut all = Vec::with_capacity(readings.len());
+        let mut at = 0;
+        while at < readings.len() {
+            let mut end = at;
+            let mut tokens = 0;
+            while end < readings.len() && (end == at || tokens + readings[end].row.ids.len() <= BATCH_TOKENS)
+            {
+                tokens += readings[end].row.ids.len();
+                end += 1;
+            }
+            let batch: Vec<&Reading> = readings[at..end].iter().collect();
+            let rows: Vec<&EncoderRow> = batch.iter().map(|reading| &reading.row).collect();
+            let found = self.forward(&self.encoder.states(&rows, Pick::All)?, &batch)?;
+            let steps: Vec<Vec<Vec<f32>>> =
+                found.steps.iter().map(Tensor::to_vec2).collect::<Result<_, _>>()?;
+            let (likely, bridges) = (found.likely.to_vec2::<f32>()?, found.bridges.to_vec2::<f32>()?);
+            for (row, (reading, (likely, bridges))) in
+                batch.iter().zip(likely.into_iter().zip(bridges)).enumerate()
+            {
+                let is_named = |entity: u32| reading.named.iter().any(|(_, name)| name.entity == entity);
+                let mut ranked: Vec<(u32, f32)> =
+                    (0..).zip(likely).filter(|&(entity, likely)| likely > 0.0 && !is_named(entity)).collect();
+                ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                ranked.truncate(KEPT);
+                let named = reading.named.iter().map(|(_, name)| *name).zip(bridges).collect();
+                let steps = steps.iter().map(|step| step[row].clone()).collect();
+                all.push(Explained { likely: ranked, named, steps });
+            }
+            at = end;
+        }
+        Ok(all)
+    }
+
+    /// How much a step of the knowledge base counts at a step of a walk.
+    fn weight(&self, steps: &[Vec<f32>], at: usize, step: Step) -> f32 {
+        if steps.is_empty() {
+            return 1.0;
+        }
+        let relation = self.relations.get(step.relation() as usize).copied().flatten();
+        let place = relation.map(|relation| 2 * relation as usize + usize::from(step.is_backward()));
+        place.and_then(|place| steps.get(at)?.get(place).copied()).unwrap_or_default()
+    }
+
+    /// The answers to questions, with what the model went by.
+    ///
+    /// # Errors
+    /// A tokenizer or tensor error.
+    pub fn answers(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>> {
+        let readings: Vec<Reading> = asked.iter().map(|asked| self.read(asked)).collect::<Result<_>>()?;
+        let walked = match self.kind {
+            QuestionKind::EmbedKgqa { .. } => 2,
+            QuestionKind::TransferNet { steps } => steps,
+        };
+        let answered = |found: Explained| {
+            let answers = chosen(&found.likely, self.threshold, most)
+                .iter()
+                .map(|&(entity, confidence)| {
+                    let weight = |at: usize, step: Step| self.weight(&found.steps, at, step);
+                    let (bridge, triples) = match heaviest(&self.graph, &found.named, entity, walked, weight)
+                    {
+                        Some((bridge, triples)) => (Some(bridge), triples),
+                        None => (None, Vec::new()),
+                    };
+                    Answer { entity: EntityId(entity), confidence, bridge, triples }
+                })
+                .collect();
+            let steps = found.steps.iter().map(|step| self.top_relations(step)).collect();
+            Answered { answers, named: found.named, steps }
+        };
+        Ok(self.explained(&readings)?.into_iter().map(answered).collect())
+    }
+
+    /// The three relations that count most at a step.
+    fn top_relations(&self, weights: &[f32]) -> Vec<(Step, f32)> {
+        let mut known: Vec<(Step, f32)> = (0u32..)
+            .zip(&self.relations)
+            .filter_map(|(relation, &own)| Some((relation, own? as usize)))
+            .flat_map(|(relation, own)| {
+                [
+                    (Step::forward(relation), weights[2 * own]),
+                    (Step::backward(relation), weights[2 * own + 1]),
+                ]
+            })
+            .collect();
+        known.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        known.truncate(3);
+        known
+    }
+}
+
+struct Explained {
+    likely: Vec<(u32, f32)>,
+    named: Vec<(Named, f32)>,
+    steps: Vec<Vec<f32>>,
+}
+
+/// The first of `likely`, and those with at least `threshold` of its likelihood; `most` at most.
+pub fn chosen(likely: &[(u32, f32)], threshold: f32, most: usize) -> &[(u32, f32)] {
+    let Some(&(_, best)) = likely.first() else { return likely };
+    let count = likely.iter().take_while(|(_, value)| *value >= threshold * best).count();
+    &likely[..count.min(most)]
+}
+
+impl Reasoner for QuestionModel {
+    fn answer(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>> {
+        self.answers(asked, most)
+    }
+}

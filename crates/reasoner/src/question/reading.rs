@@ -1,0 +1,208 @@
+//! A question with its document as an encoder reads them, and the entities that the document names.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use sporran_kilt::kb::{EntityId, KnowledgeBase, Part};
+use sporran_transformers::{EncoderRow, Tokenizer};
+
+use crate::Result;
+
+/// Where a document names an entity of the knowledge base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
+    /// The entity.
+    pub entity: u32,
+}
+
+/// Finds the names of a knowledge base's entities in texts: the longest name first, in the case of the label. A name of
+/// several entities means the one in the most triples.
+#[derive(Clone, Debug)]
+pub struct Linker {
+    /// Names by their first word, the longest first.
+    names: FxHashMap<String, Vec<(String, u32)>>,
+}
+
+impl Linker {
+    /// A linker for all labels and aliases of three letters or more.
+    pub fn new(kb: &KnowledgeBase) -> Self {
+        let mut degree = vec![0usize; kb.entity_count()];
+        for triple in kb.triples(Part::Train) {
+            degree[triple.subject.index()] += 1;
+            degree[triple.object.index()] += 1;
+        }
+        let mut best: FxHashMap<&str, u32> = FxHashMap::default();
+        for entity in 0..kb.entity_count() as u32 {
+            for name in kb.labels(EntityId(entity)).iter().filter(|name| name.chars().count() > 2) {
+                let place = best.entry(name).or_insert(entity);
+                if degree[entity as usize] > degree[*place as usize] {
+                    *place = entity;
+                }
+            }
+        }
+        let mut names: FxHashMap<String, Vec<(String, u32)>> = FxHashMap::default();
+        for (name, entity) in best {
+            names.entry(first_word(name).to_owned()).or_default().push((name.to_owned(), entity));
+        }
+        for names in names.values_mut() {
+            names.sort_unstable_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+        }
+        Self { names }
+    }
+
+    /// The names in a text, by their place; none overlaps another.
+    pub fn link(&self, text: &str) -> Vec<Named> {
+        let mut found: Vec<Named> = Vec::new();
+        let mut inside = false;
+        let mut free = 0;
+        for (start, character) in text.char_indices() {
+            let begins = character.is_alphanumeric() && !inside;
+            inside = character.is_alphanumeric();
+            if !begins || start < free {
+                continue;
+            }
+            let rest = &text[start..];
+            let names = self.names.get(first_word(rest)).map_or(&[][..], Vec::as_slice);
+            let whole = |name: &&(String, u32)| {
+                rest.strip_prefix(name.0.as_str())
+                    .is_some_and(|after| !after.chars().next().is_some_and(char::is_alphanumeric))
+            };
+            if let Some((name, entity)) = names.iter().find(whole) {
+                free = start + name.len();
+                found.push(Named { start, end: free, entity: *entity });
+            }
+        }
+        found
+    }
+}
+
+/// The letters and digits that a text starts with.
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
+}
+
+/// A question and its document as tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Question, then document.
+    pub row: EncoderRow,
+    /// The question's tokens in the row.
+    pub question: Range<usize>,
+    /// What the document names, with the first token of each name.
+    pub named: Vec<(usize, Named)>,
+}
+
+/// Makes readings.
+#[derive(Clone, Debug)]
+pub struct QuestionReader {
+    tokenizer: Tokenizer,
+    /// The special tokens before a text, and after it.
+    around: (Vec<u32>, Vec<u32>),
+    max_tokens: usize,
+}
+
+impl QuestionReader {
+    /// A reader that cuts documents so that no row has more than `max_tokens`.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails on an empty text.
+    pub fn new(tokenizer: Tokenizer, max_tokens: usize) -> Result<Self> {
+        let special = tokenizer.encode("", None)?;
+        let split = special.len().saturating_sub(1);
+        let around = (special[..split].to_vec(), special[split..].to_vec());
+        Ok(Self { tokenizer, around, max_tokens })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Reads a question and its document; names beyond the last token are left out.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn read(&self, question: &str, document: &str, linker: &Linker) -> Result<Reading> {
+        let (before, after) = &self.around;
+        let mut ids = before.clone();
+        ids.extend(self.tokenizer.encode_plain(question)?);
+        let most = self.max_tokens.saturating_sub(2 * after.len()).max(before.len() + 1);
+        ids.truncate(most);
+        let asked = before.len()..ids.len();
+        ids.extend(after);
+        let first = ids.len();
+        let mut named = Vec::new();
+        let mut at = 0;
+        let piece = |ids: &mut Vec<u32>, text: &str| -> Result<()> {
+            if !text.trim().is_empty() {
+                ids.extend(self.tokenizer.encode_plain(text.trim())?);
+            }
+            Ok(())
+        };
+        for name in linker.link(document) {
+            piece(&mut ids, &document[at..name.start])?;
+            named.push((ids.len(), name));
+            piece(&mut ids, &document[name.start..name.end])?;
+            at = name.end;
+        }
+        piece(&mut ids, &document[at..])?;
+        ids.truncate(self.max_tokens.saturating_sub(after.len()).max(first));
+        named.retain(|(token, _)| *token < ids.len());
+        ids.extend(after);
+        let types = (0..ids.len()).map(|at| u32::from(at >= first)).collect();
+        Ok(Reading { row: EncoderRow { ids, types }, question: asked, named })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::kb::Triple;
+    use sporran_transformers::training::{VocabularyOptions, train_vocabulary};
+
+    use super::*;
+
+    fn linker() -> Linker {
+        let mut kb = KnowledgeBase::default();
+        for (id, names) in
+            [("Q1", &["New York"][..]), ("Q2", &["New York City", "NYC"]), ("Q3", &["NYC"]), ("Q4", &["of"])]
+        {
+            let entity = kb.add_entity(id).unwrap();
+            names.iter().for_each(|name| kb.add_alias(entity, name));
+        }
+        kb.add_relation("P").unwrap();
+        kb.add(Part::Train, Triple::new(2, 0, 0)).unwrap();
+        Linker::new(&kb)
+    }
+
+    #[test]
+    fn the_longest_name_counts_and_the_better_known_entity() {
+        let text = "New York City of New Yorkers, New York; NYC.";
+        let found: Vec<(&str, u32)> =
+            linker().link(text).iter().map(|name| (&text[name.start..name.end], name.entity)).collect();
+        assert_eq!(found, [("New York City", 1), ("New York", 0), ("NYC", 2)]);
+    }
+
+    #[test]
+    fn a_reading_knows_its_question_and_its_names_and_is_cut() {
+        let texts = ["Where is the town?", "They live in New York City now."];
+        let options = VocabularyOptions { size: 300, min_frequency: 1, marks: vec![] };
+        let tokenizer = train_vocabulary(texts.iter(), &options).unwrap();
+        let json = tokenizer.to_string(false).unwrap();
+        let tokenizer = Tokenizer::from_json(std::path::Path::new("t"), json).unwrap();
+        let reader = QuestionReader::new(tokenizer.clone(), 200).unwrap();
+        let reading = reader.read(texts[0], texts[1], &linker()).unwrap();
+        assert_eq!(tokenizer.decode(&reading.row.ids[reading.question.clone()]).unwrap(), texts[0]);
+        let [(token, name)] = reading.named[..] else { panic!("{reading:?}") };
+        assert!(tokenizer.decode(&reading.row.ids[token..]).unwrap().starts_with("New York City now."));
+        assert_eq!((name.entity, reading.row.types[token], reading.row.types[0]), (1, 1, 0));
+        // Cut before the name.
+        let short =
+            QuestionReader::new(tokenizer, token).unwrap().read(texts[0], texts[1], &linker()).unwrap();
+        assert_eq!((short.row.ids.len(), short.named.len()), (token, 0));
+        assert_eq!(short.row.ids[..token - 1], reading.row.ids[..token - 1]);
+    }
+}

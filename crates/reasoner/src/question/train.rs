@@ -1,0 +1,157 @@
+//! Training of question models: the likelihood of gold answers.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use sporran_kilt::scores::answer_set;
+use sporran_transformers::{
+    EncoderRow, Error as ModelError,
+    training::{Gradients, Objective, Pick, TrainingOptions},
+};
+
+use super::{
+    model::{QuestionModel, chosen},
+    reading::Reading,
+};
+use crate::Result;
+
+/// A question to learn.
+#[derive(Clone, Debug)]
+pub struct Lesson {
+    /// The question with its document.
+    pub reading: Reading,
+    /// The gold answers, all of the knowledge base.
+    pub answers: Vec<u32>,
+}
+
+/// The cross-entropy between what a model finds likely and the gold answers, which share their weight alike.
+pub struct QuestionObjective<'a> {
+    model: &'a QuestionModel,
+    lessons: Arc<Vec<Lesson>>,
+    tokens_per_batch: usize,
+    seed: u64,
+}
+
+impl<'a> QuestionObjective<'a> {
+    /// Learns `lessons`; those without answers are left out.
+    pub fn new(model: &'a QuestionModel, lessons: Vec<Lesson>, options: &TrainingOptions) -> Self {
+        let lessons = lessons.into_iter().filter(|lesson| !lesson.answers.is_empty()).collect();
+        Self {
+            model,
+            lessons: Arc::new(lessons),
+            tokens_per_batch: options.tokens_per_batch,
+            seed: options.seed,
+        }
+    }
+
+    fn loss(&self, states: &Tensor, lessons: &[usize], weight: f64) -> Result<Tensor> {
+        let readings: Vec<&Reading> = lessons.iter().map(|&at| &self.lessons[at].reading).collect();
+        let found = self.model.forward(states, &readings)?;
+        let entities = self.model.entity_count();
+        let mut places = Vec::new();
+        let mut shares = Vec::new();
+        for (row, &at) in lessons.iter().enumerate() {
+            let answers = &self.lessons[at].answers;
+            for &answer in answers {
+                places.push((row * entities) as u32 + answer);
+                shares.push(1.0 / answers.len() as f32);
+            }
+        }
+        let count = shares.len();
+        let gold = found.likely.flatten_all()?.index_select(&Tensor::new(places, states.device())?, 0)?;
+        let shares = Tensor::from_vec(shares, count, states.device())?;
+        Ok(((((gold + 1e-6)?.log()? * shares)?.sum_all()?.neg()?) / weight)?)
+    }
+}
+
+impl Objective for QuestionObjective<'_> {
+    type Batch = Vec<usize>;
+
+    fn check(&self, options: &TrainingOptions) -> sporran_transformers::Result<()> {
+        if options.label_smoothing != 0.0 {
+            return Err(ModelError::Options {
+                option: "label-smoothing",
+                expected: "0 where questions are learned".into(),
+                found: options.label_smoothing.to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    fn epoch(&self, number: u64) -> sporran_transformers::Result<Vec<Vec<usize>>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(number);
+        let mut order: Vec<usize> = (0..self.lessons.len()).collect();
+        order.shuffle(&mut rng);
+        let mut batches: Vec<Vec<usize>> = Vec::new();
+        let mut tokens = 0;
+        for at in order {
+            let more = self.lessons[at].reading.row.ids.len();
+            match batches.last_mut() {
+                Some(batch) if tokens + more <= self.tokens_per_batch => batch.push(at),
+                _ => {
+                    batches.push(vec![at]);
+                    tokens = 0;
+                }
+            }
+            tokens += more;
+        }
+        Ok(batches)
+    }
+
+    fn weight(&self, batch: &Vec<usize>) -> f64 {
+        batch.len() as f64
+    }
+
+    fn tokens(&self, batch: &Vec<usize>) -> usize {
+        batch.iter().map(|&at| self.lessons[at].reading.row.ids.len()).sum()
+    }
+
+    fn learn(
+        &self,
+        batch: &Vec<usize>,
+        weight: f64,
+        seed: u64,
+        gradients: &mut Gradients,
+    ) -> sporran_transformers::Result<f64> {
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.lessons[at].reading.row).collect();
+        self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, _| {
+            self.loss(states, batch, weight)
+                .map_err(|error| ModelError::Callback { what: "the head", source: error.into() })
+        })
+    }
+}
+
+/// The threshold with the best mean P-F1, of those that are tried, and that P-F1; ties go to the higher one.
+///
+/// `gold` are the answers' labels, `label` tells those of entities.
+pub fn tune<'l>(
+    likely: &[Vec<(u32, f32)>],
+    gold: &[&[String]],
+    most: usize,
+    label: impl Fn(u32) -> &'l str,
+) -> (f32, f64) {
+    let score = |threshold: f32| {
+        let total: f64 = likely
+            .iter()
+            .zip(gold)
+            .map(|(likely, gold)| {
+                let answers: Vec<&str> =
+                    chosen(likely, threshold, most).iter().map(|&(entity, _)| label(entity)).collect();
+                answer_set::score(&answers, gold, answer_set::words).p_f1
+            })
+            .sum();
+        total / likely.len().max(1) as f64
+    };
+    let mut best = (1.0, score(1.0));
+    for step in (1..20).rev() {
+        let threshold = step as f32 / 20.0;
+        let found = score(threshold);
+        if found > best.1 {
+            best = (threshold, found);
+        }
+    }
+    best
+}

@@ -1,0 +1,18 @@
+//! Rules of a knowledge base: mined from paths, written as text, applied with the reasons for every prediction.
+//!
+//! A rule is `speaks(X,Y) <= lives(X,A), language(A,Y)` or has constants, `speaks(X,French) <= lives(X,Paris)`. [`mine()`]
+//! finds them, [`RuleBase`] applies them, [`save`] and [`load`] write and read them.
+
+mod apply;
+mod file;
+mod graph;
+mod mine;
+mod rank;
+mod rule;
+
+pub use apply::{Aggregation, ApplyOptions, Explanation, Prediction, RuleBase};
+pub use file::{load, save, text};
+pub use graph::{Edge, Graph, Step};
+pub use mine::{MineOptions, MineProgress, mine};
+pub use rank::RuleScorer;
+pub use rule::{Clause, Rule, Shape, Side};

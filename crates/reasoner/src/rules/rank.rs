@@ -1,0 +1,114 @@
+//! Rules as a scorer of triples, to be evaluated and combined like embeddings.
+
+use rayon::prelude::*;
+use sporran_kilt::kb::{EntityId, KnowledgeBase, RelationId, Triple};
+
+use super::{apply::RuleBase, rule::Side};
+use crate::{Error, Result, embedding::TripleScorer};
+
+/// Rules that score every entity of a knowledge base, 0 where none of them predicts it.
+#[derive(Clone, Debug)]
+pub struct RuleScorer {
+    rules: RuleBase,
+    entities: usize,
+    relations: usize,
+}
+
+impl RuleScorer {
+    /// A scorer in the numbers of a knowledge base.
+    pub fn new(rules: RuleBase, kb: &KnowledgeBase) -> Self {
+        Self { rules, entities: kb.entity_count(), relations: kb.relation_count() }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &RuleBase {
+        &self.rules
+    }
+
+    fn fill(&self, questions: &[(EntityId, RelationId)], unknown: Side, scores: &mut [f32]) -> Result<()> {
+        if scores.len() != questions.len() * self.entities {
+            let (places, entities, count) = (scores.len(), self.entities, questions.len());
+            let message = format!("expected places for {count} times {entities} scores, found {places}");
+            return Err(Error::Argument(message));
+        }
+        for &(known, relation) in questions {
+            self.check(known, relation)?;
+        }
+        scores.par_chunks_mut(self.entities.max(1)).zip(questions).for_each(|(row, (known, relation))| {
+            row.copy_from_slice(&self.rules.scores(known.0, relation.0, unknown, self.entities));
+        });
+        Ok(())
+    }
+
+    fn check(&self, entity: EntityId, relation: RelationId) -> Result<()> {
+        if entity.index() < self.entities && relation.index() < self.relations {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "expected ids below {} (entities) and {} (relations), found {} and {}",
+            self.entities, self.relations, entity.0, relation.0
+        )))
+    }
+}
+
+impl TripleScorer for RuleScorer {
+    fn entity_count(&self) -> usize {
+        self.entities
+    }
+
+    fn relation_count(&self) -> usize {
+        self.relations
+    }
+
+    fn score_objects(&self, questions: &[(EntityId, RelationId)], scores: &mut [f32]) -> Result<()> {
+        self.fill(questions, Side::Object, scores)
+    }
+
+    fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()> {
+        let questions: Vec<(EntityId, RelationId)> =
+            questions.iter().map(|&(relation, object)| (object, relation)).collect();
+        self.fill(&questions, Side::Subject, scores)
+    }
+
+    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
+        let score = |triple: &Triple| {
+            self.check(triple.subject, triple.relation)?;
+            self.check(triple.object, triple.relation)?;
+            let predicted = self.rules.predict(triple.subject.0, triple.relation.0, Side::Object);
+            let found = predicted.iter().find(|prediction| prediction.entity == triple.object.0);
+            Ok(found.map_or(0.0, |prediction| prediction.confidence))
+        };
+        triples.par_iter().map(score).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::kb::Part;
+
+    use super::*;
+    use crate::{
+        embedding::ranks,
+        rules::{ApplyOptions, Clause, Graph, Rule, Shape, Step},
+    };
+
+    #[test]
+    fn rules_are_ranked_as_embeddings_are() {
+        let mut kb = KnowledgeBase::default();
+        (0..5).for_each(|at| drop(kb.add_entity(&format!("Q{at}")).unwrap()));
+        (0..2).for_each(|at| drop(kb.add_relation(&format!("P{at}")).unwrap()));
+        for triple in [Triple::new(0, 1, 3), Triple::new(1, 1, 3), Triple::new(1, 1, 4)] {
+            kb.add(Part::Train, triple).unwrap();
+        }
+        let clause = Clause { relation: 0, shape: Shape::Cyclic, body: vec![Step::forward(1)] };
+        let rule = Rule { clause, predicted: 2, support: 1, confidence: 0.5 };
+        let base = RuleBase::new(Graph::of(kb.triples(Part::Train)), vec![rule], ApplyOptions::default());
+        let scorer = RuleScorer::new(base, &kb);
+        let asked = [Triple::new(1, 0, 3)];
+        let found = ranks(&scorer, &asked, &kb.index(&[Part::Train])).unwrap();
+        // 3 and 4 are predicted alike for 1, and 0 and 1 for 3.
+        assert_eq!((found[0].object, found[0].subject), (1.5, 1.5));
+        assert_eq!(scorer.score_triples(&[asked[0], Triple::new(2, 0, 3)]).unwrap(), [0.5, 0.0]);
+        assert!(scorer.score_triples(&[Triple::new(9, 0, 3)]).is_err());
+    }
+}

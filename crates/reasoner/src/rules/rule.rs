@@ -1,0 +1,226 @@
+//! Rules: what they say, and how they are walked.
+
+use super::graph::{Graph, Step};
+
+/// Which argument of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The first one.
+    Subject,
+    /// The second one.
+    Object,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Subject => Self::Object,
+            Self::Object => Self::Subject,
+        }
+    }
+}
+
+/// How a rule's body hangs together with its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shape {
+    /// `h(X,Y) <= b(X,A), c(A,Y)`: the body leads from the subject to the object.
+    Cyclic,
+    /// `h(X,c) <= b(X,A), c(A,d)` and `h(c,X) <= ..`: one argument of the head is a constant; the body starts at the
+    /// other one, and is empty where the rule says only how common the constant is.
+    Constant {
+        /// The argument that is the constant.
+        side: Side,
+        /// The constant of the head.
+        head: u32,
+        /// The entity that the body ends with; any where it is `None`.
+        end: Option<u32>,
+    },
+}
+
+/// A rule without its figures.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Clause {
+    /// The relation that it predicts.
+    pub relation: u32,
+    /// How head and body hang together.
+    pub shape: Shape,
+    /// The relations of the body, in the order of the walk.
+    pub body: Vec<Step>,
+}
+
+/// A rule: a clause, and how often it was right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What it says.
+    pub clause: Clause,
+    /// Different predictions that the body made on the triples that it was judged on, or on a sample of them.
+    pub predicted: u32,
+    /// Those of them that are triples.
+    pub support: u32,
+    /// `support / (predicted + c)` with the miner's pessimistic constant `c`.
+    pub confidence: f32,
+}
+
+/// How many edges a single walk may look at; a bound against hubs, the same wherever a rule is judged or applied.
+pub(super) const EDGES: usize = 20_000;
+
+impl Clause {
+    /// Where the body leads from a node: calls `found` with every end, some of them several times, until it says `false`
+    /// or a bound is reached. All nodes of a walk are different from each other and from `avoid`.
+    fn walk(&self, graph: &Graph, from: u32, avoid: Option<u32>, found: &mut dyn FnMut(&[u32]) -> bool) {
+        let mut nodes = vec![from];
+        let mut left = EDGES;
+        descend(graph, &self.body, avoid, &mut nodes, &mut left, found);
+    }
+
+    /// The objects that a cyclic clause predicts for a subject, sorted; for another clause none.
+    pub fn objects(&self, graph: &Graph, subject: u32) -> Vec<u32> {
+        self.ends(graph, subject)
+    }
+
+    /// The subjects that a cyclic clause predicts for an object, sorted; for another clause none.
+    pub fn subjects(&self, graph: &Graph, object: u32) -> Vec<u32> {
+        let body = self.body.iter().rev().map(|step| step.reversed()).collect();
+        Self { relation: self.relation, shape: self.shape, body }.ends(graph, object)
+    }
+
+    fn ends(&self, graph: &Graph, from: u32) -> Vec<u32> {
+        let mut ends = Vec::new();
+        if self.shape == Shape::Cyclic {
+            self.walk(graph, from, None, &mut |nodes| {
+                ends.extend(nodes.last());
+                true
+            });
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    }
+
+    /// The entities that satisfy the body of a clause with a constant, sorted; for a cyclic one, or an empty body, none.
+    pub fn satisfying(&self, graph: &Graph) -> Vec<u32> {
+        let Shape::Constant { head, end, .. } = self.shape else { return Vec::new() };
+        let (Some(&first), Some(_)) = (self.body.first(), self.body.last()) else { return Vec::new() };
+        let mut found = Vec::new();
+        if let Some(end) = end {
+            let body: Vec<Step> = self.body.iter().rev().map(|step| step.reversed()).collect();
+            let reversed = Self { relation: self.relation, shape: self.shape, body };
+            // The head's constant may be the body's, but not stand between.
+            let avoid = (end != head).then_some(head);
+            reversed.walk(graph, end, avoid, &mut |nodes| {
+                found.extend(nodes.last());
+                true
+            });
+        } else {
+            for &source in graph.sources(first) {
+                if source != head && self.is_satisfied(graph, source) {
+                    found.push(source);
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether an entity satisfies the body of a clause with a constant.
+    pub fn is_satisfied(&self, graph: &Graph, entity: u32) -> bool {
+        self.grounding(graph, entity).is_some()
+    }
+
+    /// The nodes of the body's first walk from an entity that satisfies a clause with a constant.
+    fn grounding(&self, graph: &Graph, entity: u32) -> Option<Vec<u32>> {
+        let Shape::Constant { head, end, .. } = self.shape else { return None };
+        if entity == head {
+            return None;
+        }
+        let mut result = None;
+        let avoid = (end != Some(head)).then_some(head);
+        match end {
+            // Walking towards a constant from its side would look at fewer nodes, but not in this order.
+            Some(end) => self.walk_to(graph, entity, end, avoid, &mut result),
+            None => self.walk(graph, entity, avoid, &mut |nodes| {
+                result = Some(nodes.to_vec());
+                false
+            }),
+        }
+        result
+    }
+
+    /// The first walk from one node to another; the last step is looked up instead of walked.
+    fn walk_to(&self, graph: &Graph, from: u32, to: u32, avoid: Option<u32>, result: &mut Option<Vec<u32>>) {
+        let Some((&last, before)) = self.body.split_last() else { return };
+        if from == to {
+            return;
+        }
+        let mut nodes = vec![from];
+        let mut left = EDGES;
+        descend(graph, before, avoid, &mut nodes, &mut left, &mut |nodes| {
+            let at = nodes[nodes.len() - 1];
+            if !nodes.contains(&to) && graph.has(at, last, to) {
+                let mut whole = nodes.to_vec();
+                whole.push(to);
+                *result = Some(whole);
+            }
+            result.is_none()
+        });
+    }
+
+    /// The triples of the body that make a clause predict a triple, in the order of the walk; `None` where it does not.
+    /// Empty for a clause without a body.
+    pub fn explain(&self, graph: &Graph, subject: u32, object: u32) -> Option<Vec<(u32, u32, u32)>> {
+        let nodes = match self.shape {
+            Shape::Cyclic => {
+                let mut result = None;
+                self.walk_to(graph, subject, object, None, &mut result);
+                result?
+            }
+            Shape::Constant { side, head, .. } => {
+                let (constant, entity) = match side {
+                    Side::Subject => (subject, object),
+                    Side::Object => (object, subject),
+                };
+                if constant != head {
+                    return None;
+                }
+                if self.body.is_empty() { vec![entity] } else { self.grounding(graph, entity)? }
+            }
+        };
+        Some(
+            self.body
+                .iter()
+                .zip(nodes.windows(2))
+                .map(|(step, ends)| step.triple(ends[0], ends[1]))
+                .collect(),
+        )
+    }
+}
+
+fn descend(
+    graph: &Graph,
+    body: &[Step],
+    avoid: Option<u32>,
+    nodes: &mut Vec<u32>,
+    left: &mut usize,
+    found: &mut dyn FnMut(&[u32]) -> bool,
+) -> bool {
+    let Some((&step, rest)) = body.split_first() else { return found(nodes) };
+    for edge in graph.along(nodes[nodes.len() - 1], step) {
+        if *left == 0 {
+            return false;
+        }
+        *left -= 1;
+        if nodes.contains(&edge.to) || avoid == Some(edge.to) {
+            continue;
+        }
+        nodes.push(edge.to);
+        let go_on = descend(graph, rest, avoid, nodes, left, found);
+        nodes.pop();
+        if !go_on {
+            return false;
+        }
+    }
+    true
+}
