@@ -1,0 +1,100 @@
+//! Rules and questions over a knowledge base from the shell.
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{errors, root, sporran};
+use serde_json::Value;
+
+fn stdout(folder: &Path, arguments: &[&str]) -> String {
+    let output = sporran(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = format!("output={}", folder.path().display());
+    let config = "configs/quickstart-reason.toml";
+    let printed = stdout(&root(), &["--quiet", "reason", config, "--json", &runs, "data.limit=6"]);
+    let records: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 12);
+    let tests = ["small_iid_test", "small_ood_test"].map(|name| {
+        let path = root().join("examples/korc").join(format!("{name}.json"));
+        serde_json::from_slice::<Vec<Value>>(&fs::read(path).unwrap()).unwrap()
+    });
+    let questions: Vec<&Value> = tests.iter().flat_map(|test| &test[..6]).collect();
+    let mut shown = 0;
+    for (record, question) in records.iter().zip(questions) {
+        assert_eq!(record["id"], question["id"]);
+        assert_eq!(record["meta"]["steps"].as_array().unwrap().len(), 2);
+        for output in record["output"].as_array().unwrap() {
+            assert!((0.0..=1.0).contains(&output["confidence"].as_f64().unwrap()));
+            let Some(item) = output["provenance"].get(0) else { continue };
+            let place = |key: &str| item[key].as_u64().unwrap() as usize;
+            let (start, end) = (place("start_character"), place("end_character"));
+            let span: String =
+                question["context"].as_str().unwrap().chars().skip(start).take(end - start).collect();
+            assert_eq!(item["text"], span);
+            // The walk ends with the answer.
+            let triples = item["meta"]["triples"].as_array().unwrap();
+            let last = triples[triples.len() - 1]["ids"].as_array().unwrap();
+            assert!(last.contains(&output["wikidata_id"]), "{output}");
+            shown += 1;
+        }
+    }
+    assert!(shown >= 6, "{shown}");
+    let run = folder.path().join("quickstart-reason");
+    let sets = run.join("answer-sets/small_ood_test.jsonl").display().to_string();
+    let report: Value = serde_json::from_slice(&fs::read(run.join("report.json")).unwrap()).unwrap();
+    let scored: Value =
+        serde_json::from_str(&stdout(&root(), &["evaluate", "--answer-sets", &sets, "--json"])).unwrap();
+    let p_f1 = |scores: &Value| scores["p_f1"].as_f64().unwrap();
+    assert!((p_f1(&report["tests"][1]["scores"]) - p_f1(&scored)).abs() < 1e-9, "{report} {scored}");
+}
+
+#[test]
+fn rules_are_mined_and_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {
+        let people = range.map(|at| {
+            let spoken = if speaks { format!("p{at}\tspeaks\tl{}\n", at % 3) } else { String::new() };
+            format!("p{at}\tborn\tt{}\n{spoken}", at % 3)
+        });
+        people.collect()
+    };
+    let towns: String = (0..3).map(|at| format!("t{at}\tlanguage\tl{at}\n")).collect();
+    let kb = folder.path().join("kb");
+    fs::create_dir(&kb).unwrap();
+    fs::write(kb.join("train.txt"), format!("{}{}{towns}", triples(0..30, true), triples(30..33, false)))
+        .unwrap();
+    fs::write(kb.join("test.txt"), "p30\tspeaks\tl0\np31\tspeaks\tl1\n").unwrap();
+    let config = folder.path().join("c.toml");
+    fs::write(&config, "name = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n").unwrap();
+    let mined: Value =
+        serde_json::from_str(&stdout(folder.path(), &["--quiet", "train", "c.toml", "--json"])).unwrap();
+    // Every town has one language, so that objects are sure; a language is spoken by one known person more.
+    assert!(mined["test"]["mrr"].as_f64().unwrap() > 0.9, "{mined}");
+    let rules = fs::read_to_string(folder.path().join("runs/r/rules.tsv")).unwrap();
+    assert!(rules.contains("speaks(X,Y) <= born(X,A), language(A,Y)"), "{rules}");
+    let output = sporran(folder.path(), &["train", "c.toml", "rules.cyclic-length=4"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("cyclic-length: expected 1, 2 or 3"), "{}", errors(&output));
+}
+
+#[test]
+fn mistakes_in_a_builder_are_told_with_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    fs::write(&config, "output = \"o\"\nkb = \"none\"\n[documents]\nkind = \"page\"\npath = \"p\"\n")
+        .unwrap();
+    let output = sporran(folder.path(), &["convert", "--korc", "c.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("did you mean `pages`?"), "{}", errors(&output));
+    let output =
+        sporran(folder.path(), &["convert", "--korc", "c.toml", "documents.kind=pages"]).output().unwrap();
+    let told = errors(&output);
+    assert!(told.contains("`kb`: no file none") && told.contains("`documents.path`: no file p"), "{told}");
+}
