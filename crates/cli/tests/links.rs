@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{errors, sporran};
+use common::{errors, root, sporran};
 use serde_json::Value;
 
 /// Twelve entities on a circle, three relations; every fifth triple is kept for judging, with a wrong one for each.
@@ -111,6 +111,11 @@ fn what_is_wrong_ends_with_code_2_and_its_place() {
     };
     fails(&["train", &config, "embedding.dim=3"], "`embedding.dim`: expected an even number, found 3");
     fails(&["evaluate", "--links", "nowhere", "--kb", &kb], "nowhere");
+    let committed = root().join("configs/kge/codex-s-complex.toml").display().to_string();
+    let arguments = ["config", "check", &committed, &format!("data.folder={kb}")];
+    let checked = sporran(folder.path(), &arguments).output().unwrap();
+    assert!(checked.status.success(), "{}", errors(&checked));
+    fails(&["config", "check", &committed, "data.folder=nowhere"], "`data.folder`: no folder nowhere");
     fs::write(Path::new(&kb).join("valid.txt"), "Q1\tnext\n").unwrap();
     fails(&["train", &config], "valid.txt:1: field `.`");
     assert!(!folder.path().join("runs").exists());
