@@ -95,8 +95,12 @@ mod tests {
     #[test]
     fn rules_are_ranked_as_embeddings_are() {
         let mut kb = KnowledgeBase::default();
-        (0..5).for_each(|at| drop(kb.add_entity(&format!("Q{at}")).unwrap()));
-        (0..2).for_each(|at| drop(kb.add_relation(&format!("P{at}")).unwrap()));
+        for at in 0..5 {
+            kb.add_entity(&format!("Q{at}")).unwrap();
+        }
+        for at in 0..2 {
+            kb.add_relation(&format!("P{at}")).unwrap();
+        }
         for triple in [Triple::new(0, 1, 3), Triple::new(1, 1, 3), Triple::new(1, 1, 4)] {
             kb.add(Part::Train, triple).unwrap();
         }
