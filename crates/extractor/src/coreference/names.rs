@@ -1,5 +1,6 @@
 //! When two names may mean the same.
 
+use super::demonyms::country;
 use crate::{Document, EntityType, Mention};
 
 /// A name's words in lower case, without what says nothing of who is meant.
@@ -119,6 +120,11 @@ impl Name {
         };
         while kept.len() > 1 && kept.last().is_some_and(|last| endings.binary_search(&&**last).is_ok()) {
             kept.pop();
+        }
+        if let (EntityType::Location, [word]) = (mention.kind, kept.as_slice())
+            && let Some(country) = country(word)
+        {
+            kept = country.split(' ').map(str::to_owned).collect();
         }
         let text: String = mention.tokens.clone().map(|at| document.word(at)).collect();
         let plain: String = text.chars().filter(|character| *character != '.').collect();
@@ -243,6 +249,10 @@ mod tests {
         assert!(!firm("Google Ventures", "Google") && !firm("National", "National Bank"));
         assert!(!firm("Raymond James Financial", "Raymond James Bank"));
         assert!(agree(EntityType::Location, "U.S.", "the United States"));
+        assert!(
+            agree(EntityType::Location, "French", "France")
+                && !agree(EntityType::Location, "French", "Spain")
+        );
     }
 
     #[test]
