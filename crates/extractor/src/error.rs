@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Span;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -41,5 +43,30 @@ pub enum Error {
         folder: PathBuf,
         /// What it has.
         found: &'static str,
+    },
+    /// A model's folder whose parts do not fit each other.
+    #[error("{what}: expected {expected}, found {found}")]
+    Model {
+        /// The file or the part.
+        what: String,
+        /// What would be right.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// An annotation outside its document.
+    #[error(
+        "document `{document}`, {field}: expected a place within {length} characters, found {} to {}",
+        found.start, found.end
+    )]
+    Span {
+        /// The document.
+        document: String,
+        /// What was annotated.
+        field: String,
+        /// The document's length in code points.
+        length: usize,
+        /// The place.
+        found: Span,
     },
 }

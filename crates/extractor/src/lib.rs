@@ -10,9 +10,13 @@ mod dates;
 mod document;
 mod error;
 mod fact;
+mod linker;
 mod mention;
 mod nominals;
+mod populator;
 mod pronouns;
+mod proposals;
+pub mod relations;
 mod sentences;
 pub mod tagger;
 mod tags;
@@ -22,8 +26,11 @@ pub use annotated::Annotated;
 pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
+pub use linker::{AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, normal_form};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
+pub use populator::{Populated, Populator, Proposals};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
+pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};
 
 /// Finds the mentions of documents.

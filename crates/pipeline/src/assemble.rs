@@ -69,7 +69,7 @@ pub(crate) fn hash_file(path: &Path) -> Result<String> {
 }
 
 /// BLAKE3 of each file of a model's folder that its results depend on.
-fn hash_model(folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn hash_model(folder: &Path) -> Result<Vec<String>> {
     if folder.is_file() {
         return Ok(vec![hash_file(folder)?]);
     }

@@ -27,6 +27,13 @@ pub struct Diagnostic {
     pub message: String,
 }
 
+impl Diagnostic {
+    /// What a config as a whole lacks, where no line of it is at fault.
+    pub(crate) fn of_config(key: &str, message: impl Into<String>) -> Self {
+        Self { origin: "config".into(), line: 0, key: key.into(), message: message.into() }
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)?;

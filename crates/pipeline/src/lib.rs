@@ -19,6 +19,7 @@ pub mod links;
 pub mod manifest;
 pub mod observe;
 pub mod options;
+pub mod population;
 mod query;
 mod reading;
 pub mod report;

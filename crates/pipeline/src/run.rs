@@ -47,14 +47,14 @@ struct Chunk {
 }
 
 /// A run's folder, held by this process.
-struct Folder {
-    root: PathBuf,
+pub(crate) struct Folder {
+    pub(crate) root: PathBuf,
     /// Held while the process lives; the system lets go of it however the process ends.
     _lock: File,
 }
 
 impl Folder {
-    fn open(root: PathBuf) -> Result<Self> {
+    pub(crate) fn open(root: PathBuf) -> Result<Self> {
         let work = root.join("work");
         fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
         let path = work.join("lock");

@@ -305,9 +305,11 @@ impl Architecture for BertConfig {
         Some(ModelConfig::Bert(Self { tie_word_embeddings: false, ..self.clone() }))
     }
 
-    /// BERT's pooler where the head reads states, the head of next sentences, and the numbers of the positions.
+    /// BERT's pooler where the head reads states, the head of next sentences, the numbers of the positions, and the head
+    /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
         name.starts_with("cls.seq_relationship.")
+            || name.starts_with("pair_head.")
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
             || name.contains("pooler.dense.")

@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{Options, korc, links, rules, selection, tagging};
+use sporran_pipeline::{Options, korc, links, population, rules, selection, tagging};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -25,6 +25,8 @@ impl Config {
                     korc::ReasonOptions::load(&config.config, &config.overrides)?;
                 } else if rules::is_rules(&config.config, &config.overrides)? {
                     rules::RulesOptions::load(&config.config, &config.overrides)?;
+                } else if population::is_population(&config.config, &config.overrides)? {
+                    population::PopulationOptions::load(&config.config, &config.overrides)?;
                 } else if selection::is_selection(&config.config, &config.overrides)? {
                     selection::SelectionOptions::load(&config.config, &config.overrides)?;
                 } else if tagging::is_tagging(&config.config, &config.overrides)? {

@@ -57,6 +57,9 @@ pub(crate) struct Evaluate {
     /// Only the documents of this fold
     #[arg(long)]
     fold: Option<i64>,
+    /// Tell why facts are missed or wrong: by property and by cause
+    #[arg(long, requires = "knowledgenet")]
+    errors: bool,
     /// Score answer sets: lines of `{id, answers, predictions}`
     #[arg(long, value_name = "FILE", conflicts_with = "gold")]
     answer_sets: Option<PathBuf>,
@@ -140,6 +143,9 @@ impl Evaluate {
                 "expected `--gold FILE --guess FILE`, `--ranking FILE`, `--answer-sets FILE`, `--agreement FILE` or `--links MODEL --kb FOLDER`".into(),
             ));
         };
+        if self.knowledgenet && self.errors {
+            return self.show(&value(&sporran_pipeline::population::errors(gold, guess, self.fold)?)?);
+        }
         if self.knowledgenet {
             let method = match self.method {
                 MethodArg::SpanExact => extraction::Method::SpanExact,

@@ -10,6 +10,7 @@ mod generate;
 mod index;
 mod input;
 mod models;
+mod populate;
 mod reason;
 mod report;
 mod rerank;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     /// Check or pack files for submission
     #[command(subcommand)]
     Submit(submit::Submit),
+    /// Read facts from documents: predictions with evidence, and triples
+    Populate(populate::Populate),
     /// Train the model of a config's generator
     Train(train::Train),
     /// Answer questions that need a document and a knowledge base, with what each answer rests on
@@ -81,6 +84,7 @@ impl Command {
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Submit(command) => command.run(),
+            Self::Populate(command) => command.run(quiet),
             Self::Train(command) => command.run(quiet),
             Self::Reason(command) => command.run(quiet),
             Self::Generate(command) => command.run(quiet),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use sporran_pipeline::{korc, links, rules, selection, tagging};
+use sporran_pipeline::{korc, links, population, rules, selection, tagging};
 
 use super::{ConfigArgs, print, print_json, reason};
 use crate::{error::Result, progress::Progress};
@@ -39,6 +39,11 @@ impl Train {
             });
             return print(&format!("{} passes{best}\nmodel: {}\n", fitted.epochs, fitted.model.display()));
         }
+        if population::is_population(&self.config.config, &self.config.overrides)? {
+            let options = population::PopulationOptions::load(&self.config.config, &self.config.overrides)?;
+            let learned = population::train(&options, &mut |event| progress.event(event))?;
+            return if self.json { print_json(&learned) } else { print(&populated(&learned)) };
+        }
         if selection::is_selection(&self.config.config, &self.config.overrides)? {
             let options = selection::SelectionOptions::load(&self.config.config, &self.config.overrides)?;
             let fitted = selection::train(&options, &mut |event| progress.event(event))?;
@@ -64,6 +69,16 @@ impl Train {
         });
         print(&format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display()))
     }
+}
+
+fn populated(learned: &population::Learned) -> String {
+    format!(
+        "{} steps\ncandidates hold {:.1} of 100 facts\nF1 on the documents that were left out {:.1}\nmodel: {}\n",
+        learned.steps,
+        learned.covered * 100.0,
+        learned.judged * 100.0,
+        learned.model.display()
+    )
 }
 
 fn told(fitted: &selection::Fitted) -> String {

@@ -469,6 +469,25 @@ pub(crate) fn tensors(
     Ok((tensors, index))
 }
 
+/// The tensors of a folder of weights whose names begin with `prefix` and a dot.
+pub(crate) fn tensors_under(
+    folder: &Path,
+    prefix: &str,
+    dtype: DType,
+    device: &Device,
+) -> Result<HashMap<String, Tensor>> {
+    let (files, _) = stored::open_weights(folder)?;
+    let mut tensors = HashMap::new();
+    for file in &files {
+        for tensor in file.tensors() {
+            if tensor.name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')) {
+                tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
+            }
+        }
+    }
+    Ok(tensors)
+}
+
 /// Reads each tensor when it is asked for, so that a head can be built without its body.
 struct OneByOne<'a>(&'a Checkpoint);
 

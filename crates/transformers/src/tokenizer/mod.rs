@@ -17,6 +17,15 @@ pub struct Tokenizer {
     json: String,
 }
 
+/// A token of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedToken {
+    /// Its id.
+    pub id: u32,
+    /// Its characters in the text, counted as Unicode scalar values; none for a special token that the tokenizer adds.
+    pub place: Option<std::ops::Range<usize>>,
+}
+
 impl Tokenizer {
     /// Reads a `tokenizer.json`. Truncation and padding that the file asks for are switched off, as they are the
     /// caller's to choose.
@@ -75,6 +84,20 @@ impl Tokenizer {
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(|source| self.wrong(source))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The tokens of `text` with the special tokens around it, and where each stands.
+    ///
+    /// # Errors
+    /// As for `encode`.
+    pub fn encode_places(&self, text: &str) -> Result<Vec<PlacedToken>> {
+        let encoding = self.inner.encode_char_offsets(text, true).map_err(|source| self.wrong(source))?;
+        let places = encoding.get_offsets().iter().zip(encoding.get_special_tokens_mask());
+        let token = |(id, (&(start, end), &special)): (&u32, (&(usize, usize), &u32))| PlacedToken {
+            id: *id,
+            place: (special == 0).then_some(start..end),
+        };
+        Ok(encoding.get_ids().iter().zip(places).map(token).collect())
     }
 
     /// [`encode`](Self::encode) for many texts at once; answer i belongs to text i.
@@ -185,6 +208,15 @@ mod tests {
         assert_eq!(tokenizer.encode("a b c", Some(3)).unwrap(), [2, 3, 1]);
         assert_eq!(tokenizer.encode("a b c", Some(1)).unwrap(), [1]);
         assert!(matches!(tokenizer.encode("a", Some(0)), Err(Error::Options { .. })));
+    }
+
+    #[test]
+    fn tokens_stand_where_the_text_has_them_counted_in_characters() {
+        let tokens = tokenizer().encode_places("é b").unwrap();
+        let places: Vec<_> = tokens.iter().map(|token| token.place.clone()).collect();
+        // `é` is two bytes and one character; the end token stands nowhere.
+        assert_eq!(places, [Some(0..1), Some(2..3), None]);
+        assert_eq!(tokens[1].id, 3);
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! `sporran populate` and the training of its models, from the shell, on minikilt.
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{errors, root, sporran};
+use serde_json::Value;
+
+const CONFIG: &str = r#"
+name = "kbp"
+output = "runs"
+coreference = "rules"
+
+[annotations]
+files = ["train.json"]
+folds = [1, 2, 3]
+judge-every = 3
+
+[relations]
+model = "model"
+
+[relations.linear]
+buckets = 16384
+passes = 6
+
+[linker]
+aliases = "aliases.tsv"
+
+[input]
+format = "knowledgenet"
+files = ["train.json"]
+folds = [4]
+"#;
+
+/// A folder with minikilt's annotated documents and a config.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let from = root().join("examples/minikilt/knowledgenet/train.json");
+    fs::copy(from, folder.path().join("train.json")).unwrap();
+    fs::write(folder.path().join("c.toml"), CONFIG).unwrap();
+    folder
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = sporran(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_model_is_trained_and_finds_facts_with_their_evidence() {
+    let folder = folder();
+    let folder = folder.path();
+    let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
+    assert!(learned["covered"].as_f64().unwrap() > 0.9, "{learned}");
+    let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
+    let facts = report["files"][0]["facts"].as_u64().unwrap();
+    assert_eq!(report["files"][0]["documents"], 20);
+
+    let run = folder.join("runs/kbp");
+    let guess = run.join("knowledgenet/train.json");
+    let scores = json(
+        folder,
+        &[
+            "evaluate",
+            "--knowledgenet",
+            "--gold",
+            "train.json",
+            "--guess",
+            guess.to_str().unwrap(),
+            "--fold",
+            "4",
+            "--json",
+        ],
+    );
+    // Sentences of templates: most of what was seen three times over is found.
+    assert!(scores["f1"].as_f64().unwrap() > 0.5, "{scores}");
+
+    let documents = lines(&folder.join("train.json"));
+    let records = lines(&run.join("predictions/train.jsonl"));
+    assert_eq!(records.len() as u64, facts);
+    for record in &records {
+        let output = &record["output"][0];
+        let place = &output["provenance"][0];
+        let text: Vec<char> = documents
+            .iter()
+            .find(|document| document["documentId"] == place["wikipedia_id"])
+            .unwrap()["documentText"]
+            .as_str()
+            .unwrap()
+            .chars()
+            .collect();
+        let number = |value: &Value| value.as_u64().unwrap() as usize;
+        let sentence: String =
+            text[number(&place["start_character"])..number(&place["end_character"])].iter().collect();
+        let (subject, property) = record["input"].as_str().unwrap().split_once(" [SEP] ").unwrap();
+        assert!(
+            sentence.contains(subject) && sentence.contains(output["answer"].as_str().unwrap()),
+            "{record}"
+        );
+        assert!(!property.is_empty());
+    }
+    let triples = fs::read_to_string(run.join("triples/train.tsv")).unwrap();
+    assert!(
+        triples.lines().all(|line| line.split('\t').count() == 3) && triples.contains("\tQ"),
+        "{triples}"
+    );
+    assert!(
+        fs::read_to_string(run.join("triples/train.nt"))
+            .unwrap()
+            .contains("<http://www.wikidata.org/entity/Q")
+    );
+
+    // A second call finds everything done, and writes the same report.
+    let before = fs::metadata(&guess).unwrap().modified().unwrap();
+    assert_eq!(json(folder, &["-q", "populate", "c.toml", "--json"]), report);
+    assert_eq!(fs::metadata(&guess).unwrap().modified().unwrap(), before);
+
+    // Plain text of any script, and pages.
+    fs::write(folder.join("a.txt"), "Zoë Smith was born in Paris.\n\n😀 ساره\n\n").unwrap();
+    let text = ["input.format=text", "input.files=[\"a.txt\"]", "input.folds=[]", "name=text"];
+    let report = json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &text].concat());
+    assert_eq!((&report["files"][0]["documents"], &report["files"][0]["sentences"]), (&2.into(), &2.into()));
+    fs::write(folder.join("empty.txt"), "").unwrap();
+    let text = ["input.format=text", "input.files=[\"empty.txt\"]", "input.folds=[]", "name=empty"];
+    let report = json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &text].concat());
+    assert_eq!(report["files"][0]["facts"], 0);
+
+    // What cannot be read is named, and nothing appears.
+    let document = fs::read_to_string(folder.join("train.json")).unwrap();
+    let line = document.lines().find(|line| line.contains("\"fold\":4")).unwrap();
+    fs::write(folder.join("bad.json"), line.replace("\"passageEnd\":", "\"passageEnd\":9")).unwrap();
+    let bad = ["populate", "c.toml", "input.files=[\"bad.json\"]", "name=bad"];
+    let output = sporran(folder, &bad).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        errors(&output).contains("bad.json:1") && errors(&output).contains("passages[0]"),
+        "{}",
+        errors(&output)
+    );
+    assert!(!folder.join("runs/bad/knowledgenet").exists());
+}
+
+#[test]
+fn mistakes_of_a_config_are_told_before_anything_is_read() {
+    let folder = folder();
+    let refused = |arguments: &[&str]| {
+        let output = sporran(folder.path(), arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    };
+    let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.passes=0"]);
+    assert!(told.contains("no file none.json") && told.contains("`relations.linear`"), "{told}");
+    assert!(
+        refused(&["populate", "c.toml", "linker.decision.treshold=0.5"])
+            .contains("did you mean `threshold`?")
+    );
+    assert!(refused(&["populate", "c.toml", "input.format=text"]).contains("`input.folds`"));
+    // Nothing was trained yet.
+    assert!(refused(&["populate", "c.toml"]).contains("aliases.tsv"));
+}

@@ -1,0 +1,100 @@
+//! Pairs of mentions between which a property may hold.
+
+use sporran_transformers::StatePair;
+
+use crate::{EntityType, Mention, MentionForm};
+
+/// A sentence with its mentions and the ordered pairs of them that may be a fact's subject and object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    /// The sentence's number in its document.
+    pub sentence: usize,
+    /// Its mentions, as indices into the document's.
+    pub mentions: Vec<usize>,
+    /// Subject and object, as numbers in `mentions`, with what is known of them beside the text.
+    pub pairs: Vec<StatePair>,
+}
+
+/// Buckets of how far two mentions are from each other, for each order of them.
+const DISTANCES: u32 = 8;
+/// Buckets of how many mentions stand between them.
+const BETWEEN: u32 = 5;
+/// Numbers that [`pair_features`] gives are below this.
+pub const FEATURES: usize = (2 * DISTANCES + BETWEEN) as usize;
+
+/// The candidates of a document's sentences; sentences with fewer than two mentions have none and are left out.
+/// `mentions` are ordered by their places. A date is no subject, and mentions that overlap are no pair.
+#[must_use]
+pub fn sentences(mentions: &[Mention]) -> Vec<Candidates> {
+    let mut all = Vec::new();
+    let mut start = 0;
+    while start < mentions.len() {
+        let sentence = mentions[start].sentence;
+        let end = start + mentions[start..].iter().take_while(|mention| mention.sentence == sentence).count();
+        let own = &mentions[start..end];
+        let mut pairs = Vec::new();
+        for first in 0..own.len() {
+            for second in 0..own.len() {
+                let (subject, object) = (&own[first], &own[second]);
+                let is_date = subject.kind == EntityType::Date && subject.form == MentionForm::Name;
+                if first != second && !is_date && !subject.span.overlaps(object.span) {
+                    let features = pair_features(own, first, second);
+                    pairs.push(StatePair { first: first as u32, second: second as u32, features });
+                }
+            }
+        }
+        if !pairs.is_empty() {
+            all.push(Candidates { sentence, mentions: (start..end).collect(), pairs });
+        }
+        start = end;
+    }
+    all
+}
+
+/// What is known of a pair of mentions of a sentence beside its text: the order and distance of the two, and how many
+/// others stand between them.
+#[must_use]
+pub fn pair_features(mentions: &[Mention], first: usize, second: usize) -> Vec<u32> {
+    let (left, right) = (&mentions[first.min(second)], &mentions[first.max(second)]);
+    let distance = right.tokens.start.saturating_sub(left.tokens.end);
+    // 0, 1, 2, 3-4, 5-8, 9-16, 17-32, more
+    let bucket = match distance {
+        0..3 => distance as u32,
+        _ => (2 + (distance - 1).ilog2()).min(DISTANCES - 1),
+    };
+    let order = if first < second { 0 } else { DISTANCES };
+    let between = (first.abs_diff(second) as u32 - 1).min(BETWEEN - 1);
+    vec![order + bucket, 2 * DISTANCES + between]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, proposals};
+
+    #[test]
+    fn pairs_are_ordered_and_dates_are_no_subjects() {
+        let document = Document::new("d", "Ann met Bob in 1999. Nobody knew. He left Rome.");
+        let mentions = proposals(&document);
+        let found = sentences(&mentions);
+        let pairs: Vec<Vec<(u32, u32)>> = found
+            .iter()
+            .map(|candidates| candidates.pairs.iter().map(|pair| (pair.first, pair.second)).collect())
+            .collect();
+        // "Nobody" alone makes no pair.
+        assert_eq!(pairs, [vec![(0, 1), (0, 2), (1, 0), (1, 2)], vec![(0, 1), (1, 0)]]);
+        assert_eq!((found[0].sentence, found[1].sentence), (0, 2));
+    }
+
+    #[test]
+    fn features_tell_order_and_distance() {
+        let document = Document::new("d", "Ann met Bob in 1999, and then Cleo.");
+        let mentions = proposals(&document);
+        // One token between: bucket 1; five between Bob and Cleo: 1999 stands there too.
+        assert_eq!(pair_features(&mentions, 0, 1), [1, 16]);
+        assert_eq!(pair_features(&mentions, 1, 0), [9, 16]);
+        assert_eq!(pair_features(&mentions, 1, 3), [4, 17]);
+        let all = sentences(&mentions);
+        assert!(all[0].pairs.iter().flat_map(|pair| &pair.features).all(|&at| (at as usize) < FEATURES));
+    }
+}

@@ -1,0 +1,90 @@
+//! From probabilities to the properties that a sentence states.
+
+use sporran_transformers::StatePair;
+
+use super::{Properties, Thresholds};
+
+/// How likely each property is of each pair of a sentence.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Scores {
+    labels: usize,
+    values: Vec<f32>,
+}
+
+impl Scores {
+    /// From one probability for each of `labels`, pair after pair.
+    #[must_use]
+    pub fn new(labels: usize, values: Vec<f32>) -> Self {
+        Self { labels, values }
+    }
+
+    /// How likely property `label` is of pair `pair`; 0 where there is no such pair.
+    #[must_use]
+    pub fn of(&self, pair: usize, label: usize) -> f32 {
+        self.values.get(pair * self.labels + label).copied().unwrap_or(0.0)
+    }
+
+    /// Both directions of two mentions are decided together: a symmetric property has the mean of both, of another the less
+    /// likely direction is ruled out.
+    #[must_use]
+    pub fn joint(mut self, pairs: &[StatePair], properties: &Properties) -> Self {
+        let before = self.clone();
+        for (at, pair) in pairs.iter().enumerate() {
+            let is_reverse = |other: &StatePair| (other.first, other.second) == (pair.second, pair.first);
+            let Some(reverse) = pairs.iter().position(is_reverse) else { continue };
+            for (label, property) in properties.all().iter().enumerate() {
+                let (own, other) = (before.of(at, label), before.of(reverse, label));
+                if let Some(value) = self.values.get_mut(at * self.labels + label) {
+                    if property.symmetric {
+                        *value = (own + other) / 2.0;
+                    } else if other > own {
+                        *value = 0.0;
+                    }
+                }
+            }
+        }
+        self
+    }
+}
+
+/// The pairs and properties that count as stated, with their probabilities, pair after pair.
+#[must_use]
+pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<(usize, usize, f32)> {
+    let mut stated = Vec::new();
+    for pair in 0..pairs {
+        for (label, threshold) in thresholds.all().iter().enumerate() {
+            let probability = scores.of(pair, label);
+            if probability >= *threshold {
+                stated.push((pair, label, probability));
+            }
+        }
+    }
+    stated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relations::Property;
+
+    fn properties() -> Properties {
+        let property = |id: &str, symmetric| Property { id: id.into(), name: id.into(), symmetric };
+        serde_json::from_value(
+            serde_json::to_value([property("SPOUSE", true), property("CHILD_OF", false)]).unwrap(),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn directions_are_decided_together() {
+        let pair = |first, second| StatePair { first, second, features: vec![0] };
+        let pairs = [pair(0, 1), pair(1, 0), pair(0, 2)];
+        let scores = Scores::new(2, vec![0.9, 0.6, 0.3, 0.8, 0.4, 0.7]);
+        let joint = scores.joint(&pairs, &properties());
+        let thresholds = Thresholds::new(vec![0.5, 0.5]);
+        let stated: Vec<(usize, usize)> =
+            decode(&joint, 3, &thresholds).into_iter().map(|(pair, label, _)| (pair, label)).collect();
+        // Spouses have 0.6 both ways; of the two children only the likelier stays; a date has no way back.
+        assert_eq!(stated, [(0, 0), (1, 0), (1, 1), (2, 1)]);
+    }
+}

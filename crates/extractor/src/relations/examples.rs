@@ -1,0 +1,241 @@
+//! What annotated documents tell of candidate pairs.
+
+use sporran_kilt::knowledgenet;
+use sporran_transformers::{
+    Tokenizer,
+    training::{PairExample, PairTarget},
+};
+
+use super::{Candidates, MarkedOptions, Properties, marked::mark};
+use crate::{
+    Document, Mention, Span,
+    error::{Error, Result},
+};
+
+/// A fact that was annotated, with the candidate pairs that stand for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoldFact {
+    /// The property's number.
+    pub label: usize,
+    /// The subject's mention, as it was annotated.
+    pub subject: Span,
+    /// The object's mention, as it was annotated.
+    pub object: Span,
+    /// Sentences, as numbers in [`Annotated::candidates`], and pairs of them whose mentions both overlap the fact's.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+/// A document with its candidates and what is known of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Annotated {
+    /// The document.
+    pub document: Document,
+    /// Its mentions.
+    pub mentions: Vec<Mention>,
+    /// Its sentences with their candidates.
+    pub candidates: Vec<Candidates>,
+    /// For each sentence what is known of its pairs: only a passage that was annotated exhaustively for a property gives
+    /// negatives of it.
+    pub targets: Vec<Vec<PairTarget>>,
+    /// The facts.
+    pub facts: Vec<GoldFact>,
+}
+
+/// Joins a document's mentions with its annotation.
+///
+/// # Errors
+/// [`Error::Span`] where a passage or a fact leaves the document, or ends before it starts.
+pub fn annotated(
+    source: &knowledgenet::Document,
+    properties: &Properties,
+    document: Document,
+    mentions: Vec<Mention>,
+) -> Result<Annotated> {
+    let candidates = super::sentences(&mentions);
+    let checked = |field: String, start: usize, end: usize| {
+        let span = Span { start, end };
+        if start <= end && end <= document.len() {
+            return Ok(span);
+        }
+        let (id, length) = (document.id.clone(), document.len());
+        Err(Error::Span { document: id, field, length, found: span })
+    };
+    let mut targets: Vec<Vec<PairTarget>> = vec![Vec::new(); candidates.len()];
+    let mut facts = Vec::new();
+    for (number, passage) in source.passages.iter().enumerate() {
+        let place = checked(format!("passages[{number}]"), passage.start, passage.end)?;
+        let first = facts.len();
+        for (at, fact) in passage.facts.iter().enumerate() {
+            let field = |name: &str| format!("passages[{number}].facts[{at}].{name}");
+            let subject = checked(field("subjectStart"), fact.subject_start, fact.subject_end)?;
+            let object = checked(field("objectStart"), fact.object_start, fact.object_end)?;
+            let Some(label) = properties.position(&fact.property.text()) else { continue };
+            facts.push(GoldFact { label, subject, object, pairs: Vec::new() });
+        }
+        let labels: Vec<usize> = passage
+            .exhaustive
+            .iter()
+            .filter_map(|property| properties.position(&property.id.text()))
+            .collect();
+        for (sentence, candidates) in candidates.iter().enumerate() {
+            if !document.sentences[candidates.sentence].span.overlaps(place) {
+                continue;
+            }
+            for (pair, ends) in candidates.pairs.iter().enumerate() {
+                let mention = |at: u32| mentions[candidates.mentions[at as usize]].span;
+                let (subject, object) = (mention(ends.first), mention(ends.second));
+                if !(place.contains(subject) && place.contains(object)) {
+                    continue;
+                }
+                let mut stated = vec![false; properties.len()];
+                for fact in &mut facts[first..] {
+                    if fact.subject.overlaps(subject) && fact.object.overlaps(object) {
+                        fact.pairs.push((sentence, pair));
+                        stated[fact.label] = true;
+                    }
+                }
+                for (label, stated) in stated.into_iter().enumerate() {
+                    if stated || labels.contains(&label) {
+                        let value = f32::from(u8::from(stated));
+                        targets[sentence].push(PairTarget { pair, label, value, weight: 1.0 });
+                    }
+                }
+            }
+        }
+    }
+    Ok(Annotated { document, mentions, candidates, targets, facts })
+}
+
+/// Of how many facts a candidate pair holds both mentions, and how many facts there are: the most that any model of these
+/// candidates can find.
+#[must_use]
+pub fn covered<'a>(documents: impl IntoIterator<Item = &'a Annotated>) -> (usize, usize) {
+    documents
+        .into_iter()
+        .flat_map(|document| &document.facts)
+        .fold((0, 0), |(found, all), fact| (found + usize::from(!fact.pairs.is_empty()), all + 1))
+}
+
+/// The sentences of documents as a model of marked entities learns them: those that something is known of, or with `all`
+/// every one. Mentions that the model does not read have no pairs.
+///
+/// # Errors
+/// Where the tokenizer fails or lacks a marker.
+pub fn pair_examples(
+    documents: &[Annotated],
+    tokenizer: &Tokenizer,
+    options: &MarkedOptions,
+) -> Result<Vec<Vec<PairExample>>> {
+    let markers = options.markers.markers(tokenizer)?;
+    let of = |annotated: &Annotated| -> Result<Vec<PairExample>> {
+        let sentences = annotated.candidates.iter().zip(&annotated.targets);
+        sentences
+            .map(|(candidates, targets)| {
+                let asked = (&annotated.document, &*annotated.mentions, candidates);
+                let marked = mark(tokenizer, &markers, asked, options.max_tokens)?;
+                let read = |at: usize| {
+                    let pair = &candidates.pairs[at];
+                    (pair.first.max(pair.second) as usize) < marked.marks.len()
+                };
+                let mut numbers = vec![None; candidates.pairs.len()];
+                let mut pairs = Vec::with_capacity(candidates.pairs.len());
+                for at in (0..candidates.pairs.len()).filter(|&at| read(at)) {
+                    numbers[at] = Some(pairs.len());
+                    pairs.push(candidates.pairs[at].clone());
+                }
+                let targets = targets
+                    .iter()
+                    .filter_map(|target| Some(PairTarget { pair: numbers[target.pair]?, ..*target }))
+                    .collect();
+                Ok(PairExample { row: marked.row, marks: marked.marks, pairs, targets })
+            })
+            .collect()
+    };
+    documents.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        proposals,
+        relations::{FEATURES, Marking, Thresholds, marking::tests::tokenizer},
+    };
+    use sporran_transformers::PairHeadConfig;
+
+    /// Two passages of one document, each annotated for a property of its own.
+    fn source(facts: Value) -> knowledgenet::Document {
+        let property = |id: &str, name: &str| json!([{"propertyId": id, "propertyName": name}]);
+        serde_json::from_value(json!({"fold": 1, "documentId": "d",
+            "documentText": "Ann met Bob. In 1999 he left Rome.", "passages": [
+            {"passageId": "p", "passageStart": 0, "passageEnd": 12, "passageText": "",
+                "exhaustivelyAnnotatedProperties": property("25", "SPOUSE"), "facts": facts},
+            {"passageId": "q", "passageStart": 13, "passageEnd": 34, "passageText": "",
+                "exhaustivelyAnnotatedProperties": property("11", "HOME"), "facts": []}]}))
+        .unwrap()
+    }
+
+    fn fact(property: &str, places: [usize; 4]) -> Value {
+        json!({"propertyId": property, "subjectStart": places[0], "subjectEnd": places[1], "objectStart": places[2],
+            "objectEnd": places[3]})
+    }
+
+    fn joined(source: &knowledgenet::Document) -> Result<Annotated> {
+        let document = Document::new("d", source.text.clone());
+        let mentions = proposals(&document);
+        annotated(source, &Properties::of(std::slice::from_ref(source)), document, mentions)
+    }
+
+    #[test]
+    fn negatives_come_from_passages_that_are_annotated_for_the_property() {
+        // HOME is 0 and SPOUSE is 1.
+        let found = joined(&source(json!([fact("25", [0, 3, 8, 11])]))).unwrap();
+        let targets: Vec<Vec<(usize, usize, f32)>> = found
+            .targets
+            .iter()
+            .map(|targets| targets.iter().map(|target| (target.pair, target.label, target.value)).collect())
+            .collect();
+        // Ann to Bob and back; then he and Rome with each other, and both with the date as an object.
+        assert_eq!(targets[0], [(0, 1, 1.0), (1, 1, 0.0)]);
+        assert_eq!(targets[1], [(0, 0, 0.0), (1, 0, 0.0), (2, 0, 0.0), (3, 0, 0.0)]);
+        assert_eq!(found.facts[0].pairs, [(0, 0)]);
+        assert_eq!(covered([&found]), (1, 1));
+    }
+
+    #[test]
+    fn facts_between_what_is_no_candidate_are_not_covered() {
+        let found = joined(&source(json!([fact("25", [0, 3, 4, 7])]))).unwrap();
+        assert_eq!(covered([&found]), (0, 1));
+        assert!(found.targets[0].iter().all(|target| target.value == 0.0));
+    }
+
+    #[test]
+    fn places_outside_the_document_are_named() {
+        let error = joined(&source(json!([fact("25", [0, 3, 8, 99])]))).unwrap_err().to_string();
+        assert!(error.contains("passages[0].facts[0].objectStart") && error.contains("99"), "{error}");
+    }
+
+    #[test]
+    fn examples_have_the_pairs_that_are_read() {
+        let found = joined(&source(json!([]))).unwrap();
+        let options = |max_tokens| MarkedOptions {
+            version: MarkedOptions::VERSION,
+            head: PairHeadConfig { width: 2, inner: 2, features: FEATURES, labels: 2, dropout: 0.0 },
+            markers: Marking::default(),
+            max_tokens,
+            properties: Properties::default(),
+            thresholds: Thresholds::even(2, 0.5),
+        };
+        let of = |max_tokens| {
+            let examples =
+                pair_examples(std::slice::from_ref(&found), &tokenizer(), &options(max_tokens)).unwrap();
+            let example = &examples[0][1];
+            (example.marks.len(), example.pairs.len(), example.targets.len())
+        };
+        assert_eq!(of(99), (3, 4, 4));
+        // `< In [ 1999 ] [ he >`: Rome is cut off, and with it three of four pairs.
+        assert_eq!(of(8), (2, 1, 1));
+    }
+}

@@ -1,0 +1,354 @@
+//! A linear model over hashed features: small, quick to train and to ask.
+
+use std::path::Path;
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+use sporran_kilt::jsonl;
+
+use super::{Annotated, Asked, Properties, RelationModel, Scores, Thresholds, features::Reading};
+use crate::error::{Error, Result};
+
+/// The file of a model's folder that says what it is.
+pub const LINEAR: &str = "linear.json";
+const WEIGHTS: &str = "linear.safetensors";
+
+/// How a linear model learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LinearTraining {
+    /// Weights of a property; features share them by chance.
+    pub buckets: u32,
+    /// Passes over the data.
+    pub passes: usize,
+    /// The step of AdaGrad (Duchi et al., 2011).
+    pub rate: f32,
+    /// How much a weight shrinks at each of its steps, relative to its size and the step.
+    pub decay: f32,
+}
+
+impl Default for LinearTraining {
+    fn default() -> Self {
+        Self { buckets: 1 << 17, passes: 12, rate: 0.5, decay: 1e-4 }
+    }
+}
+
+/// What stands in a folder beside the weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct LinearFile {
+    version: u32,
+    buckets: u32,
+    properties: Properties,
+    thresholds: Thresholds,
+    /// Each property's weights are multiples of this, from -127 to 127.
+    scales: Vec<f32>,
+    biases: Vec<f32>,
+}
+
+const VERSION: u32 = 1;
+
+/// Logistic regressions of hashed features, one a property.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearRelations {
+    file: LinearFile,
+    /// (buckets, properties)
+    weights: Vec<i8>,
+}
+
+/// Annotated documents as features.
+pub struct LinearData {
+    /// The features of each pair.
+    rows: Vec<Vec<u32>>,
+    /// For each property the rows of which something is known, with whether it holds, and the document.
+    known: Vec<Vec<(u32, bool, u32)>>,
+}
+
+impl LinearData {
+    /// The pairs of documents of which something is known.
+    #[must_use]
+    pub fn of(documents: &[Annotated], properties: usize, buckets: u32) -> Self {
+        let mut data = Self { rows: Vec::new(), known: vec![Vec::new(); properties] };
+        for (number, annotated) in documents.iter().enumerate() {
+            for (candidates, targets) in annotated.candidates.iter().zip(&annotated.targets) {
+                if targets.is_empty() {
+                    continue;
+                }
+                let reading = Reading::new(&annotated.document, &annotated.mentions, candidates, buckets);
+                let mut rows = vec![None; candidates.pairs.len()];
+                for target in targets {
+                    let row = *rows[target.pair].get_or_insert_with(|| {
+                        data.rows.push(reading.features(&candidates.pairs[target.pair]));
+                        (data.rows.len() - 1) as u32
+                    });
+                    data.known[target.label].push((row, target.value > 0.5, number as u32));
+                }
+            }
+        }
+        data
+    }
+}
+
+impl LinearRelations {
+    /// Learns from the documents that `learned` takes. The same data, options and seed give the same weights, whatever the
+    /// number of threads.
+    pub fn train(
+        data: &LinearData,
+        properties: &Properties,
+        training: &LinearTraining,
+        seed: u64,
+        learned: impl Fn(usize) -> bool + Sync,
+    ) -> Self {
+        let one = |label: usize| {
+            let known: Vec<(u32, bool, u32)> = data.known[label]
+                .iter()
+                .filter(|(.., document)| learned(*document as usize))
+                .copied()
+                .collect();
+            regression(data, known, training, seed.wrapping_add(label as u64))
+        };
+        let columns: Vec<(Vec<f32>, f32)> = (0..properties.len()).into_par_iter().map(one).collect();
+        let labels = properties.len();
+        let mut weights = vec![0i8; training.buckets as usize * labels];
+        let (mut scales, mut biases) = (Vec::new(), Vec::new());
+        for (label, (column, bias)) in columns.into_iter().enumerate() {
+            let most = column.iter().fold(0f32, |most, weight| most.max(weight.abs()));
+            let scale = if most > 0.0 { most / 127.0 } else { 1.0 };
+            for (bucket, weight) in column.into_iter().enumerate() {
+                // At most 127 by the choice of the scale.
+                weights[bucket * labels + label] = (weight / scale).round() as i8;
+            }
+            scales.push(scale);
+            biases.push(bias);
+        }
+        let thresholds = Thresholds::even(labels, 0.5);
+        let (version, buckets) = (VERSION, training.buckets);
+        let file =
+            LinearFile { version, buckets, properties: properties.clone(), thresholds, scales, biases };
+        Self { file, weights }
+    }
+
+    /// The same with other thresholds.
+    #[must_use]
+    pub fn with_thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.file.thresholds = thresholds;
+        self
+    }
+
+    /// Writes a folder, the description last.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        let shape = vec![self.file.buckets as usize, self.file.properties.len()];
+        let bytes: Vec<u8> = self.weights.iter().map(|weight| weight.to_le_bytes()[0]).collect();
+        let wrong = |found: String| Error::Model {
+            what: folder.join(WEIGHTS).display().to_string(),
+            expected: "a table of weights".into(),
+            found,
+        };
+        let view = TensorView::new(Dtype::I8, shape, &bytes).map_err(|error| wrong(error.to_string()))?;
+        let file =
+            safetensors::serialize([("weights", view)], None).map_err(|error| wrong(error.to_string()))?;
+        jsonl::write(folder.join(WEIGHTS), &file)?;
+        let mut text = serde_json::to_vec_pretty(&self.file).map_err(|error| wrong(error.to_string()))?;
+        text.push(b'\n');
+        Ok(jsonl::write(folder.join(LINEAR), &text)?)
+    }
+
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// Those of reading, and [`Error::Model`] where its parts do not fit each other.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let file: LinearFile = jsonl::read_json(folder.join(LINEAR))?;
+        let wrong = |name: &str, expected: String, found: String| Error::Model {
+            what: folder.join(name).display().to_string(),
+            expected,
+            found,
+        };
+        let labels = file.properties.len();
+        if file.version != VERSION {
+            return Err(wrong(LINEAR, format!("version {VERSION}"), file.version.to_string()));
+        }
+        let counts = [file.thresholds.all().len(), file.scales.len(), file.biases.len()];
+        if labels == 0 || file.buckets == 0 || counts.iter().any(|&count| count != labels) {
+            let expected = "buckets and properties, with a threshold, a scale and a bias for each".into();
+            return Err(wrong(
+                LINEAR,
+                expected,
+                format!("{} buckets, {labels} and {counts:?}", file.buckets),
+            ));
+        }
+        let path = folder.join(WEIGHTS);
+        let bytes = std::fs::read(&path).map_err(|source| sporran_kilt::Error::io(&path, "read", source))?;
+        let shape = [file.buckets as usize, labels];
+        let expected = || format!("`weights` of shape {shape:?} in I8");
+        let tensors = SafeTensors::deserialize(&bytes)
+            .map_err(|error| wrong(WEIGHTS, expected(), error.to_string()))?;
+        let view =
+            tensors.tensor("weights").map_err(|error| wrong(WEIGHTS, expected(), error.to_string()))?;
+        if view.dtype() != Dtype::I8 || view.shape() != shape {
+            return Err(wrong(WEIGHTS, expected(), format!("{:?} in {:?}", view.shape(), view.dtype())));
+        }
+        let weights = view.data().iter().map(|byte| i8::from_le_bytes([*byte])).collect();
+        Ok(Self { file, weights })
+    }
+
+    fn sentence(&self, (document, mentions, candidates): Asked<'_>) -> Scores {
+        let reading = Reading::new(document, mentions, candidates, self.file.buckets);
+        let labels = self.file.properties.len();
+        let mut values = Vec::with_capacity(candidates.pairs.len() * labels);
+        let mut sums = vec![0i32; labels];
+        for pair in &candidates.pairs {
+            let features = reading.features(pair);
+            sums.fill(0);
+            for feature in &features {
+                let row = &self.weights[*feature as usize * labels..][..labels];
+                sums.iter_mut().zip(row).for_each(|(sum, weight)| *sum += i32::from(*weight));
+            }
+            let size = length(&features);
+            values.extend(sums.iter().enumerate().map(|(label, sum)| {
+                sigmoid(*sum as f32 * self.file.scales[label] * size + self.file.biases[label])
+            }));
+        }
+        Scores::new(labels, values)
+    }
+}
+
+impl RelationModel for LinearRelations {
+    fn properties(&self) -> &Properties {
+        &self.file.properties
+    }
+
+    fn thresholds(&self) -> &Thresholds {
+        &self.file.thresholds
+    }
+
+    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
+        Ok(asked.par_iter().map(|asked| self.sentence(*asked)).collect())
+    }
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// What each feature of a row is worth, so that rows have the length 1.
+fn length(features: &[u32]) -> f32 {
+    1.0 / (features.len().max(1) as f32).sqrt()
+}
+
+/// What AdaGrad's sums of squares begin with: about a row's largest, so that a weight that is met for the first time in a
+/// row that surprises nobody hardly moves.
+const CALM: f32 = 0.01;
+
+/// Weights and bias of one property.
+fn regression(
+    data: &LinearData,
+    mut known: Vec<(u32, bool, u32)>,
+    training: &LinearTraining,
+    seed: u64,
+) -> (Vec<f32>, f32) {
+    let mut weights = vec![0f32; training.buckets as usize];
+    let mut squares = vec![CALM; training.buckets as usize];
+    // The bias starts where the data would have it.
+    let holds = known.iter().filter(|(_, holds, _)| *holds).count() as f32;
+    let mut bias = ((holds + 0.5) / (known.len() as f32 - holds + 0.5)).ln();
+    let mut bias_square = 1.0f32;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    for _ in 0..training.passes {
+        known.shuffle(&mut rng);
+        for (row, holds, _) in &known {
+            let features = &data.rows[*row as usize];
+            let size = length(features);
+            let sum: f32 = features.iter().map(|&at| weights[at as usize]).sum();
+            let slope = sigmoid(sum * size + bias) - f32::from(u8::from(*holds));
+            let gradient = slope * size;
+            for &at in features {
+                let (weight, square) = (&mut weights[at as usize], &mut squares[at as usize]);
+                *square += gradient * gradient;
+                let step = training.rate / square.sqrt();
+                *weight -= step * (gradient + training.decay * *weight);
+            }
+            bias_square += slope * slope;
+            bias -= training.rate * slope / bias_square.sqrt();
+        }
+    }
+    (weights, bias)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, proposals, relations::annotated};
+    use serde_json::json;
+
+    /// Sentences in which people marry or do not.
+    fn documents() -> (Vec<Annotated>, Properties) {
+        let sources: Vec<sporran_kilt::knowledgenet::Document> = (0..24)
+            .map(|at| {
+                let holds = at % 2 == 0;
+                let names = [["Ann", "Bob"], ["Cleo", "Dan"], ["Eve", "Finn"]][at % 3];
+                let text = format!("{} {} {}.", names[0], if holds { "married" } else { "met" }, names[1]);
+                let object = text.chars().count() - names[1].len() - 1;
+                let fact = json!({"propertyId": "25", "subjectStart": 0, "subjectEnd": names[0].len(),
+                    "objectStart": object, "objectEnd": object + names[1].len()});
+                serde_json::from_value(json!({"fold": 1, "documentId": at.to_string(), "documentText": text,
+                    "passages": [{"passageId": "p", "passageStart": 0, "passageEnd": text.len(), "passageText": text,
+                    "exhaustivelyAnnotatedProperties": [{"propertyId": "25", "propertyName": "SPOUSE"}],
+                    "facts": if holds { vec![fact] } else { vec![] }}]}))
+                .unwrap()
+            })
+            .collect();
+        let properties = Properties::of(&sources);
+        let join = |source: &sporran_kilt::knowledgenet::Document| {
+            let document = Document::new(source.id.to_string(), source.text.clone());
+            let mentions = proposals(&document);
+            annotated(source, &properties, document, mentions).unwrap()
+        };
+        (sources.iter().map(join).collect(), properties.clone())
+    }
+
+    fn trained() -> (LinearRelations, Vec<Annotated>) {
+        let (documents, properties) = documents();
+        let training = LinearTraining { buckets: 4096, ..LinearTraining::default() };
+        let data = LinearData::of(&documents, 1, training.buckets);
+        // What is left out shows whether more than the sentences was learned.
+        let model = LinearRelations::train(&data, &properties, &training, 1, |at| at < 12);
+        (model, documents)
+    }
+
+    #[test]
+    fn what_was_learned_holds_for_other_documents() {
+        let (model, documents) = trained();
+        for annotated in &documents[12..] {
+            let asked = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
+            let scores = model.score(&[asked]).unwrap();
+            let holds = annotated.targets[0][0].value > 0.5;
+            assert_eq!(scores[0].of(0, 0) > 0.5, holds, "{}", annotated.document.text);
+        }
+    }
+
+    #[test]
+    fn a_model_survives_its_folder_and_faults_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = trained().0.with_thresholds(Thresholds::new(vec![0.25]));
+        model.save(folder.path()).unwrap();
+        assert_eq!(LinearRelations::load(folder.path()).unwrap(), model);
+        assert_eq!(trained().0, trained().0);
+        let path = folder.path().join(LINEAR);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let told = |from: &str, to: &str| {
+            std::fs::write(&path, text.replace(from, to)).unwrap();
+            LinearRelations::load(folder.path()).unwrap_err().to_string()
+        };
+        assert!(told("\"version\": 1", "\"version\": 2").contains("expected version 1, found 2"));
+        assert!(told("4096", "4097").contains("[4097, 1]"));
+        std::fs::write(folder.path().join(WEIGHTS), b"no").unwrap();
+        assert!(told("x-nothing", "").contains("linear.safetensors"));
+    }
+}

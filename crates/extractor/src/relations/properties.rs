@@ -1,0 +1,110 @@
+//! The properties that facts can have.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::knowledgenet;
+
+/// A property of the knowledge base.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Property {
+    /// Its number, such as `15`.
+    pub id: String,
+    /// Its name, such as `DATE_OF_BIRTH`.
+    pub name: String,
+    /// Whether a fact holds the other way round as well, as of spouses.
+    pub symmetric: bool,
+}
+
+/// The properties that a training file is annotated for, in the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Properties(Vec<Property>);
+
+impl Properties {
+    /// Those that some passage is annotated for. One is symmetric where most of its facts are annotated both ways.
+    #[must_use]
+    pub fn of(documents: &[knowledgenet::Document]) -> Self {
+        let mut names: FxHashMap<String, String> = FxHashMap::default();
+        let mut facts: FxHashMap<String, (usize, usize)> = FxHashMap::default();
+        for passage in documents.iter().flat_map(|document| &document.passages) {
+            for property in &passage.exhaustive {
+                names.insert(property.id.text().into_owned(), property.name.clone());
+            }
+            for fact in &passage.facts {
+                let is_reverse = |other: &knowledgenet::Fact| {
+                    other.property == fact.property
+                        && (other.subject_start, other.object_start)
+                            == (fact.object_start, fact.subject_start)
+                };
+                let (all, both) = facts.entry(fact.property.text().into_owned()).or_default();
+                *all += 1;
+                *both += usize::from(passage.facts.iter().any(is_reverse));
+            }
+        }
+        let mut properties: Vec<Property> = names
+            .into_iter()
+            .map(|(id, name)| {
+                let (all, both) = facts.get(&id).copied().unwrap_or_default();
+                Property { id, name, symmetric: 2 * both > all }
+            })
+            .collect();
+        properties.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        Self(properties)
+    }
+
+    /// All of them, in the order of their numbers here.
+    #[must_use]
+    pub fn all(&self) -> &[Property] {
+        &self.0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number here of the property with this id.
+    #[must_use]
+    pub fn position(&self, id: &str) -> Option<usize> {
+        self.0.iter().position(|property| property.id == id)
+    }
+
+    /// The property with this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Property> {
+        self.0.iter().find(|property| property.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_property_is_symmetric_where_facts_are_annotated_both_ways() {
+        let fact = |id: &str, subject: usize, object: usize| {
+            json!({"propertyId": id, "subjectStart": subject, "subjectEnd": subject + 1,
+                "objectStart": object, "objectEnd": object + 1})
+        };
+        let property = |id: &str, name: &str| json!({"propertyId": id, "propertyName": name});
+        let document = json!({"fold": 1, "documentId": "d", "documentText": "a b c d", "passages": [{
+            "passageId": "p", "passageStart": 0, "passageEnd": 7, "passageText": "a b c d",
+            "exhaustivelyAnnotatedProperties": [property("25", "SPOUSE"), property("9", "EDUCATED_AT"), property("7", "A")],
+            "facts": [fact("25", 0, 2), fact("25", 2, 0), fact("9", 0, 4), fact("9", 2, 4)]}]});
+        let properties = Properties::of(&[serde_json::from_value(document).unwrap()]);
+        let seen: Vec<(&str, bool)> =
+            properties.all().iter().map(|property| (property.name.as_str(), property.symmetric)).collect();
+        assert_eq!(seen, [("A", false), ("EDUCATED_AT", false), ("SPOUSE", true)]);
+        assert_eq!((properties.position("25"), properties.position("1")), (Some(2), None));
+    }
+}

@@ -1,0 +1,208 @@
+//! Why facts are missed or wrong: by property and by cause.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Serialize;
+use sporran_kilt::knowledgenet::{self, Document, Fact, Passage};
+
+use crate::Result;
+
+/// What became of a property's facts, where mentions match that overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Causes {
+    /// Gold facts that were found.
+    pub found: usize,
+    /// Of these, those with two gold links that were not found with both.
+    pub link_missed: usize,
+    /// Gold facts of which a mention was not found.
+    pub mention_missed: usize,
+    /// Gold facts that were withheld, being just not sure enough.
+    pub threshold: usize,
+    /// Gold facts whose mentions were found and that were not thought likely.
+    pub relation_missed: usize,
+    /// Predictions of another property's gold fact.
+    pub property_wrong: usize,
+    /// Predictions with subject and object in each other's place.
+    pub direction_wrong: usize,
+    /// Predictions of which one mention is that of a gold fact of the property.
+    pub argument_wrong: usize,
+    /// Other wrong predictions.
+    pub relation_wrong: usize,
+}
+
+/// Causes by the names of properties, of which `ALL` is the sum.
+pub type ErrorAnalysis = BTreeMap<String, Causes>;
+
+/// The name of the sum.
+const ALL: &str = "ALL";
+
+fn overlaps(a: (usize, usize), b: (usize, usize)) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
+fn subject(fact: &Fact) -> (usize, usize) {
+    (fact.subject_start, fact.subject_end)
+}
+
+fn object(fact: &Fact) -> (usize, usize) {
+    (fact.object_start, fact.object_end)
+}
+
+fn alike(a: &Fact, b: &Fact) -> bool {
+    overlaps(subject(a), subject(b)) && overlaps(object(a), object(b))
+}
+
+/// Compares predictions with gold facts. Mentions and what was withheld are those that `sporran populate` writes beside its
+/// predictions; without them what is missed counts as missed relations.
+///
+/// # Errors
+/// Those of reading.
+pub fn errors(gold: &Path, guess: &Path, fold: Option<i64>) -> Result<ErrorAnalysis> {
+    let guesses = knowledgenet::load(guess)?;
+    let mut analysis = ErrorAnalysis::new();
+    for document in knowledgenet::load(gold)? {
+        if fold.is_some_and(|fold| fold != document.fold) {
+            continue;
+        }
+        let other = guesses.iter().find(|other| other.id == document.id);
+        for passage in &document.passages {
+            compare(
+                passage,
+                other.and_then(|other: &Document| other.passages.iter().find(|other| other.id == passage.id)),
+                &mut analysis,
+            );
+        }
+    }
+    Ok(analysis)
+}
+
+fn compare(gold: &Passage, guess: Option<&Passage>, analysis: &mut ErrorAnalysis) {
+    let none = Vec::new();
+    let predicted = guess.map_or(&none, |passage| &passage.facts);
+    let field = |name: &str| guess.and_then(|passage| passage.extra.get(name)).cloned();
+    let read =
+        |name: &str| field(name).and_then(|value| serde_json::from_value::<Vec<(usize, usize)>>(value).ok());
+    let mentions = read("mentions");
+    let withheld: Vec<(String, [usize; 4])> =
+        field("withheld").and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
+    let mut count = |name: &str, of: fn(&mut Causes) -> &mut usize| {
+        for name in [name, ALL] {
+            *of(analysis.entry(name.to_owned()).or_default()) += 1;
+        }
+    };
+    for property in &gold.exhaustive {
+        let name = &property.name;
+        let own: Vec<&Fact> = gold.facts.iter().filter(|fact| fact.property == property.id).collect();
+        for fact in &own {
+            let same = |other: &&Fact| other.property == fact.property && alike(fact, other);
+            let linked = |other: &Fact| fact.uris().is_some() && other.uris() == fact.uris();
+            let is_mention =
+                |place| mentions.as_ref().is_none_or(|all| all.iter().any(|other| overlaps(*other, place)));
+            let is_withheld = |(id, place): &(String, [usize; 4])| {
+                *id == property.id.text()
+                    && overlaps((place[0], place[1]), subject(fact))
+                    && overlaps((place[2], place[3]), object(fact))
+            };
+            if predicted.iter().any(|other| same(&other)) {
+                count(name, |causes| &mut causes.found);
+                if fact.uris().is_some() && !predicted.iter().filter(same).any(linked) {
+                    count(name, |causes| &mut causes.link_missed);
+                }
+            } else if !is_mention(subject(fact)) || !is_mention(object(fact)) {
+                count(name, |causes| &mut causes.mention_missed);
+            } else if withheld.iter().any(is_withheld) {
+                count(name, |causes| &mut causes.threshold);
+            } else {
+                count(name, |causes| &mut causes.relation_missed);
+            }
+        }
+        for fact in predicted.iter().filter(|fact| fact.property == property.id) {
+            let turned = |other: &&Fact| {
+                overlaps(subject(fact), object(other)) && overlaps(object(fact), subject(other))
+            };
+            let shares = |other: &&Fact| {
+                overlaps(subject(fact), subject(other)) || overlaps(object(fact), object(other))
+            };
+            if own.iter().any(|other| alike(fact, other)) {
+                continue;
+            }
+            if gold.facts.iter().any(|other| alike(fact, other)) {
+                count(name, |causes| &mut causes.property_wrong);
+            } else if own.iter().any(turned) {
+                count(name, |causes| &mut causes.direction_wrong);
+            } else if own.iter().any(shares) {
+                count(name, |causes| &mut causes.argument_wrong);
+            } else {
+                count(name, |causes| &mut causes.relation_wrong);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn file(facts: &[Value], extra: Value) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut passage = json!({"passageId": "p", "passageStart": 0, "passageEnd": 90, "passageText": "",
+            "exhaustivelyAnnotatedProperties": [{"propertyId": "1", "propertyName": "A"}, {"propertyId": "2", "propertyName": "B"}],
+            "facts": facts});
+        passage.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let document = json!({"fold": 4, "documentId": "d", "documentText": "", "passages": [passage]});
+        std::fs::write(file.path(), document.to_string()).unwrap();
+        file
+    }
+
+    fn fact(property: &str, subject: usize, object: usize, uri: &str) -> Value {
+        json!({"propertyId": property, "subjectStart": subject, "subjectEnd": subject + 5, "objectStart": object,
+            "objectEnd": object + 5, "subjectUri": uri, "objectUri": uri})
+    }
+
+    #[test]
+    fn every_cause_is_told_from_the_others() {
+        let gold = file(
+            &[
+                fact("1", 0, 10, "Q1"),
+                fact("1", 20, 30, ""),
+                fact("1", 40, 50, ""),
+                fact("1", 60, 70, ""),
+                fact("2", 20, 10, ""),
+            ],
+            json!({}),
+        );
+        let guess = file(
+            &[
+                fact("1", 2, 12, "Q2"),
+                fact("2", 60, 70, ""),
+                fact("1", 10, 0, ""),
+                fact("1", 0, 30, ""),
+                fact("2", 80, 85, ""),
+            ],
+            json!({"mentions": [[0, 5], [10, 15], [20, 25], [30, 35], [40, 45], [60, 65], [70, 75]],
+                "withheld": [["1", [20, 25, 30, 35]]]}),
+        );
+        let found = errors(gold.path(), guess.path(), Some(4)).unwrap();
+        assert_eq!(
+            found["A"],
+            Causes {
+                found: 1,
+                link_missed: 1,
+                mention_missed: 1,
+                threshold: 1,
+                relation_missed: 1,
+                direction_wrong: 1,
+                argument_wrong: 1,
+                ..Causes::default()
+            }
+        );
+        assert_eq!(
+            found["B"],
+            Causes { relation_missed: 1, property_wrong: 1, relation_wrong: 1, ..Causes::default() }
+        );
+        assert_eq!(found[ALL].found + found[ALL].relation_missed, 3);
+        assert!(errors(gold.path(), guess.path(), Some(3)).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,20 @@
+//! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): documents in, linked facts with their evidence out.
+//!
+//! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`is_population`] tells it.
+
+mod aliases;
+mod errors;
+mod options;
+mod populate;
+mod sources;
+mod train;
+
+pub use aliases::{NamesFormat, NamesOptions};
+pub use errors::{Causes, ErrorAnalysis, errors};
+pub use options::{
+    AnnotationsOptions, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions, PopulationOptions,
+    RelationsOptions, RelationsTraining, TriplesOptions, is_population,
+};
+pub use populate::{PopulatedFile, PopulationReport, populate};
+pub use sources::InputFormat;
+pub use train::{Learned, train};

@@ -1,0 +1,318 @@
+//! What a config of knowledge-base population says. These types' documentation is the manual of the config file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_extractor::{LinkerOptions, relations::LinearTraining};
+use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
+
+use super::{aliases::NamesOptions, sources::InputFormat};
+use crate::{
+    Error, Result,
+    config::{Diagnostic, Document, Text},
+};
+
+/// A whole config of knowledge-base population.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PopulationOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `seed`: decides everything that is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// `output`: where runs' folders go.
+    #[serde(default = "runs")]
+    pub output: PathBuf,
+    /// `[annotations]`: what is learned from.
+    pub annotations: Option<AnnotationsOptions>,
+    /// `[relations]`: what tells which properties hold.
+    pub relations: RelationsOptions,
+    /// `coreference`: `none`, or `rules`, which lend pronouns and partial names the links of their chains.
+    #[serde(default)]
+    pub coreference: CoreferenceKind,
+    /// `[linker]`: what links mentions to a knowledge base; without it facts have no links.
+    pub linker: Option<LinkingOptions>,
+    /// `[input]`: what facts are read from.
+    pub input: Option<InputOptions>,
+    /// `[triples]`: how facts become triples.
+    #[serde(default)]
+    pub triples: TriplesOptions,
+}
+
+/// What puts mentions of one entity together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoreferenceKind {
+    /// Nothing: each mention stands for itself.
+    #[default]
+    None,
+    /// Rules over names, pronouns and descriptions.
+    Rules,
+}
+
+/// `[linker]`: names, and when they are sure enough.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkingOptions {
+    /// The table of names: where training puts it and where it is read from.
+    pub aliases: PathBuf,
+    /// `[linker.decision]`: when a link is withheld.
+    #[serde(default)]
+    pub decision: LinkerOptions,
+    /// `[[linker.names]]`: where training takes names from, beside the links of `[annotations]`.
+    #[serde(default)]
+    pub names: Vec<NamesOptions>,
+}
+
+/// `[input]`: files that are read one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct InputOptions {
+    /// `text`, `kilt` or `knowledgenet`.
+    pub format: InputFormat,
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Only KnowledgeNet's documents of these folds; none for all.
+    #[serde(default)]
+    pub folds: Vec<i64>,
+}
+
+/// `[triples]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TriplesOptions {
+    /// What properties are called in triples, such as `PLACE_OF_BIRTH = "P19"`; others keep their names.
+    pub relations: BTreeMap<String, String>,
+}
+
+fn runs() -> PathBuf {
+    "runs".into()
+}
+
+/// `[annotations]`: documents with facts, in KnowledgeNet's layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AnnotationsOptions {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Only documents of these folds.
+    #[serde(default = "training_folds")]
+    pub folds: Vec<i64>,
+    /// Of so many documents one is not learned from; these decide on thresholds and judge each pass over the others.
+    #[serde(default = "judge_every")]
+    pub judge_every: usize,
+}
+
+fn training_folds() -> Vec<i64> {
+    vec![1, 2, 3]
+}
+
+fn judge_every() -> usize {
+    8
+}
+
+/// `[relations]`: a linear model of the words, or an encoder that reads a sentence with its mentions marked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RelationsOptions {
+    /// The model's folder: where training puts it and where it is read from.
+    pub model: PathBuf,
+    /// The numbers that it computes with: `f32` or `int8` on a CPU.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where it computes and trains: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// `[relations.linear]`: how a linear model is made.
+    pub linear: Option<LinearTraining>,
+    /// `[relations.training]`: how an encoder that reads marked mentions is made.
+    pub training: Option<RelationsTraining>,
+}
+
+/// `[relations.training]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RelationsTraining {
+    /// The folder of the encoder to start from. Without it `encoder` says what is drawn by the seed.
+    pub from: Option<PathBuf>,
+    /// `[relations.training.encoder]`: the sizes of an encoder that is drawn by the seed.
+    pub encoder: Option<FreshEncoder>,
+    /// Tokens of a sentence with its markers, at most.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Width of the layer between the states of two mentions and the properties.
+    #[serde(default = "inner")]
+    pub inner: usize,
+    /// Share of the values that training drops, in the encoder and in the layer behind it.
+    #[serde(default = "dropout")]
+    pub dropout: f64,
+    /// Whether the weights are written in half precision.
+    #[serde(default)]
+    pub half: bool,
+    /// `[relations.training.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+/// `[relations.training.encoder]`: a small BERT with a vocabulary of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FreshEncoder {
+    /// Tokens of the vocabulary, which is learned from the annotated documents.
+    pub vocabulary: usize,
+    /// Width of the states.
+    pub width: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of attention.
+    pub heads: usize,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn inner() -> usize {
+    256
+}
+
+fn dropout() -> f64 {
+    0.1
+}
+
+/// Whether a config is one of knowledge-base population: it has `[relations]`.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn is_population(path: &Path, overrides: &[String]) -> Result<bool> {
+    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
+    Ok(Document::parse(&text).has("relations"))
+}
+
+impl PopulationOptions {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        let (options, diagnostics) = Self::read(path, overrides)?;
+        match options {
+            Some(options) if diagnostics.is_empty() => Ok(options),
+            _ => Err(Error::Config(diagnostics)),
+        }
+    }
+
+    /// Finds every mistake in a config, those about other files included; no model is loaded.
+    ///
+    /// # Errors
+    /// Where the file itself cannot be read.
+    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+        Ok(Self::read(path, overrides)?.1)
+    }
+
+    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
+        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
+        let mut document = Document::parse(&text);
+        let written = document.clone();
+        let options: Option<Self> = document.read_root(&[]);
+        if let Some(options) = &options {
+            document.restore(written);
+            options.check_values(&mut document);
+        }
+        Ok((options, document.into_diagnostics()))
+    }
+
+    fn check_values(&self, document: &mut Document<'_>) {
+        if let Some(annotations) = &self.annotations {
+            for path in annotations.files.iter().filter(|path| !path.is_file()) {
+                document.report_key("annotations.files", format!("no file {}", path.display()));
+            }
+            if annotations.judge_every < 2 {
+                let message = format!("expected at least 2, found {}", annotations.judge_every);
+                document.report_key("annotations.judge-every", message);
+            }
+        }
+        if let Some(linker) = &self.linker {
+            let range = |key: &str, value: f32, most: f32, document: &mut Document<'_>| {
+                if !(0.0..=most).contains(&value) {
+                    let message = format!("expected a number from 0 to {most}, found {value}");
+                    document.report_key(&format!("linker.decision.{key}"), message);
+                }
+            };
+            range("threshold", linker.decision.threshold, 1.0, document);
+            range("context", linker.decision.context, 100.0, document);
+            range("unknown", linker.decision.unknown, 100.0, document);
+        }
+        if let Some(input) = &self.input {
+            let mut stems = BTreeSet::new();
+            for path in &input.files {
+                if !path.is_file() {
+                    document.report_key("input.files", format!("no file {}", path.display()));
+                }
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let stem = name.split('.').next().unwrap_or_default().to_owned();
+                if !stems.insert(stem) {
+                    let message = format!("expected names that differ before their dot, found {name} again");
+                    document.report_key("input.files", message);
+                }
+            }
+            if !input.folds.is_empty() && input.format != InputFormat::Knowledgenet {
+                document.report_key("input.folds", "expected `format = \"knowledgenet\"` beside it");
+            }
+        }
+        let relations = &self.relations;
+        if let Err(error) = relations.device.check(relations.precision) {
+            document.report_key("relations.device", error.to_string());
+        }
+        if let Some(linear) = &relations.linear {
+            if relations.training.is_some() {
+                document.report_key("relations.linear", "expected either this or `training`");
+            }
+            if linear.buckets == 0 || linear.passes == 0 {
+                document.report_key("relations.linear", "expected `buckets` and `passes` of at least 1");
+            }
+            if !(linear.rate > 0.0 && linear.rate.is_finite() && (0.0..1.0).contains(&linear.decay)) {
+                let message = "expected a `rate` above 0 and a `decay` from 0 to below 1";
+                document.report_key("relations.linear", message);
+            }
+        }
+        let Some(training) = &relations.training else { return };
+        let key = |name: &str| format!("relations.training.{name}");
+        match (&training.from, &training.encoder) {
+            (Some(from), None) if !from.join("config.json").is_file() => {
+                document.report_key(&key("from"), format!("{} has no config.json", from.display()));
+            }
+            (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
+            (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
+            (None, Some(encoder)) if encoder.heads == 0 || encoder.width % encoder.heads != 0 => {
+                let message = format!("expected a divisor of {}, found {}", encoder.width, encoder.heads);
+                document.report_key(&key("encoder.heads"), message);
+            }
+            _ => {}
+        }
+        if training.max_tokens < 16 {
+            let message = format!("expected at least 16, found {}", training.max_tokens);
+            document.report_key(&key("max-tokens"), message);
+        }
+        if !(0.0..1.0).contains(&training.dropout) {
+            let message = format!("expected a number from 0 to below 1, found {}", training.dropout);
+            document.report_key(&key("dropout"), message);
+        }
+        if training.inner == 0 {
+            document.report_key(&key("inner"), "expected at least 1, found 0");
+        }
+        if let Err(error) = training.optimizer.check() {
+            document.report_key(&key("optimizer"), error.to_string());
+        }
+    }
+
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}

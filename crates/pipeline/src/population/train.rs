@@ -1,0 +1,372 @@
+//! Making the models of knowledge-base population.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::DType;
+use serde::Serialize;
+use sporran_extractor::{
+    Document, proposals,
+    relations::{
+        Annotated, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
+        MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated, covered,
+        pair_examples,
+    },
+};
+use sporran_kilt::{jsonl, knowledgenet};
+use sporran_transformers::{
+    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
+    Tokenizer,
+    training::{
+        EvaluationError, PairExample, PairObjective, Training, TunedEncoder, Variables, VocabularyOptions,
+        best_folder, export, tokenizer_files, train as optimise, train_vocabulary,
+    },
+};
+
+use super::{
+    aliases::build,
+    options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
+    populate::parent,
+};
+use crate::{
+    Error, Event, Result,
+    observe::{Observer, Unit, advance, begin},
+};
+
+/// What a training made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Learned {
+    /// The model's folder.
+    pub model: PathBuf,
+    /// Optimiser steps.
+    pub steps: u64,
+    /// The share of annotated facts both of whose mentions are candidates.
+    pub covered: f64,
+    /// Micro F1 of facts by the documents that were not learned from, with thresholds that were tuned on them.
+    pub judged: f64,
+    /// Names in the linker's table; 0 where there is none.
+    pub names: usize,
+}
+
+/// Trains `[relations]`. A training that was stopped goes on from its newest checkpoint.
+///
+/// # Errors
+/// [`Error::Config`] where the config does not say what to learn from or how; whatever is wrong with files, models or
+/// training.
+pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<Learned> {
+    let missing =
+        |key: &str| Error::Config(vec![crate::Diagnostic::of_config(key, "is missing; training needs it")]);
+    let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
+    let sources = load(annotations)?;
+    let properties = Properties::of(&sources);
+    let documents: Vec<Annotated> = sources
+        .iter()
+        .map(|source| {
+            let document = Document::new(source.id.to_string(), source.text.clone());
+            let mentions = proposals(&document);
+            annotated(source, &properties, document, mentions)
+        })
+        .collect::<Result<_, _>>()?;
+    let names = match &options.linker {
+        Some(linker) => {
+            let table = build(&sources, &linker.names)?;
+            parent(&linker.aliases)?;
+            table.save(&linker.aliases)?;
+            table.len()
+        }
+        None => 0,
+    };
+    let (reached, facts) = covered(&documents);
+    let covered = reached as f64 / facts.max(1) as f64;
+    let model = options.relations.model.clone();
+    if let Some(linear) = &options.relations.linear {
+        let judged = fit_linear(options, linear, annotations.judge_every, &properties, &documents, observe)?;
+        return Ok(Learned { model, steps: linear.passes as u64, covered, judged, names });
+    }
+    let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
+    let every = annotations.judge_every;
+    let (mut learned, mut judges) = (Vec::new(), Vec::new());
+    for (at, document) in documents.into_iter().enumerate() {
+        if at % every == every - 1 { judges.push(document) } else { learned.push(document) }
+    }
+    tracing::info!(learned = learned.len(), judges = judges.len(), reached, facts, "annotated documents");
+    let marker = Marker::new(options, training, &properties, &learned)?;
+    let folder = options.folder();
+    let steps = marker.optimise(&learned, &judges, (&folder, &options.relations.model), observe)?;
+    let judged = tune(&options.relations.model, options, &judges)?;
+    Ok(Learned { model, steps, covered, judged, names })
+}
+
+/// Cross-validation over so many parts of the documents gives each a score that did not learn from it, which thresholds are
+/// tuned on; the model that is kept learns from all of them.
+fn fit_linear(
+    options: &PopulationOptions,
+    linear: &LinearTraining,
+    parts: usize,
+    properties: &Properties,
+    documents: &[Annotated],
+    observe: &mut Observer<'_>,
+) -> Result<f64> {
+    begin(observe, format!("train {}", options.relations.model.display()), parts as u64 + 1, Unit::Steps);
+    let data = LinearData::of(documents, properties.len(), linear.buckets);
+    let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); documents.len()];
+    for part in 0..parts {
+        let model = LinearRelations::train(&data, properties, linear, options.seed, |at| at % parts != part);
+        for at in (part..documents.len()).step_by(parts) {
+            scores[at] = score(&model, &documents[at])?;
+        }
+        advance(observe, part as u64 + 1);
+    }
+    let joined: Vec<(&Annotated, &[Scores])> =
+        documents.iter().zip(&scores).map(|(a, s)| (a, &**s)).collect();
+    let thresholds = Thresholds::tuned(properties.len(), &joined);
+    let judged = micro(&thresholds, &joined);
+    let model = LinearRelations::train(&data, properties, linear, options.seed, |_| true);
+    model.with_thresholds(thresholds).save(&options.relations.model)?;
+    observe(Event::End);
+    Ok(judged)
+}
+
+/// The scores of a document's sentences, both directions of a pair decided together.
+fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
+    let asked: Vec<_> = annotated
+        .candidates
+        .iter()
+        .map(|candidates| (&annotated.document, &*annotated.mentions, candidates))
+        .collect();
+    let scores = model.score(&asked)?.into_iter().zip(&annotated.candidates);
+    Ok(scores.map(|(scores, candidates)| scores.joint(&candidates.pairs, model.properties())).collect())
+}
+
+/// The annotated documents, file after file.
+pub(super) fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet::Document>> {
+    let mut all = Vec::new();
+    for path in &annotations.files {
+        let documents = knowledgenet::load(path)?;
+        let before = all.len();
+        all.extend(documents.into_iter().filter(|document| annotations.folds.contains(&document.fold)));
+        if all.len() == before {
+            return Err(
+                sporran_kilt::Error::Empty { path: path.clone(), what: "document of the folds" }.into()
+            );
+        }
+    }
+    Ok(all)
+}
+
+/// A model under training.
+struct Marker<'a> {
+    encoder: TunedEncoder,
+    head: PairHead,
+    tokenizer: Tokenizer,
+    options: MarkedOptions,
+    training: &'a RelationsTraining,
+    companions: Vec<(String, Vec<u8>)>,
+}
+
+impl<'a> Marker<'a> {
+    fn new(
+        options: &PopulationOptions,
+        training: &'a RelationsTraining,
+        properties: &Properties,
+        learned: &[Annotated],
+    ) -> Result<Self> {
+        let device = options.relations.device.open()?;
+        let head = |width: usize| PairHeadConfig {
+            width,
+            inner: training.inner,
+            features: FEATURES,
+            labels: properties.len(),
+            dropout: training.dropout,
+        };
+        let (encoder, head, tokenizer, markers, mut companions) = match (&training.from, &training.encoder) {
+            (Some(from), _) => {
+                let checkpoint = Checkpoint::open(from)?;
+                let ModelConfig::Bert(config) = checkpoint.config() else {
+                    return Err(sporran_transformers::Error::Architecture {
+                        path: from.join("config.json"),
+                        expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
+                        found: "another model".into(),
+                    }
+                    .into());
+                };
+                let sizes = head(config.hidden_size);
+                let (encoder, head) =
+                    TunedEncoder::open_with_pairs(&checkpoint, &sizes, options.seed, &device)?;
+                let tokenizer = checkpoint.tokenizer()?;
+                let files = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
+                (encoder, head, tokenizer, Marking::default(), files)
+            }
+            (None, fresh) => {
+                // `check_values` has made sure of one of the two.
+                let fresh = fresh.as_ref().ok_or_else(|| {
+                    Error::Config(vec![crate::Diagnostic::of_config(
+                        "relations.training.encoder",
+                        "is missing",
+                    )])
+                })?;
+                let markers = Marking::default();
+                let vocabulary = VocabularyOptions {
+                    size: fresh.vocabulary,
+                    min_frequency: 2,
+                    marks: markers.tokens().to_vec(),
+                };
+                let texts: Vec<&str> =
+                    learned.iter().map(|document| document.document.text.as_str()).collect();
+                let files = tokenizer_files(&train_vocabulary(texts.iter(), &vocabulary)?)?;
+                let json = String::from_utf8_lossy(&files[0].1).into_owned();
+                let tokenizer = Tokenizer::from_json(Path::new("tokenizer.json"), json)?;
+                let config = BertConfig {
+                    family: BertFamily::Bert,
+                    task: BertTask::States,
+                    vocab_size: tokenizer.vocab_size(),
+                    hidden_size: fresh.width,
+                    num_hidden_layers: fresh.layers,
+                    num_attention_heads: fresh.heads,
+                    intermediate_size: 4 * fresh.width,
+                    hidden_act: "gelu".into(),
+                    hidden_dropout_prob: training.dropout,
+                    attention_probs_dropout_prob: training.dropout,
+                    head_dropout: training.dropout,
+                    max_position_embeddings: training.max_tokens,
+                    type_vocab_size: 2,
+                    initializer_range: 0.02,
+                    layer_norm_eps: 1e-12,
+                    pad_token_id: 0,
+                    projection_dim: 0,
+                    labels: vec!["LABEL_0".into(), "LABEL_1".into()],
+                    tie_word_embeddings: true,
+                };
+                let (encoder, head) = TunedEncoder::with_pairs(
+                    &config,
+                    &head(fresh.width),
+                    Variables::new(options.seed),
+                    &device,
+                )?;
+                (encoder, head, tokenizer, markers, files)
+            }
+        };
+        let marked = MarkedOptions {
+            version: MarkedOptions::VERSION,
+            head: head.config().clone(),
+            markers,
+            max_tokens: training.max_tokens.min(encoder.config().max_input_length()),
+            properties: properties.clone(),
+            thresholds: Thresholds::even(properties.len(), 0.5),
+        };
+        let config = ModelConfig::Bert(encoder.config().clone()).to_json();
+        companions.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
+        companions.push((MARKED.to_owned(), json(&marked)?));
+        Ok(Self { encoder, head, tokenizer, options: marked, training, companions })
+    }
+
+    fn optimise(
+        &self,
+        learned: &[Annotated],
+        judges: &[Annotated],
+        (folder, model): (&Path, &Path),
+        observe: &mut Observer<'_>,
+    ) -> Result<u64> {
+        let examples = |documents: &[Annotated]| pair_examples(documents, &self.tokenizer, &self.options);
+        let optimizer = &self.training.optimizer;
+        let flat: Vec<PairExample> = examples(learned)?.into_iter().flatten().collect();
+        let objective = PairObjective::new(&self.encoder, &self.head, flat, optimizer)?;
+        let asked = examples(judges)?;
+        let evaluate = || -> Result<f64, EvaluationError> {
+            let mut scored = Vec::with_capacity(asked.len());
+            for (annotated, examples) in judges.iter().zip(&asked) {
+                let logits = self.encoder.pair_logits(&self.head, examples, 4096)?;
+                scored.push(self.scores(annotated, examples, logits));
+            }
+            Ok(f1(judges, &scored, &self.options.properties))
+        };
+        let folder = folder.join("training");
+        fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
+        let steps = if optimizer.epochs > 0 { 0 } else { optimizer.steps };
+        begin(observe, format!("train {}", model.display()), steps, Unit::Steps);
+        let training = Training {
+            objective: &objective,
+            variables: self.encoder.variables(),
+            options: optimizer,
+            evaluate: (!judges.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
+            folder: &folder,
+            companions: &self.companions,
+        };
+        let outcome = optimise(&training, &mut |progress| {
+            let score = progress.score.map_or_else(String::new, |score| format!(", F1 {score:.3}"));
+            let note =
+                format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
+            if progress.score.is_some() {
+                tracing::info!(step = progress.step, "{note}");
+            }
+            observe(Event::Advance { done: progress.step, note: Some(note) });
+            ControlFlow::Continue(())
+        })?;
+        observe(Event::End);
+        let dtype = if self.training.half { DType::F16 } else { DType::F32 };
+        if let Some(best) = best_folder(&folder)? {
+            export(&best, model, dtype, &self.companions)?;
+        }
+        Ok(outcome.step)
+    }
+
+    /// The scores of a document's sentences from the logits of the pairs that were read.
+    fn scores(&self, annotated: &Annotated, examples: &[PairExample], logits: Vec<Vec<f32>>) -> Vec<Scores> {
+        let labels = self.options.properties.len();
+        let sentences = annotated.candidates.iter().zip(examples).zip(logits);
+        sentences
+            .map(|((candidates, example), logits)| {
+                let mut rest = logits.chunks_exact(labels.max(1));
+                let mut values = Vec::with_capacity(candidates.pairs.len() * labels);
+                for pair in &candidates.pairs {
+                    let is_read = (pair.first.max(pair.second) as usize) < example.marks.len();
+                    match if is_read { rest.next() } else { None } {
+                        Some(logits) => {
+                            values.extend(logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())))
+                        }
+                        None => values.extend(std::iter::repeat_n(0.0, labels)),
+                    }
+                }
+                Scores::new(labels, values).joint(&candidates.pairs, &self.options.properties)
+            })
+            .collect()
+    }
+}
+
+/// Micro F1 with thresholds that are tuned on the same documents.
+fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &Properties) -> f64 {
+    let joined: Vec<(&Annotated, &[Scores])> = documents.iter().zip(scores).map(|(a, s)| (a, &**s)).collect();
+    let thresholds = Thresholds::tuned(properties.len(), &joined);
+    micro(&thresholds, &joined)
+}
+
+fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
+    let judged = thresholds.judge(documents);
+    let sum =
+        |of: fn(&sporran_extractor::relations::Judged) -> usize| judged.iter().map(of).sum::<usize>() as f64;
+    let found = sum(|judged| judged.found);
+    2.0 * found / (2.0 * found + sum(|judged| judged.wrong) + sum(|judged| judged.missed)).max(1.0)
+}
+
+/// Sets a model's thresholds by annotated documents that it has not learned from; gives F1 with them.
+fn tune(model: &Path, options: &PopulationOptions, judges: &[Annotated]) -> Result<f64> {
+    let relations = MarkedEntities::load(model, options.relations.device, Precision::F32)?;
+    let scored: Vec<Vec<Scores>> =
+        judges.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
+    let joined: Vec<(&Annotated, &[Scores])> = judges.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
+    let thresholds = Thresholds::tuned(relations.properties().len(), &joined);
+    let micro = micro(&thresholds, &joined);
+    let marked = MarkedOptions { thresholds, ..MarkedOptions::load(model)? };
+    jsonl::write(model.join(MARKED), &json(&marked)?)?;
+    Ok(micro)
+}
+
+fn json(options: &MarkedOptions) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(options)
+        .map_err(|error| Error::io(Path::new(MARKED), "write")(error.into()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
