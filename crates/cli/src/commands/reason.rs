@@ -26,7 +26,6 @@ impl Reason {
             if self.json {
                 lines.push(record.clone());
             }
-            Ok(())
         })?;
         if self.json { lines.iter().try_for_each(print_json) } else { print(&told(&reasoned)) }
     }

@@ -93,7 +93,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
     };
-    let tests = answer(options, &kb, observe, &mut |_| Ok(()))?;
+    let tests = answer(options, &kb, observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
     Ok(reasoned)
@@ -102,11 +102,11 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
 /// Answers the tests of a config. Each prediction is given to `take` as well, in the order of its file.
 ///
 /// # Errors
-/// Whatever is wrong with files or the model, and what `take` gives.
+/// Whatever is wrong with files or the model.
 pub fn reason(
     options: &ReasonOptions,
     observe: &mut Observer<'_>,
-    take: &mut dyn FnMut(&Record) -> Result<()>,
+    take: &mut dyn FnMut(&Record),
 ) -> Result<Reasoned> {
     let kb = data::knowledge(options)?;
     let tests = answer(options, &kb, observe, take)?;
@@ -126,7 +126,7 @@ fn answer(
     options: &ReasonOptions,
     kb: &KnowledgeBase,
     observe: &mut Observer<'_>,
-    take: &mut dyn FnMut(&Record) -> Result<()>,
+    take: &mut dyn FnMut(&Record),
 ) -> Result<Vec<Tested>> {
     let system = match &options.reasoner {
         ReasonerOptions::Seq2Seq(system) => System::Text {
@@ -154,7 +154,7 @@ fn answer(
                 }
                 sets.record(&SetLine { id: &question.id, answers: question.labels(), predictions: answers })?;
                 writer.record(&record)?;
-                take(&record)?;
+                take(&record);
             }
             observe(Event::Advance { done: (number * PORTION + portion.len()) as u64, note: None });
         }
