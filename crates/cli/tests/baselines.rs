@@ -75,11 +75,11 @@ fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
 #[test]
 fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     let folder = tempfile::tempdir().unwrap();
-    let shown = r#"{"id":"x","input":"capital of Norway","output":[{"answer":"Oslo"}]}"#;
+    let shown = r#"{"id":"x","input":"Norway","output":[{"answer":"Oslo"}]}"#;
     fs::write(folder.path().join("train.jsonl"), shown).unwrap();
     let stages = format!(
         "[retriever]\nkind = \"bm25\"\n[generator]\nkind = \"causal\"\nmodel = \"{}\"\nmax-tokens = 200\n\
-         prompt.passages = 1\nprompt.passage-words = 2\nprompt.order = \"passages-first\"\ngeneration.max-new-tokens = 3\n\
+         prompt.passages = 1\nprompt.passage-words = 1\nprompt.order = \"passages-first\"\ngeneration.max-new-tokens = 3\n\
          [generator.demonstrations]\nfiles = [\"train.jsonl\"]\n",
         model("llama/model.gguf")
     );
@@ -90,8 +90,8 @@ fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["retrieval"]["hits"][0]["title"], "Paris");
     let prompt = told["prompts"][0].as_str().unwrap();
-    assert!(prompt.contains("capital of Norway\nAnswer: Oslo") && prompt.ends_with("Answer:"), "{prompt}");
-    assert!(prompt.contains("Paris / Paris is"), "{prompt}");
+    assert!(prompt.contains("Norway\nAnswer: Oslo") && prompt.ends_with("Answer:"), "{prompt}");
+    assert!(prompt.contains("Paris / Paris"), "{prompt}");
     assert_eq!(told["evidence"][0]["title"], "Paris");
     let text =
         String::from_utf8(run(folder.path(), &["explain", "causal.toml", "--id", "a"]).stdout).unwrap();

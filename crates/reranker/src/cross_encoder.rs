@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
-use sporran_transformers::{DeviceName, PairClassifier, PairOptions, Precision, Truncation};
+use sporran_transformers::{
+    BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
+};
 
 use crate::{Error, Reranker, Result, passage_text};
 
@@ -93,11 +95,15 @@ impl CrossEncoder {
         let (max_tokens, truncation, precision) = (*max_tokens, *truncation, *precision);
         let pairs =
             PairOptions { max_tokens, truncation, precision, device: *device, batch_tokens: *batch_tokens };
-        let classifier = PairClassifier::load(folder, &pairs)?;
-        let found = classifier.labels().len();
-        if found > 2 {
-            return Err(Error::Head { folder: folder.clone(), found: format!("{found} labels") });
+        let checkpoint = Checkpoint::open(folder)?;
+        if let ModelConfig::Bert(config) = checkpoint.config()
+            && config.task == BertTask::SequenceClassification
+            && config.labels.len() > 2
+        {
+            let found = format!("{} labels", config.labels.len());
+            return Err(Error::Head { folder: folder.clone(), found });
         }
+        let classifier = PairClassifier::load(&checkpoint, &pairs)?;
         Ok(Self { classifier, titles: *titles })
     }
 

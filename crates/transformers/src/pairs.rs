@@ -1,7 +1,5 @@
 //! Labels of pairs of texts: an encoder with a head for sequence classification, and how pairs reach it.
 
-use std::path::Path;
-
 use candle_core::DType;
 
 use crate::{
@@ -37,19 +35,18 @@ pub struct PairClassifier {
 }
 
 impl PairClassifier {
-    /// Loads a folder.
+    /// Loads the model of a folder.
     ///
     /// # Errors
     /// Those of [`Checkpoint`], and [`Error::Architecture`] for a folder that holds no head for sequence
     /// classification.
-    pub fn load(folder: &Path, options: &PairOptions) -> Result<Self> {
-        let checkpoint = Checkpoint::open(folder)?;
+    pub fn load(checkpoint: &Checkpoint, options: &PairOptions) -> Result<Self> {
         let model = checkpoint.encoder_on(options.device, options.precision)?;
         let head = match model.head {
             Head::Sequence(head) => head,
             other => {
                 return Err(Error::Architecture {
-                    path: folder.join("config.json"),
+                    path: checkpoint.folder().join("config.json"),
                     expected: "a head for sequence classification",
                     found: other.name().to_owned(),
                 });
@@ -60,7 +57,7 @@ impl PairClassifier {
             _ => Vec::new(),
         };
         let input = EncoderInput::open(
-            &checkpoint,
+            checkpoint,
             model.body.max_input_length(),
             options.max_tokens,
             options.truncation,

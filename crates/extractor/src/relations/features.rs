@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn mentions_at_the_edges_and_of_strange_letters_have_features() {
-        for text in ["Ann Bob", "Ann and 左", "😀 Zoë, Ütö 1999"] {
+        for text in ["Ann met Bob", "Ann 左 met Bob", "😀 Zoë met Ütö"] {
             assert!(features(text).iter().all(|features| features.len() > 20), "{text}");
         }
     }

@@ -10,7 +10,7 @@ mod verdict;
 use std::{path::Path, sync::Arc};
 
 use sporran_kilt::{Dataset, PassageStore};
-use sporran_transformers::{NsmnConfig, PairClassifier};
+use sporran_transformers::{Checkpoint, NsmnConfig, PairClassifier};
 
 use labels::softmax;
 pub use labels::{LabelOrder, Labeller};
@@ -47,7 +47,7 @@ impl<'m> Verifier<'m> {
     pub fn labeller(folder: &Path, options: &VerifierOptions) -> Result<Box<dyn Labeller>> {
         Ok(match NsmnConfig::names(folder)? {
             true => Box::new(Matcher::load(folder, options.batch_tokens)?),
-            false => Box::new(PairClassifier::load(folder, &options.pairs())?),
+            false => Box::new(PairClassifier::load(&Checkpoint::open(folder)?, &options.pairs())?),
         })
     }
 
