@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::DType;
+use candle_core::{DType, Device};
 use sporran_transformers::{
     BertConfig, Checkpoint, ModelConfig,
     training::{
@@ -95,4 +95,15 @@ pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Ve
         }
     }
     Ok(files)
+}
+
+/// The weights of a checkpoint as variables, in f32; what it lacks is drawn from `seed`.
+pub(crate) fn variables_of(checkpoint: &Checkpoint, seed: u64) -> Result<Variables> {
+    let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
+    let from = checkpoint.folder();
+    let held = map.data().lock().map_err(|_| {
+        Error::io(from, "load")(std::io::Error::other("another thread failed while it held the weights"))
+    })?;
+    let tensors: Vec<_> = held.iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
+    Ok(Variables::with_initial(seed, tensors))
 }

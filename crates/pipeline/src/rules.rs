@@ -55,8 +55,7 @@ fn runs() -> PathBuf {
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_rules(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("rules"))
+    crate::config::has_table(path, overrides, "rules")
 }
 
 impl RulesOptions {

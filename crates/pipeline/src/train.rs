@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
@@ -26,6 +26,7 @@ use crate::{
     assemble::{Assembly, assemble_retrieval},
     encoders::train_encoder,
     generation::GeneratorOptions,
+    learn::variables_of,
     observe::{Event, Observer, Unit, advance, begin},
     options::{General, Options, Target, TasksOptions, TrainOptions},
     query::for_retrieval,
@@ -278,18 +279,6 @@ fn start(
     let seed = options.general.seed;
     if let Some(from) = &train.from {
         let checkpoint = Checkpoint::open(from)?;
-        let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
-        let tensors: Vec<_> = map
-            .data()
-            .lock()
-            .map_err(|_| {
-                Error::io(from, "load")(std::io::Error::other(
-                    "another thread failed while it held the weights",
-                ))
-            })?
-            .iter()
-            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
-            .collect();
         let tokenizer = checkpoint.tokenizer()?;
         let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
         let (config, tokens) = (checkpoint.config().clone(), checkpoint.special_tokens()?.clone());
@@ -297,7 +286,7 @@ fn start(
             config,
             tokens,
             tokenizer,
-            variables: Variables::with_initial(seed, tensors),
+            variables: variables_of(&checkpoint, seed)?,
             companions,
         });
     }

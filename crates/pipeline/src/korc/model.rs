@@ -22,7 +22,8 @@ use super::{
     options::{EncoderShape, ReasonOptions},
 };
 use crate::{
-    Error, Result,
+    Result,
+    learn::variables_of,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -113,19 +114,7 @@ fn parts(
             );
             return Err(sporran_reasoner::Error::Argument(message).into());
         };
-        let map = checkpoint.var_map(candle_core::DType::F32, &candle_core::Device::Cpu)?;
-        let tensors: Vec<_> = map
-            .data()
-            .lock()
-            .map_err(|_| {
-                Error::io(from, "load")(std::io::Error::other(
-                    "another thread failed while it held the weights",
-                ))
-            })?
-            .iter()
-            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
-            .collect();
-        let variables = Variables::with_initial(options.seed, tensors);
+        let variables = variables_of(&checkpoint, options.seed)?;
         let tokenizer = checkpoint.tokenizer()?;
         return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors: None });
     }

@@ -228,8 +228,7 @@ const KINDS: [&str; 3] = ["embed-kgqa", "transfer-net", "seq2seq"];
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_reason(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("reasoner"))
+    crate::config::has_table(path, overrides, "reasoner")
 }
 
 impl ReasonOptions {

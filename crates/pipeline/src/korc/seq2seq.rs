@@ -24,6 +24,7 @@ use sporran_transformers::{
 use super::options::{ReasonOptions, Seq2SeqQuestions};
 use crate::{
     Error, Result,
+    learn::variables_of,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -196,25 +197,13 @@ pub(super) fn train(
 fn start(options: &ReasonOptions, system: &Seq2SeqQuestions, pairs: &[(String, String)]) -> Result<Start> {
     if let Some(from) = &system.from {
         let checkpoint = Checkpoint::open(from)?;
-        let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
-        let tensors: Vec<_> = map
-            .data()
-            .lock()
-            .map_err(|_| {
-                Error::io(from, "load")(std::io::Error::other(
-                    "another thread failed while it held the weights",
-                ))
-            })?
-            .iter()
-            .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
-            .collect();
         let tokenizer = checkpoint.tokenizer()?;
         let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
         return Ok(Start {
             config: checkpoint.config().clone(),
             tokens: checkpoint.special_tokens()?.clone(),
             tokenizer,
-            variables: Variables::with_initial(options.seed, tensors),
+            variables: variables_of(&checkpoint, options.seed)?,
             companions,
         });
     }

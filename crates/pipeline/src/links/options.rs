@@ -81,8 +81,7 @@ pub struct RangeOptions {
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_links(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("embedding"))
+    crate::config::has_table(path, overrides, "embedding")
 }
 
 impl LinksOptions {

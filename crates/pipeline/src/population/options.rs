@@ -189,8 +189,7 @@ fn dropout() -> f64 {
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_population(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("relations"))
+    crate::config::has_table(path, overrides, "relations")
 }
 
 impl PopulationOptions {

@@ -168,8 +168,7 @@ const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-e
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_selection(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("data"))
+    crate::config::has_table(path, overrides, "data")
 }
 
 impl SelectionOptions {

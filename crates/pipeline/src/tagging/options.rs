@@ -183,8 +183,7 @@ const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
 /// # Errors
 /// Where the file cannot be read.
 pub fn is_tagging(path: &Path, overrides: &[String]) -> Result<bool> {
-    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has("annotations"))
+    crate::config::has_table(path, overrides, "annotations")
 }
 
 impl TaggingOptions {
