@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sporran_kilt::kb::Part;
 use sporran_kilt::scores::{
     PerRecord, agreement, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval,
-    significance,
+    significance, whole,
 };
 use sporran_pipeline::links;
 use sporran_transformers::Tokenizer;
@@ -27,6 +27,9 @@ pub(crate) struct Evaluate {
     /// Score evidence alone, at several depths
     #[arg(long, requires = "guess", conflicts_with_all = ["ranking", "knowledgenet", "answer_sets"])]
     retrieval: bool,
+    /// Score answers, and evidence at several depths, in one pass over both files
+    #[arg(long, requires = "guess", conflicts_with_all = ["retrieval", "ranking", "knowledgenet", "answer_sets"])]
+    whole: bool,
     /// Depths of the rank
     #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "K,..")]
     ks: Vec<usize>,
@@ -200,18 +203,20 @@ impl Evaluate {
     }
 
     fn score(&self, gold: &Path, guess: &Path) -> Result<Scored> {
-        let (report, records, unknown) = if self.retrieval {
-            let options = retrieval::Options { ks: self.ks.clone(), rank_keys: self.rank_keys.clone() };
-            let found = retrieval::evaluate(gold, guess, &options)?;
-            let mut reports = Map::new();
-            let mut records = Vec::new();
-            for (report, per_record) in found.reports {
-                reports.insert(report.rank_keys.to_string(), value(&report)?);
-                records.push((report.rank_keys.to_string(), per_record));
+        let options = retrieval::Options { ks: self.ks.clone(), rank_keys: self.rank_keys.clone() };
+        let (report, records, unknown) = if self.whole {
+            let found = whole::evaluate(gold, guess, &options)?;
+            let mut report = value(&found.answers.report)?;
+            let (evidence, mut records) = reports(found.evidence.reports)?;
+            if let Value::Object(report) = &mut report {
+                report.insert("evidence".into(), evidence);
             }
-            // One kind of evidence prints flat, several one object each.
-            let single = if reports.len() == 1 { reports.values().next().cloned() } else { None };
-            (single.unwrap_or(Value::Object(reports)), records, found.unknown)
+            records.insert(0, (String::new(), found.answers.records));
+            (report, records, found.answers.unknown)
+        } else if self.retrieval {
+            let found = retrieval::evaluate(gold, guess, &options)?;
+            let (report, records) = reports(found.reports)?;
+            (report, records, found.unknown)
         } else {
             let found = kilt::evaluate(gold, guess)?;
             (value(&found.report)?, vec![(String::new(), found.records)], found.unknown)
@@ -240,7 +245,8 @@ impl Evaluate {
                     "difference": compared.difference,
                     "p_value": compared.p_value,
                 });
-                let label = if self.rank_keys.len() > 1 && self.retrieval {
+                // Answers have no keys; those of evidence are told where there are several kinds, or answers beside.
+                let label = if !keys.is_empty() && (self.rank_keys.len() > 1 || self.whole) {
                     format!("{keys} {name}")
                 } else {
                     name.clone()
@@ -264,6 +270,18 @@ impl Evaluate {
 fn value(report: &impl serde::Serialize) -> Result<Value> {
     serde_json::to_value(report)
         .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
+}
+
+/// The means of each kind of evidence, one kind flat and several as one object each, and what each record scored.
+fn reports(found: Vec<(retrieval::Report, PerRecord)>) -> Result<Scored> {
+    let mut reports = Map::new();
+    let mut records = Vec::new();
+    for (report, per_record) in found {
+        reports.insert(report.rank_keys.to_string(), value(&report)?);
+        records.push((report.rank_keys.to_string(), per_record));
+    }
+    let single = if reports.len() == 1 { reports.values().next().cloned() } else { None };
+    Ok((single.unwrap_or(Value::Object(reports)), records))
 }
 
 /// One line a figure, nested names joined by blanks.

@@ -76,8 +76,6 @@ pub(super) trait Scoring: Sync {
     type Buffers: Default + Send;
     /// The names of the figures of a record.
     fn names(&self) -> Vec<String>;
-    fn gold_fields(&self) -> &Fields;
-    fn guess_fields(&self) -> &Fields;
     fn gold(&self, line: &Line<'_>, buffers: &mut Self::Buffers) -> Result<Self::Gold, Fault>;
     /// Fills in a figure a name, of which there is at least one.
     fn score(
@@ -87,6 +85,26 @@ pub(super) trait Scoring: Sync {
         buffers: &mut Self::Buffers,
         row: &mut [f64],
     ) -> Result<(), Fault>;
+}
+
+/// What is read of the lines of both files.
+pub(super) struct Columns {
+    pub(super) gold: Fields,
+    pub(super) guess: Fields,
+}
+
+impl Columns {
+    /// Without columns; of a gold record the input is read where `input` says so.
+    pub(super) fn new(input: bool) -> Self {
+        Self { gold: Fields::new(input), guess: Fields::new(false) }
+    }
+
+    /// The column of a field of provenance items, the same in gold and predictions.
+    pub(super) fn shared(&mut self, name: &str) -> usize {
+        let (gold, guess) = (self.gold.column(name), self.guess.column(name));
+        debug_assert_eq!(gold, guess, "shared columns come before others");
+        gold
+    }
 }
 
 /// A gold file in memory.
@@ -100,8 +118,13 @@ struct GoldFile<G> {
 /// # Errors
 /// [`Error::DuplicateId`] in either file, [`Error::MissingPrediction`], [`Error::Empty`] for a gold file without
 /// records, and what reading gives.
-pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Result<Aligned> {
-    let gold = read_gold(gold, scoring)?;
+pub(super) fn score<S: Scoring>(
+    gold: &Path,
+    guess: &Path,
+    scoring: &S,
+    columns: &Columns,
+) -> Result<Aligned> {
+    let gold = read_gold(gold, scoring, &columns.gold)?;
     let index: FxHashMap<&str, usize> =
         gold.ids.iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
     let names = scoring.names();
@@ -117,7 +140,7 @@ pub(super) fn score<S: Scoring>(gold: &Path, guess: &Path, scoring: &S) -> Resul
         let found: Vec<Result<(u64, Place)>> = lines_of_chunk
             .zip(rows.par_chunks_mut(width))
             .map_init(memory::<S>, |(line, buffers), ((number, bytes), row)| {
-                line.read(path, number, bytes, scoring.guess_fields())?;
+                line.read(path, number, bytes, &columns.guess)?;
                 let Some(&at) = index.get(line.key()) else {
                     return Ok((number, Place::Unknown(line.key().to_owned())));
                 };
@@ -177,14 +200,14 @@ enum Place {
     Unknown(String),
 }
 
-fn read_gold<S: Scoring>(path: &Path, scoring: &S) -> Result<GoldFile<S::Gold>> {
+fn read_gold<S: Scoring>(path: &Path, scoring: &S, fields: &Fields) -> Result<GoldFile<S::Gold>> {
     let mut gold = GoldFile { ids: Vec::new(), records: Vec::new() };
     let mut lines = Vec::new();
     jsonl::open(path)?.chunks(|path, chunk| {
         let parsed: Vec<Result<(u64, String, S::Gold)>> = chunk
             .par_lines()
             .map_init(memory::<S>, |(line, buffers), (number, bytes)| {
-                line.read(path, number, bytes, scoring.gold_fields())?;
+                line.read(path, number, bytes, fields)?;
                 let record = scoring
                     .gold(line, buffers)
                     .map_err(|(field, message)| Error::record(path, number, field, message))?;

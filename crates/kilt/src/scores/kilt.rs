@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{
     PerRecord,
-    aligned::{self, Fault, Scoring},
+    aligned::{self, Aligned, Columns, Fault, Scoring},
     answer::{Answers, Buffers},
-    line::{Field, Fields, Line, Output},
+    line::{Field, Line, Output},
     provenance::Evidence,
 };
 use crate::Result;
@@ -80,6 +80,8 @@ pub struct Evaluation {
     pub unknown: Vec<String>,
 }
 
+/// How many figures a record has.
+pub(super) const FIGURES: usize = DOWNSTREAM.len();
 const DOWNSTREAM: [&str; 10] = [
     "accuracy",
     "em",
@@ -99,22 +101,31 @@ const DOWNSTREAM: [&str; 10] = [
 /// A duplicate id in either file, a gold id without a prediction, a gold record without the field `output`, a
 /// prediction that is not exactly one output with an `answer`, and what reading gives.
 pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>) -> Result<Evaluation> {
-    let mut fields = Fields::new(false);
-    let page = fields.column("wikipedia_id");
-    let aligned = aligned::score(gold.as_ref(), guess.as_ref(), &AnswerScoring { fields, page })?;
-    let records = aligned.records;
+    let mut columns = Columns::new(false);
+    let scoring = AnswerScoring::new(&mut columns);
+    let Aligned { records, unknown } = aligned::score(gold.as_ref(), guess.as_ref(), &scoring, &columns)?;
+    Ok(evaluation(records, unknown))
+}
+
+/// The means of what [`AnswerScoring`] found.
+pub(super) fn evaluation(records: PerRecord, unknown: Vec<String>) -> Evaluation {
     let mean = |column| records.mean_at(column);
     let report = Report {
         downstream: Downstream { accuracy: mean(0), em: mean(1), f1: mean(2), rougel: mean(3) },
         kilt: Combined { accuracy: mean(4), em: mean(5), f1: mean(6), rougel: mean(7) },
         retrieval: Retrieval { r_precision: mean(8), recall_at_5: mean(9) },
     };
-    Ok(Evaluation { report, records, unknown: aligned.unknown })
+    Evaluation { report, records, unknown }
 }
 
-struct AnswerScoring {
-    fields: Fields,
+pub(super) struct AnswerScoring {
     page: usize,
+}
+
+impl AnswerScoring {
+    pub(super) fn new(columns: &mut Columns) -> Self {
+        Self { page: columns.shared("wikipedia_id") }
+    }
 }
 
 /// The outputs of a gold record.
@@ -131,14 +142,6 @@ impl Scoring for AnswerScoring {
 
     fn names(&self) -> Vec<String> {
         DOWNSTREAM.map(str::to_owned).into()
-    }
-
-    fn gold_fields(&self) -> &Fields {
-        &self.fields
-    }
-
-    fn guess_fields(&self) -> &Fields {
-        &self.fields
     }
 
     fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {

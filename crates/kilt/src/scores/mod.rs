@@ -5,6 +5,7 @@
 //! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
 //! - [`retrieval`]: evidence alone, of pages or of finer places;
+//! - [`whole`]: both in one pass;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
@@ -26,6 +27,7 @@ pub mod ranking;
 pub mod retrieval;
 mod rouge;
 pub mod significance;
+pub mod whole;
 
 pub use aligned::PerRecord;
 pub use rouge::rouge_l;

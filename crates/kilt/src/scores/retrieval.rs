@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{
     PerRecord,
-    aligned::{self, Fault, Scoring},
+    aligned::{self, Aligned, Columns, Fault, Scoring},
     answer::{self, Answers, push_normalised},
     kilt::gold_outputs,
-    line::{Fields, Line, Output, Rows},
+    line::{Line, Output, Rows},
     provenance::{Evidence, RankKeys},
     trim,
 };
@@ -76,52 +76,24 @@ pub struct Evaluation {
 /// prediction, a gold record without the field `output`, a prediction that has not exactly one output with
 /// `provenance`, and what reading gives.
 pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
-    let mut ks = options.ks.clone();
-    ks.sort_unstable();
-    ks.dedup();
-    if ks.first().is_none_or(|&least| least == 0) {
-        return Err(Error::Argument(format!("ks: expected depths of at least 1, found {:?}", options.ks)));
-    }
-    if options.rank_keys.is_empty() {
-        return Err(Error::Argument("rank-keys: expected at least one, found none".into()));
-    }
-    let mut fields = Fields::new(false);
-    let mut gold_fields = Fields::new(true);
-    let columns: Vec<Vec<usize>> = options
-        .rank_keys
-        .iter()
-        .map(|keys| {
-            keys.names().iter().map(|name| (fields.column(name), gold_fields.column(name)).0).collect()
-        })
-        .collect();
-    let text = fields.column("text");
-    let title = gold_fields.column("title");
-    let scoring = EvidenceScoring { ks, columns, text, title, fields, gold_fields };
-    let aligned = aligned::score(gold.as_ref(), guess.as_ref(), &scoring)?;
-    let names = scoring.level_names();
-    let reports = options.rank_keys.iter().enumerate().map(|(level, rank_keys)| {
-        let range = level * names.len()..(level + 1) * names.len();
-        let records = aligned.records.select(range, names.clone());
-        let scores =
-            names.iter().cloned().enumerate().map(|(at, name)| (name, records.mean_at(at))).collect();
-        (Report { rank_keys: rank_keys.clone(), scores }, records)
-    });
-    Ok(Evaluation { reports: reports.collect(), unknown: aligned.unknown })
+    let mut columns = Columns::new(true);
+    let scoring = EvidenceScoring::new(options, &mut columns)?;
+    let Aligned { records, unknown } = aligned::score(gold.as_ref(), guess.as_ref(), &scoring, &columns)?;
+    Ok(scoring.evaluation(options, &records, unknown))
 }
 
-struct EvidenceScoring {
+pub(super) struct EvidenceScoring {
     ks: Vec<usize>,
     /// For each kind of evidence the columns of its rank key, the same in gold and predictions.
     columns: Vec<Vec<usize>>,
+    /// Of predictions.
     text: usize,
+    /// Of gold.
     title: usize,
-    fields: Fields,
-    gold_fields: Fields,
 }
 
-struct GoldEvidence {
+pub(super) struct GoldEvidence {
     levels: Box<[Evidence]>,
-    answers: Answers,
     /// Normalised titles of the gold pages.
     titles: Box<[Box<[u8]>]>,
     entity_in_input: bool,
@@ -136,6 +108,51 @@ struct Depths {
 }
 
 impl EvidenceScoring {
+    /// # Errors
+    /// [`Error::Argument`] for a k of 0 or without any rank key or k.
+    pub(super) fn new(options: &Options, columns: &mut Columns) -> Result<Self> {
+        let mut ks = options.ks.clone();
+        ks.sort_unstable();
+        ks.dedup();
+        if ks.first().is_none_or(|&least| least == 0) {
+            return Err(Error::Argument(format!(
+                "ks: expected depths of at least 1, found {:?}",
+                options.ks
+            )));
+        }
+        if options.rank_keys.is_empty() {
+            return Err(Error::Argument("rank-keys: expected at least one, found none".into()));
+        }
+        let keys = options.rank_keys.iter();
+        let shared: Vec<Vec<usize>> =
+            keys.map(|keys| keys.names().iter().map(|name| columns.shared(name)).collect()).collect();
+        let (text, title) = (columns.guess.column("text"), columns.gold.column("title"));
+        Ok(Self { ks, columns: shared, text, title })
+    }
+
+    /// The means of what was found.
+    pub(super) fn evaluation(
+        &self,
+        options: &Options,
+        records: &PerRecord,
+        unknown: Vec<String>,
+    ) -> Evaluation {
+        let names = self.level_names();
+        let reports = options.rank_keys.iter().enumerate().map(|(level, rank_keys)| {
+            let range = level * names.len()..(level + 1) * names.len();
+            let records = records.select(range, names.clone());
+            let scores =
+                names.iter().cloned().enumerate().map(|(at, name)| (name, records.mean_at(at))).collect();
+            (Report { rank_keys: rank_keys.clone(), scores }, records)
+        });
+        Evaluation { reports: reports.collect(), unknown }
+    }
+
+    /// The names of the figures of a record, for all kinds of evidence.
+    pub(super) fn all_names(&self) -> Vec<String> {
+        self.columns.iter().flat_map(|_| self.level_names()).collect()
+    }
+
     /// The names for one kind of evidence.
     fn level_names(&self) -> Vec<String> {
         let mut names = vec!["Rprec".to_owned(), "entity_in_input".to_owned()];
@@ -152,14 +169,20 @@ impl EvidenceScoring {
         names
     }
 
-    fn depths(&self, gold: &GoldEvidence, output: Output<'_, '_>, buffers: &mut Buffers) -> Depths {
+    fn depths(
+        &self,
+        answers: &Answers,
+        gold: &GoldEvidence,
+        output: Output<'_, '_>,
+        haystack: &mut Haystack,
+    ) -> Depths {
         let mut depths = Depths::default();
         let deepest = self.ks.last().copied().unwrap_or_default();
         let rows = output.provenance.into_iter().flat_map(Rows::iter);
         for (depth, row) in (1..=deepest).zip(rows) {
             let Some(text) = row[self.text].text() else { continue };
-            let text = buffers.haystack.read(text);
-            let answer = gold.answers.normalised().any(|answer| text.contains(answer));
+            let text = haystack.read(text);
+            let answer = answers.normalised().any(|answer| text.contains(answer));
             let entity = gold.titles.iter().any(|title| text.contains(title));
             if answer {
                 depths.answer.get_or_insert(depth);
@@ -174,17 +197,92 @@ impl EvidenceScoring {
         }
         depths
     }
+
+    /// What is held of a gold record beside its answers.
+    pub(super) fn gold_evidence(
+        &self,
+        line: &Line<'_>,
+        haystack: &mut Haystack,
+    ) -> Result<GoldEvidence, Fault> {
+        let rows = gold_outputs(line)?.filter_map(|output| output.provenance);
+        let mut titles: Vec<Box<[u8]>> = Vec::new();
+        for title in rows.clone().flat_map(Rows::iter).filter_map(|row| row[self.title].text()) {
+            if !trim(title).is_empty() {
+                let text = &mut haystack.text;
+                text.clear();
+                push_normalised(title, text);
+                if titles.iter().all(|known| **known != **text) {
+                    titles.push(text.as_slice().into());
+                }
+            }
+        }
+        let input = line.input.as_deref().filter(|_| !titles.is_empty());
+        let entity_in_input = input.is_some_and(|input| {
+            let text = &mut haystack.text;
+            text.clear();
+            push_normalised(input, text);
+            titles.iter().any(|title| memmem::find(text, title).is_some())
+        });
+        Ok(GoldEvidence {
+            levels: self.columns.iter().map(|columns| Evidence::from_rows(rows.clone(), columns)).collect(),
+            entity_in_input,
+            titles: titles.into(),
+        })
+    }
+
+    /// Fills in the figures of a record.
+    pub(super) fn figures(
+        &self,
+        answers: &Answers,
+        gold: &GoldEvidence,
+        guess: &Line<'_>,
+        haystack: &mut Haystack,
+        row: &mut [f64],
+    ) -> Result<(), Fault> {
+        let outputs = guess.outputs().into_iter().flatten().filter(|output| output.provenance.is_some());
+        let mut first = outputs.clone();
+        let (Some(output), None) = (first.next(), first.next()) else {
+            let found = outputs.count();
+            return Err((
+                "output".into(),
+                format!("expected exactly one output with provenance, found {found}"),
+            ));
+        };
+        let depths = self.depths(answers, gold, output, haystack);
+        let flag =
+            |depth: Option<usize>, k: usize| if depth.is_some_and(|depth| depth <= k) { 1.0 } else { 0.0 };
+        let mut places = row.iter_mut();
+        let mut put = |figures: &[f64]| {
+            figures.iter().zip(&mut places).for_each(|(&figure, place)| *place = figure);
+        };
+        for (evidence, columns) in gold.levels.iter().zip(&self.columns) {
+            let rank = evidence.rank_rows(output.provenance, columns);
+            put(&[rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
+            for &k in &self.ks {
+                put(&[
+                    rank.precision(k),
+                    flag(depths.answer, k),
+                    flag(depths.both, k),
+                    flag(depths.entity, k),
+                ]);
+                if k > 1 {
+                    put(&[rank.recall(k), rank.success(k)]);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What scoring many records needs not allocate again.
 #[derive(Default)]
-struct Buffers {
-    haystack: Haystack,
-    answers: answer::Buffers,
+pub(super) struct Buffers {
+    pub(super) haystack: Haystack,
+    pub(super) answers: answer::Buffers,
 }
 
 /// A normalised text in which several short ones are looked for.
-struct Haystack {
+pub(super) struct Haystack {
     text: Vec<u8>,
     /// Whether the text has a pair of neighbouring bytes, at [`place`](Self::place). Most of what is looked for has a
     /// pair that is not there, which is told sooner than a search is prepared.
@@ -220,91 +318,27 @@ impl Haystack {
 }
 
 impl Scoring for EvidenceScoring {
-    type Gold = GoldEvidence;
+    type Gold = (Answers, GoldEvidence);
     type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
-        self.columns.iter().flat_map(|_| self.level_names()).collect()
-    }
-
-    fn gold_fields(&self) -> &Fields {
-        &self.gold_fields
-    }
-
-    fn guess_fields(&self) -> &Fields {
-        &self.fields
+        self.all_names()
     }
 
     fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {
-        let outputs = gold_outputs(line)?;
-        let rows = outputs.clone().filter_map(|output| output.provenance);
-        let mut titles: Vec<Box<[u8]>> = Vec::new();
-        for title in rows.clone().flat_map(Rows::iter).filter_map(|row| row[self.title].text()) {
-            if !trim(title).is_empty() {
-                let text = &mut buffers.haystack.text;
-                text.clear();
-                push_normalised(title, text);
-                if titles.iter().all(|known| **known != **text) {
-                    titles.push(text.as_slice().into());
-                }
-            }
-        }
-        let input = line.input.as_deref().filter(|_| !titles.is_empty());
-        let entity_in_input = input.is_some_and(|input| {
-            let text = &mut buffers.haystack.text;
-            text.clear();
-            push_normalised(input, text);
-            titles.iter().any(|title| memmem::find(text, title).is_some())
-        });
-        let answers =
-            Answers::new_in(outputs.filter_map(|output| output.answer.text()), &mut buffers.answers);
-        Ok(GoldEvidence {
-            levels: self.columns.iter().map(|columns| Evidence::from_rows(rows.clone(), columns)).collect(),
-            answers,
-            entity_in_input,
-            titles: titles.into(),
-        })
+        let answers = gold_outputs(line)?.filter_map(|output| output.answer.text());
+        let answers = Answers::new_in(answers, &mut buffers.answers);
+        Ok((answers, self.gold_evidence(line, &mut buffers.haystack)?))
     }
 
     fn score(
         &self,
-        gold: &Self::Gold,
+        (answers, evidence): &Self::Gold,
         guess: &Line<'_>,
         buffers: &mut Buffers,
         row: &mut [f64],
     ) -> Result<(), Fault> {
-        let outputs = guess.outputs().into_iter().flatten().filter(|output| output.provenance.is_some());
-        let mut first = outputs.clone();
-        let (Some(output), None) = (first.next(), first.next()) else {
-            let found = outputs.count();
-            return Err((
-                "output".into(),
-                format!("expected exactly one output with provenance, found {found}"),
-            ));
-        };
-        let depths = self.depths(gold, output, buffers);
-        let flag =
-            |depth: Option<usize>, k: usize| if depth.is_some_and(|depth| depth <= k) { 1.0 } else { 0.0 };
-        let mut places = row.iter_mut();
-        let mut put = |figures: &[f64]| {
-            figures.iter().zip(&mut places).for_each(|(&figure, place)| *place = figure);
-        };
-        for (evidence, columns) in gold.levels.iter().zip(&self.columns) {
-            let rank = evidence.rank_rows(output.provenance, columns);
-            put(&[rank.r_precision, if gold.entity_in_input { 1.0 } else { 0.0 }]);
-            for &k in &self.ks {
-                put(&[
-                    rank.precision(k),
-                    flag(depths.answer, k),
-                    flag(depths.both, k),
-                    flag(depths.entity, k),
-                ]);
-                if k > 1 {
-                    put(&[rank.recall(k), rank.success(k)]);
-                }
-            }
-        }
-        Ok(())
+        self.figures(answers, evidence, guess, &mut buffers.haystack, row)
     }
 }
 

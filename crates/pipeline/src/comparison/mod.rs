@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Dataset, Metric, jsonl,
     scores::{
-        PerRecord, kilt, retrieval,
+        PerRecord, retrieval,
         significance::{Rounds, compare},
+        whole,
     },
 };
 
@@ -258,14 +259,13 @@ fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>
     if !gold.is_file() || !predictions.is_file() {
         return Ok(None);
     }
-    let answers = kilt::evaluate(&gold, &predictions)?.records;
     let options = retrieval::Options { ks: DEPTHS.to_vec(), ..retrieval::Options::default() };
-    let found = retrieval::evaluate(&gold, &predictions, &options)?;
-    let recall = found.reports.first().map(|(report, _)| {
+    let found = whole::evaluate(&gold, &predictions, &options)?;
+    let recall = found.evidence.reports.first().map(|(report, _)| {
         let at = |depth: &usize| Some((*depth, report.score(&format!("recall@{depth}"))?));
         DEPTHS.iter().filter_map(at).collect()
     });
-    Ok(Some(Records { answers, recall: recall.unwrap_or_default() }))
+    Ok(Some(Records { answers: found.answers.records, recall: recall.unwrap_or_default() }))
 }
 
 impl Comparison {
