@@ -177,9 +177,15 @@ fn similarities_are_weighed_by_what_the_crowd_says() {
     let scores = json_of(&run(folder.path(), &["evaluate", "--ranking", ranking, "--json"]));
     // Only the right sentence has a word of the dialogue, and tf-idf is among the similarities.
     assert_eq!(scores["mrr@1"], 1.0, "{scores}");
-    let refused =
-        sporran(folder.path(), &["train", &config("combined.toml"), &data, &from, "combine.cosine=false"]);
+    let refused = sporran(
+        folder.path(),
+        &["train", &config("combined.toml"), &data, &from, "combine.cosine=false", "combine.tfidf=false"],
+    );
     let output = { refused }.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("`combine.article`: expected `cosine = true`"), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("`combine.article`: expected `cosine = true` or `tfidf = true`"),
+        "{}",
+        errors(&output)
+    );
 }

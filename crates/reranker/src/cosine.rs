@@ -1,6 +1,9 @@
 //! Similarity of vectors: the cosine of what an encoder makes of query and passage, each read by itself.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,8 @@ pub struct Cosine {
     queries: EncoderInput,
     passages: EncoderInput,
     batch_tokens: usize,
+    /// The passages that were read last, and their vectors: they may be compared with something else next.
+    last: Mutex<(Vec<String>, Vec<Vec<f32>>)>,
 }
 
 impl Cosine {
@@ -67,7 +72,8 @@ impl Cosine {
         let most = options.max_tokens.or(sentences.max_length);
         let input = |truncation| EncoderInput::open(&checkpoint, body.max_input_length(), most, truncation);
         let (queries, passages) = (input(Truncation::FirstAtItsStart)?, input(Truncation::LongestFirst)?);
-        Ok(Self { body, sentences, queries, passages, batch_tokens: options.batch_tokens })
+        let (batch_tokens, last) = (options.batch_tokens, Mutex::default());
+        Ok(Self { body, sentences, queries, passages, batch_tokens, last })
     }
 
     /// Vectors of length 1.
@@ -95,14 +101,39 @@ impl Cosine {
     }
 }
 
+/// The product of a vector with each of some.
+fn products(vector: &[f32], others: &[Vec<f32>]) -> Vec<f32> {
+    others.iter().map(|other| other.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
+}
+
+impl Cosine {
+    fn of_passages(&self, passages: &[&Passage]) -> Result<Vec<Vec<f32>>> {
+        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage, true)).collect();
+        {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.0 == texts {
+                return Ok(last.1.clone());
+            }
+        }
+        let pairs: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
+        let vectors = self.vectors(&self.passages.rows(&pairs)?)?;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (texts, vectors.clone());
+        Ok(vectors)
+    }
+}
+
 impl Reranker for Cosine {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
-        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage, true)).collect();
-        let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
-        let mut rows = self.queries.rows(&[Text::One(&query.text)])?;
-        rows.extend(self.passages.rows(&texts)?);
-        let vectors = self.vectors(&rows)?;
-        let (query, passages) = vectors.split_at(1);
-        Ok(passages.iter().map(|vector| vector.iter().zip(&query[0]).map(|(a, b)| a * b).sum()).collect())
+        let query = self.vectors(&self.queries.rows(&[Text::One(&query.text)])?)?;
+        Ok(products(&query[0], &self.of_passages(passages)?))
+    }
+
+    fn centrality(&self, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let vectors = self.of_passages(passages)?;
+        let mut mean = vec![0.0; vectors.first().map_or(0, Vec::len)];
+        for vector in &vectors {
+            mean.iter_mut().zip(vector).for_each(|(mean, value)| *mean += value / vectors.len() as f32);
+        }
+        Ok(products(&mean, &vectors))
     }
 }

@@ -7,8 +7,8 @@ use sporran_kilt::{Passage, Query, jsonl};
 use sporran_transformers::{DeviceName, Precision, Truncation};
 
 use crate::{
-    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, PagePool, Reranker, Result, TfIdf,
-    TitleSimilarity,
+    Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, Named, Place, Reranker, Result, TfIdf,
+    TitleSimilarity, View,
 };
 
 /// The file that says what a folder holds.
@@ -41,6 +41,10 @@ pub enum Saved {
         /// What is cut of a pair that is too long.
         truncation: Truncation,
     },
+    /// Whether the query names a passage's title.
+    Named,
+    /// Where a passage stands among its page's.
+    Place,
     /// Several together.
     Combined {
         /// What is combined.
@@ -52,11 +56,11 @@ pub enum Saved {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedPart {
-    /// Its folder inside the whole's; parts of one folder share its scores.
+    /// Its folder inside the whole's; parts of one folder share what it is asked.
     pub folder: PathBuf,
-    /// Whether a passage counts by its page's passages, and how.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<PagePool>,
+    /// What it is asked, and what its scores become.
+    #[serde(default)]
+    pub view: View,
     /// What its scores count.
     pub weight: f32,
     /// Whether its scores are brought to mean 0 and deviation 1 among a query's passages first.
@@ -128,16 +132,18 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
                 ..CrossEncoderOptions::new(folder.into())
             })?)
         }
+        Saved::Named => Box::new(Named),
+        Saved::Place => Box::new(Place),
         Saved::Combined { parts } => {
             let (mut names, mut rerankers, mut terms) = (Vec::new(), Vec::new(), Vec::new());
-            for SavedPart { folder: name, pool, weight, standardised } in parts {
+            for SavedPart { folder: name, view, weight, standardised } in parts {
                 let known = names.iter().position(|known| *known == name);
                 let reranker = known.unwrap_or(names.len());
                 if known.is_none() {
                     rerankers.push(open(&folder.join(&name), computing)?);
                     names.push(name);
                 }
-                terms.push(Term { reranker, pool, weight, standardised });
+                terms.push(Term { reranker, view, weight, standardised });
             }
             Box::new(Combined::new(rerankers, terms))
         }
@@ -149,23 +155,12 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
 pub struct Term {
     /// The number of what scores.
     pub reranker: usize,
-    /// Whether a passage counts by its page's passages, and how.
-    pub pool: Option<PagePool>,
+    /// What it is asked, and what its scores become.
+    pub view: View,
     /// What its scores count.
     pub weight: f32,
     /// Whether they are brought to mean 0 and deviation 1 among a query's passages first.
     pub standardised: bool,
-}
-
-impl Term {
-    /// What becomes of a reranker's scores before they are weighed.
-    fn of(&self, passages: &[&Passage], scores: &[f32]) -> Vec<f32> {
-        let mut scores = self.pool.map_or_else(|| scores.to_vec(), |pool| pool.pool(passages, scores));
-        if self.standardised {
-            standardise(&mut scores);
-        }
-        scores
-    }
 }
 
 /// The weighted sum of several rerankers' scores.
@@ -201,12 +196,16 @@ pub fn standardise(scores: &mut [f32]) {
 impl Reranker for Combined {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         let mut sums = vec![0.0; passages.len()];
-        // Each scores once, however many terms its scores are in.
-        let scores: Vec<Vec<f32>> =
-            self.rerankers.iter().map(|reranker| reranker.score(query, passages)).collect::<Result<_>>()?;
-        for term in &self.terms {
-            let scores = term.of(passages, &scores[term.reranker]);
-            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += term.weight * score);
+        for (at, reranker) in self.rerankers.iter().enumerate() {
+            let terms = || self.terms.iter().filter(|term| term.reranker == at);
+            let views: Vec<View> = terms().map(|term| term.view).collect();
+            let scores = View::scores(&views, &**reranker, query, passages)?;
+            for (term, mut scores) in terms().zip(scores) {
+                if term.standardised {
+                    standardise(&mut scores);
+                }
+                sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += term.weight * score);
+            }
         }
         Ok(sums)
     }
@@ -215,6 +214,7 @@ impl Reranker for Combined {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PagePool;
 
     struct Fixed(Vec<f32>);
 
@@ -242,10 +242,14 @@ mod tests {
     fn scores_are_brought_to_one_scale_before_they_are_summed_where_that_is_asked_for() {
         let fixed = |scores: [f32; 3]| -> Box<dyn Reranker> { Box::new(Fixed(scores.into())) };
         let rerankers = [[1.0, 2.0, 3.0], [700.0, 500.0, 600.0], [4.0; 3], [0.0, 0.0, 2.0]].map(fixed);
-        let term = |reranker, weight, standardised| Term { reranker, pool: None, weight, standardised };
+        let term =
+            |reranker, weight, standardised| Term { reranker, view: View::default(), weight, standardised };
         let mut terms = vec![term(0, 1.0, true), term(1, 0.5, true), term(2, 9.0, true), term(3, 0.5, false)];
         // All three are of one page, whose best is 2: the last reranker's scores count a second time.
-        terms.push(Term { pool: Some(PagePool::Best), ..term(3, 0.25, false) });
+        terms.push(Term {
+            view: View { pool: Some(PagePool::Best), ..View::default() },
+            ..term(3, 0.25, false)
+        });
         let whole = Combined::new(rerankers.into(), terms);
         let (a, b, c) = (passage("a"), passage("b"), passage("c"));
         let scores = whole.score(&Query::of_text("q", "q"), &[&a, &b, &c]).unwrap();
@@ -264,7 +268,12 @@ mod tests {
         std::fs::create_dir(&words).unwrap();
         Saved::TfIdf { titles_only: false }.write(&words).unwrap();
         TfIdf::fit(["tea", "tea and milk"]).save(&words.join(COUNTS)).unwrap();
-        let parts = vec![SavedPart { folder: "words".into(), pool: None, weight: 2.0, standardised: true }];
+        let parts = vec![SavedPart {
+            folder: "words".into(),
+            view: View::default(),
+            weight: 2.0,
+            standardised: true,
+        }];
         let saved = Saved::Combined { parts };
         saved.write(folder.path()).unwrap();
         assert_eq!(Saved::read(folder.path()).unwrap(), saved);

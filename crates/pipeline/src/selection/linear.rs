@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_reranker::{PagePool, open, standardise};
+use sporran_reranker::{View, open, standardise};
 use sporran_transformers::training::RankingLoss;
 
 use super::{data::Selection, train::COMPUTING};
@@ -11,15 +11,15 @@ use crate::Result;
 /// For each similarity, for each dialogue, the scores of its sentences.
 type Scores = Vec<Vec<Vec<f32>>>;
 
-/// A similarity that is weighed: the reranker in a folder, as it is or pooled over a sentence's article.
+/// A similarity that is weighed: a view of the reranker in a folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Similarity {
     pub(super) folder: &'static str,
-    pub(super) pool: Option<PagePool>,
+    pub(super) view: View,
 }
 
 /// The scores of similarities in `model`, each brought to mean 0 and deviation 1 among a dialogue's sentences. Those of one
-/// folder follow each other, and it is asked once.
+/// folder follow each other.
 pub(super) fn standardised(
     similarities: &[Similarity],
     model: &Path,
@@ -28,13 +28,12 @@ pub(super) fn standardised(
     let mut scores = Vec::with_capacity(similarities.len());
     for same in similarities.chunk_by(|a, b| a.folder == b.folder) {
         let reranker = open(&model.join(same[0].folder), COMPUTING)?;
+        let views: Vec<View> = same.iter().map(|similarity| similarity.view).collect();
         let mut of = vec![Vec::with_capacity(selections.len()); same.len()];
         for selection in selections {
             let passages: Vec<_> = selection.passages.iter().collect();
-            let plain = reranker.score(&selection.query, &passages)?;
-            for (similarity, of) in same.iter().zip(&mut of) {
-                let mut scores =
-                    similarity.pool.map_or_else(|| plain.clone(), |pool| pool.pool(&passages, &plain));
+            let found = View::scores(&views, &*reranker, &selection.query, &passages)?;
+            for (mut scores, of) in found.into_iter().zip(&mut of) {
                 standardise(&mut scores);
                 of.push(scores);
             }
@@ -63,7 +62,7 @@ pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
 const STEPS: usize = 400;
 const RATE: f64 = 0.5;
 /// What keeps weights of similarities that say the same from growing against each other.
-const DECAY: f64 = 1e-3;
+const DECAY: f64 = 1e-2;
 
 /// The weights with the least listwise loss, by gradient descent from zero.
 pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {

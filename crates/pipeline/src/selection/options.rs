@@ -145,8 +145,8 @@ fn scale() -> f64 {
     8.0
 }
 
-/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each is brought to mean 0 and deviation 1 among a dialogue's
-/// sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
+/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each
+/// is brought to mean 0 and deviation 1 among a dialogue's sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
 /// sum misses; its scores are added to the sum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -157,8 +157,16 @@ pub struct CombineOptions {
     pub title: bool,
     /// The cosine of the encoder that the model starts from.
     pub cosine: bool,
-    /// The best and the mean cosine of a sentence's article; it goes with `cosine`.
+    /// For each of `tfidf` and `cosine` the best and the mean of a sentence's article as well.
     pub article: bool,
+    /// Tf-idf and cosine with the last turns alone as well: how many, for each such window.
+    pub turns: Vec<usize>,
+    /// The mean cosine with the other sentences; it goes with `cosine`.
+    pub central: bool,
+    /// Whether the dialogue has the title's words.
+    pub named: bool,
+    /// Where a sentence stands among those of its article.
+    pub place: bool,
 }
 
 const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
@@ -264,8 +272,18 @@ impl SelectionOptions {
                 "expected a `[reranker]` of kind `cosine`, `cross-encoder` or `bi-encoder` beside it";
             document.report_key("combine", message);
         }
-        if self.combine.article && !self.combine.cosine {
-            document.report_key("combine.article", "expected `cosine = true` beside it");
+        let CombineOptions { tfidf, title, cosine, article, ref turns, central, .. } = self.combine;
+        if central && !cosine {
+            document.report_key("combine.central", "expected `cosine = true` beside it");
+        }
+        if article && !cosine && !tfidf {
+            document.report_key("combine.article", "expected `cosine = true` or `tfidf = true` beside it");
+        }
+        if turns.contains(&0) {
+            document.report_key("combine.turns", "expected numbers of at least 1, found 0");
+        }
+        if !(turns.is_empty() || cosine || tfidf || title) {
+            document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` beside it");
         }
     }
 

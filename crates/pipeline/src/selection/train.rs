@@ -11,7 +11,9 @@ use sporran_kilt::{
     scores::ranking::{Candidate, Ranked, score},
     wowpp::{self, Dialogue, Dialogues},
 };
-use sporran_reranker::{COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, open, passage_text};
+use sporran_reranker::{
+    Asks, COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, View, open, passage_text,
+};
 use sporran_transformers::{
     BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation,
     training::{
@@ -141,8 +143,12 @@ fn fit(
                 RerankerKind::BiEncoder(_) => tuned.scale as f32,
                 _ => 1.0,
             };
-            let mut parts =
-                vec![SavedPart { folder: TRAINED.into(), pool: None, weight, standardised: false }];
+            let mut parts = vec![SavedPart {
+                folder: TRAINED.into(),
+                view: View::default(),
+                weight,
+                standardised: false,
+            }];
             parts.extend(weighted(below, weights));
             Saved::Combined { parts }.write(&model)?;
             Ok(steps)
@@ -155,9 +161,9 @@ const TRAINED: &str = "trained";
 
 /// Similarities with the weights that were learned for them.
 fn weighted(below: Vec<Similarity>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
-    let part = |(Similarity { folder, pool }, weight): (Similarity, f64)| SavedPart {
+    let part = |(Similarity { folder, view }, weight): (Similarity, f64)| SavedPart {
         folder: folder.into(),
-        pool,
+        view,
         weight: weight as f32,
         standardised: true,
     };
@@ -178,21 +184,47 @@ fn similarities(
         Ok::<_, Error>(part)
     };
     let mut made = Vec::new();
-    for (folder, wanted, titles_only) in [("tfidf", combine.tfidf, false), ("title", combine.title, true)] {
-        if wanted {
-            tfidf(selections, titles_only, &part(folder)?)?;
-            made.push(Similarity { folder, pool: None });
-        }
+    // The whole dialogue, and then its last turns.
+    let asked =
+        || std::iter::once(Asks::Query).chain(combine.turns.iter().map(|&count| Asks::LastTurns(count)));
+    let pools = || {
+        [None, Some(PagePool::Best), Some(PagePool::Mean)]
+            .into_iter()
+            .filter(|pool| pool.is_none() || combine.article)
+    };
+    if combine.tfidf {
+        tfidf(selections, false, &part("tfidf")?)?;
+        made.extend(views("tfidf", asked(), pools));
+    }
+    if combine.title {
+        tfidf(selections, true, &part("title")?)?;
+        made.extend(views("title", asked(), || std::iter::once(None)));
     }
     if combine.cosine {
         cosine(from, max_tokens, &part("cosine")?)?;
-        made.push(Similarity { folder: "cosine", pool: None });
+        made.extend(views("cosine", asked(), pools));
+        if combine.central {
+            made.push(Similarity { folder: "cosine", view: View { asks: Asks::Passages, pool: None } });
+        }
     }
-    if combine.article {
-        let pools = [PagePool::Best, PagePool::Mean];
-        made.extend(pools.map(|pool| Similarity { folder: "cosine", pool: Some(pool) }));
+    for (folder, wanted, saved) in
+        [("named", combine.named, Saved::Named), ("place", combine.place, Saved::Place)]
+    {
+        if wanted {
+            saved.write(&part(folder)?)?;
+            made.push(Similarity { folder, view: View::default() });
+        }
     }
     Ok(made)
+}
+
+/// A reranker asked several things, the scores of each pooled in several ways.
+fn views<P: Iterator<Item = Option<PagePool>>>(
+    folder: &'static str,
+    asked: impl Iterator<Item = Asks>,
+    pools: impl Fn() -> P,
+) -> Vec<Similarity> {
+    asked.flat_map(|asks| pools().map(move |pool| Similarity { folder, view: View { asks, pool } })).collect()
 }
 
 fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {

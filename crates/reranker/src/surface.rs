@@ -1,0 +1,64 @@
+//! What is seen without reading: whether the query names a passage's title, and where the passage stands in its page.
+
+use rustc_hash::FxHashMap;
+use sporran_kilt::{Passage, Query};
+
+use crate::{Reranker, Result};
+
+/// 1 where the query has the passage's title, in whatever case, and 0 elsewhere.
+pub struct Named;
+
+impl Reranker for Named {
+    fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let text = query.text.to_lowercase();
+        let named = |passage: &&Passage| {
+            let title = passage.title.trim().to_lowercase();
+            f32::from(u8::from(!title.is_empty() && text.contains(&title)))
+        };
+        Ok(passages.iter().map(named).collect())
+    }
+}
+
+/// 1 for the first of a page's passages in the list, 1/2 for the second, and so on: the beginning of an article says what
+/// it is about.
+pub struct Place;
+
+impl Reranker for Place {
+    fn score(&self, _: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
+        let mut counts: FxHashMap<&str, u32> = FxHashMap::default();
+        let mut scores = Vec::with_capacity(passages.len());
+        for passage in passages {
+            let count = counts.entry(passage.page_id.as_str()).or_default();
+            *count += 1;
+            scores.push(1.0 / *count as f32);
+        }
+        Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::PassageId;
+
+    use super::*;
+
+    #[test]
+    fn titles_are_looked_for_in_the_query_and_places_are_counted_by_page() {
+        let passage = |id: u32, title: &str| Passage {
+            id: PassageId(id),
+            page_id: title.into(),
+            title: title.into(),
+            section: String::new(),
+            text: "Tea.".into(),
+            start_paragraph: 0,
+            start_character: 0,
+            end_paragraph: 0,
+            end_character: 0,
+        };
+        let passages = [passage(0, "Tea"), passage(1, "Élan"), passage(2, "Tea"), passage(3, "")];
+        let passages: Vec<&Passage> = passages.iter().collect();
+        let query = Query::of_text("q", "Do you like\nTEA with élan?");
+        assert_eq!(Named.score(&query, &passages).unwrap(), [1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(Place.score(&query, &passages).unwrap(), [1.0, 1.0, 0.5, 1.0]);
+    }
+}
