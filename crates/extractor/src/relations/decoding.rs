@@ -24,6 +24,24 @@ impl Scores {
         self.values.get(pair * self.labels + label).copied().unwrap_or(0.0)
     }
 
+    /// The weighted mean of the logits of several scores of the same pairs, as probabilities.
+    #[must_use]
+    pub fn averaged(parts: &[(Self, f32)]) -> Self {
+        // Far from what any model is sure of, and finite.
+        const LEAST: f32 = 1e-7;
+        let logit = |p: f32| {
+            let p = p.clamp(LEAST, 1.0 - LEAST);
+            (p / (1.0 - p)).ln()
+        };
+        let Some((first, _)) = parts.first() else { return Self::default() };
+        let weights: f32 = parts.iter().map(|(_, weight)| weight).sum();
+        let mean = |at: usize| {
+            let sum: f32 = parts.iter().map(|(scores, weight)| weight * logit(scores.values[at])).sum();
+            1.0 / (1.0 + (-sum / weights).exp())
+        };
+        Self { labels: first.labels, values: (0..first.values.len()).map(mean).collect() }
+    }
+
     /// Both directions of two mentions are decided together: a symmetric property has the mean of both, of another the less
     /// likely direction is ruled out.
     #[must_use]

@@ -282,7 +282,7 @@ fn regression(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{Document, proposals, relations::annotated};
     use serde_json::json;
@@ -313,9 +313,10 @@ mod tests {
         (sources.iter().map(join).collect(), properties.clone())
     }
 
-    fn trained() -> (LinearRelations, Vec<Annotated>) {
+    /// A model that learned from half of some documents.
+    pub(in crate::relations) fn trained(passes: usize) -> (LinearRelations, Vec<Annotated>) {
         let (documents, properties) = documents();
-        let training = LinearTraining { buckets: 4096, ..LinearTraining::default() };
+        let training = LinearTraining { buckets: 4096, passes, ..LinearTraining::default() };
         let data = LinearData::of(&documents, 1, training.buckets);
         // What is left out shows whether more than the sentences was learned.
         let model = LinearRelations::train(&data, &properties, &training, 1, |at| at < 12);
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_was_learned_holds_for_other_documents() {
-        let (model, documents) = trained();
+        let (model, documents) = trained(12);
         for annotated in &documents[12..] {
             let asked = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
             let scores = model.score(&[asked]).unwrap();
@@ -336,10 +337,10 @@ mod tests {
     #[test]
     fn a_model_survives_its_folder_and_faults_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let model = trained().0.with_thresholds(Thresholds::new(vec![0.25]));
+        let model = trained(12).0.with_thresholds(Thresholds::new(vec![0.25]));
         model.save(folder.path()).unwrap();
         assert_eq!(LinearRelations::load(folder.path()).unwrap(), model);
-        assert_eq!(trained().0, trained().0);
+        assert_eq!(trained(12).0, trained(12).0);
         let path = folder.path().join(LINEAR);
         let text = std::fs::read_to_string(&path).unwrap();
         let told = |from: &str, to: &str| {

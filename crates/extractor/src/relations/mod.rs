@@ -2,9 +2,10 @@
 //!
 //! [`Properties`] are those that a training file is annotated for. [`sentences`] cuts a document's mentions into sentences with
 //! their candidate pairs. A [`RelationModel`] tells how likely each property is of each pair: [`LinearRelations`] by hashed
-//! features of the words, [`MarkedEntities`] by an encoder that reads the sentence with its mentions marked.
-//! [`Thresholds`] turn that into facts.
+//! features of the words, [`MarkedEntities`] by an encoder that reads the sentence with its mentions marked, [`Averaged`] by
+//! several of them. [`Thresholds`] turn that into facts.
 
+mod averaged;
 mod candidates;
 mod decoding;
 mod examples;
@@ -19,6 +20,7 @@ use std::path::Path;
 
 use sporran_transformers::{DeviceName, Precision};
 
+pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart};
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
 pub use decoding::{Scores, decode};
 pub use examples::{Annotated, GoldFact, annotated, covered, pair_examples};
@@ -57,6 +59,9 @@ pub trait RelationModel: Send + Sync {
 pub fn open(folder: &Path, device: DeviceName, precision: Precision) -> Result<Box<dyn RelationModel>> {
     if folder.join(LINEAR).is_file() {
         return Ok(Box::new(LinearRelations::load(folder)?));
+    }
+    if folder.join(AVERAGED).is_file() {
+        return Ok(Box::new(Averaged::load(folder, device, precision)?));
     }
     Ok(Box::new(MarkedEntities::load(folder, device, precision)?))
 }

@@ -3,6 +3,7 @@
 //! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`is_population`] tells it.
 
 mod aliases;
+mod average;
 mod errors;
 mod options;
 mod populate;

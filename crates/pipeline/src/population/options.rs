@@ -115,7 +115,8 @@ fn judge_every() -> usize {
     8
 }
 
-/// `[relations]`: a linear model of the words, or an encoder that reads a sentence with its mentions marked.
+/// `[relations]`: a linear model of the words, or an encoder that reads a sentence with its mentions marked; with both
+/// `linear` and `training` the mean of the two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use sporran_extractor::{
     Document, proposals,
     relations::{
-        Annotated, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
+        Annotated, Asked, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
         MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated, covered,
         pair_examples,
     },
@@ -28,6 +28,7 @@ use sporran_transformers::{
 
 use super::{
     aliases::build,
+    average::{PARTS, average},
     options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
     populate::parent,
 };
@@ -82,7 +83,7 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let (reached, facts) = covered(&documents);
     let covered = reached as f64 / facts.max(1) as f64;
     let model = options.relations.model.clone();
-    if let Some(linear) = &options.relations.linear {
+    if let (Some(linear), None) = (&options.relations.linear, &options.relations.training) {
         let judged = fit_linear(options, linear, annotations.judge_every, &properties, &documents, observe)?;
         return Ok(Learned { model, steps: linear.passes as u64, covered, judged, names });
     }
@@ -95,8 +96,18 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     tracing::info!(learned = learned.len(), judges = judges.len(), reached, facts, "annotated documents");
     let marker = Marker::new(options, training, &properties, &learned)?;
     let folder = options.folder();
-    let steps = marker.optimise(&learned, &judges, (&folder, &options.relations.model), observe)?;
-    let judged = tune(&options.relations.model, options, &judges)?;
+    let marked = match &options.relations.linear {
+        Some(_) => model.join(PARTS[1]),
+        None => model.clone(),
+    };
+    let steps = marker.optimise(&learned, &judges, (&folder, &marked), observe)?;
+    let mut judged = tune(&marked, options, &judges)?;
+    if let Some(linear) = &options.relations.linear {
+        let data = LinearData::of(&learned, properties.len(), linear.buckets);
+        let first = LinearRelations::train(&data, &properties, linear, options.seed, |_| true);
+        first.save(&model.join(PARTS[0]))?;
+        judged = average(&first, options, &judges)?;
+    }
     Ok(Learned { model, steps, covered, judged, names })
 }
 
@@ -130,14 +141,15 @@ fn fit_linear(
     Ok(judged)
 }
 
+/// The sentences of a document.
+pub(super) fn asked(annotated: &Annotated) -> Vec<Asked<'_>> {
+    let asked = |candidates| (&annotated.document, &*annotated.mentions, candidates);
+    annotated.candidates.iter().map(asked).collect()
+}
+
 /// The scores of a document's sentences, both directions of a pair decided together.
 fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
-    let asked: Vec<_> = annotated
-        .candidates
-        .iter()
-        .map(|candidates| (&annotated.document, &*annotated.mentions, candidates))
-        .collect();
-    let scores = model.score(&asked)?.into_iter().zip(&annotated.candidates);
+    let scores = model.score(&asked(annotated))?.into_iter().zip(&annotated.candidates);
     Ok(scores.map(|(scores, candidates)| scores.joint(&candidates.pairs, model.properties())).collect())
 }
 
@@ -343,7 +355,7 @@ fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &Properties) 
     micro(&thresholds, &joined)
 }
 
-fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
+pub(super) fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
     let judged = thresholds.judge(documents);
     let sum =
         |of: fn(&sporran_extractor::relations::Judged) -> usize| judged.iter().map(of).sum::<usize>() as f64;

@@ -58,28 +58,52 @@ pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
     (0..dialogues).map(sum).collect()
 }
 
-/// Steps of the descent; the loss is convex, and steps of this length come to its end well before.
-const STEPS: usize = 400;
-const RATE: f64 = 0.5;
+/// Steps of the descent, at most.
+const STEPS: usize = 1000;
+/// A slope so small is none.
+const FLAT: f64 = 1e-5;
 /// What keeps weights of similarities that say the same from growing against each other.
 const DECAY: f64 = 1e-2;
 
-/// The weights with the least listwise loss, by gradient descent from zero.
+/// The weights with the least listwise loss, by gradient descent from zero. The loss is convex; a step that does not lower
+/// it by half of what its slope promises is halved (Armijo, 1966), since similarities that go together make it steep.
 pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {
-    let mut weights = vec![0.0; scores.len()];
     let counted = |selection: &Selection| RankingLoss::Listwise.weight(&selection.targets);
-    let count: f64 = selections.iter().map(counted).sum();
-    for _ in 0..STEPS {
+    let count: f64 = selections.iter().map(counted).sum::<f64>().max(1.0);
+    let evaluate = |weights: &[f64]| {
+        let mut loss: f64 = weights.iter().map(|weight| DECAY * weight * weight).sum();
         let mut slopes: Vec<f64> = weights.iter().map(|weight| 2.0 * DECAY * weight).collect();
-        for (at, (sums, selection)) in summed(scores, &weights).iter().zip(selections).enumerate() {
-            let (_, by_score) = RankingLoss::Listwise.evaluate(sums, &selection.targets);
+        for (at, (sums, selection)) in summed(scores, weights).iter().zip(selections).enumerate() {
+            let (own, by_score) = RankingLoss::Listwise.evaluate(sums, &selection.targets);
+            loss += own / count;
             for (slope, scores) in slopes.iter_mut().zip(scores) {
                 let product: f64 =
                     by_score.iter().zip(&scores[at]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                *slope += product / count.max(1.0);
+                *slope += product / count;
             }
         }
-        weights.iter_mut().zip(slopes).for_each(|(weight, slope)| *weight -= RATE * slope);
+        (loss, slopes)
+    };
+    let mut weights = vec![0.0; scores.len()];
+    let (mut loss, mut slopes) = evaluate(&weights);
+    let mut rate = 1.0;
+    for _ in 0..STEPS {
+        let steepness: f64 = slopes.iter().map(|slope| slope * slope).sum();
+        if steepness < FLAT * FLAT {
+            break;
+        }
+        let next: Vec<f64> =
+            weights.iter().zip(&slopes).map(|(weight, slope)| weight - rate * slope).collect();
+        let (next_loss, next_slopes) = evaluate(&next);
+        if next_loss <= loss - 0.5 * rate * steepness {
+            (weights, loss, slopes) = (next, next_loss, next_slopes);
+            rate *= 1.5;
+        } else if rate > 1e-6 {
+            rate *= 0.5;
+        } else {
+            // Rounding says more than the slope by now.
+            break;
+        }
     }
     weights
 }
@@ -111,5 +135,11 @@ mod tests {
         assert!(weights[0] > 1.0 && weights[1].abs() < 0.05 && weights[2] < 0.0, "{weights:?}");
         let sums = summed(&scores, &weights);
         assert!((f64::from(sums[0][0]) - (2.0 * weights[0] + weights[1] - 0.2 * weights[2])).abs() < 1e-5);
+        // Of one that is there forty times each has the same share, and the steps do not overshoot.
+        let many = vec![scores[0].clone(); 40];
+        let shares = listwise_weights(&many, &selections);
+        let together: f64 = shares.iter().sum();
+        assert!(shares.iter().all(|share| (share - shares[0]).abs() < 1e-9), "{shares:?}");
+        assert!(together > weights[0] && together < 10.0, "{together} {weights:?}");
     }
 }
