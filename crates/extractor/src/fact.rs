@@ -7,6 +7,8 @@ use crate::{Link, Span};
 pub struct Argument {
     /// The mention that the fact is read from.
     pub span: Span,
+    /// The mention of its chain that names it best: where the fact is read from `she`, the name.
+    pub name: Span,
     /// The entity that it means, where the linker is sure enough.
     pub link: Option<Link>,
 }

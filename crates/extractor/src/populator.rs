@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    Argument, Chain, Coreference, Document, Extractor, Fact, Linker, Mention, MentionFinder, Result,
+    Argument, Chain, Coreference, Document, Extractor, Fact, Linker, Mention, MentionFinder, Result, Span,
     proposals,
     relations::{Asked, Candidates, RelationModel, Thresholds, decode, sentences},
 };
@@ -99,6 +99,12 @@ impl Populator {
             Some(linker) => linker.link(document, &mentions, &chains),
             None => vec![None; mentions.len()],
         };
+        let mut names: Vec<Span> = mentions.iter().map(|mention| mention.span).collect();
+        for chain in &chains {
+            for &(mention, _) in &chain.mentions {
+                names[mention] = mentions[chain.representative].span;
+            }
+        }
         let properties = self.relations.properties().all();
         let thresholds = self.relations.thresholds().all();
         let (mut facts, mut withheld) = (Vec::new(), Vec::new());
@@ -106,7 +112,7 @@ impl Populator {
             for (pair, label, confidence) in found {
                 let argument = |at: u32| {
                     let at = candidates.mentions[at as usize];
-                    Argument { span: mentions[at].span, link: links[at].clone() }
+                    Argument { span: mentions[at].span, name: names[at], link: links[at].clone() }
                 };
                 let ends = &candidates.pairs[pair];
                 let fact = Fact {

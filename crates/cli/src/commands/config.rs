@@ -26,7 +26,11 @@ impl Config {
                 } else if rules::is_rules(&config.config, &config.overrides)? {
                     rules::RulesOptions::load(&config.config, &config.overrides)?;
                 } else if population::is_population(&config.config, &config.overrides)? {
-                    population::PopulationOptions::load(&config.config, &config.overrides)?;
+                    population::PopulationOptions::load(
+                        &config.config,
+                        &config.overrides,
+                        population::Purpose::All,
+                    )?;
                 } else if selection::is_selection(&config.config, &config.overrides)? {
                     selection::SelectionOptions::load(&config.config, &config.overrides)?;
                 } else if tagging::is_tagging(&config.config, &config.overrides)? {

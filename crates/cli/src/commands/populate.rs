@@ -1,7 +1,7 @@
 //! `sporran populate`.
 
 use clap::Args;
-use sporran_pipeline::population::{PopulationOptions, PopulationReport, populate};
+use sporran_pipeline::population::{PopulationOptions, PopulationReport, Purpose, populate};
 
 use super::{ConfigArgs, print, print_json};
 use crate::{error::Result, progress::Progress};
@@ -18,7 +18,8 @@ pub(crate) struct Populate {
 
 impl Populate {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
-        let options = PopulationOptions::load(&self.config.config, &self.config.overrides)?;
+        let options =
+            PopulationOptions::load(&self.config.config, &self.config.overrides, Purpose::Populate)?;
         let mut progress = Progress::new(quiet);
         let report = populate(&options, &mut |event| progress.event(event))?;
         if self.json { print_json(&report) } else { print(&told(&report, &options)) }

@@ -40,7 +40,11 @@ impl Train {
             return print(&format!("{} passes{best}\nmodel: {}\n", fitted.epochs, fitted.model.display()));
         }
         if population::is_population(&self.config.config, &self.config.overrides)? {
-            let options = population::PopulationOptions::load(&self.config.config, &self.config.overrides)?;
+            let options = population::PopulationOptions::load(
+                &self.config.config,
+                &self.config.overrides,
+                population::Purpose::Train,
+            )?;
             let learned = population::train(&options, &mut |event| progress.event(event))?;
             return if self.json { print_json(&learned) } else { print(&populated(&learned)) };
         }

@@ -8,11 +8,14 @@ use sporran_kilt::{
 };
 use sporran_reasoner::korc::{Entities, EntityTables, label_relations};
 
-use super::options::ReasonOptions;
+use super::{
+    options::ReasonOptions,
+    populated::{Evidence, merge},
+};
 use crate::Result;
 
-/// The knowledge base of a config, with what its entities and relations are called.
-pub(super) fn knowledge(options: &ReasonOptions) -> Result<KnowledgeBase> {
+/// The knowledge base of a config, with what its entities and relations are called, and with what was read from text.
+pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evidence)> {
     let mut kb = KnowledgeBase::open(&options.kb)?;
     if let Some(path) = &options.relations {
         label_relations(path, &mut kb)?;
@@ -27,7 +30,8 @@ pub(super) fn knowledge(options: &ReasonOptions) -> Result<KnowledgeBase> {
             }
         }
     }
-    Ok(kb)
+    let evidence = merge(&options.populated, &mut kb)?;
+    Ok((kb, evidence))
 }
 
 /// The tests of a config with their names, cut to its limit.

@@ -4,6 +4,7 @@ mod build;
 mod data;
 mod model;
 mod options;
+mod populated;
 mod reason;
 mod seq2seq;
 

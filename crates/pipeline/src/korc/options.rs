@@ -27,6 +27,9 @@ pub struct ReasonOptions {
     pub entities: Option<PathBuf>,
     /// `relations`: what relations are called, where `kb` does not say.
     pub relations: Option<PathBuf>,
+    /// `populated`: folders of runs of `sporran populate`, whose facts join the knowledge base with the sentences that state
+    /// them.
+    pub populated: Vec<PathBuf>,
     /// `most-answers`: answers to a question, at most.
     pub most_answers: usize,
     /// `[data]`: the questions.
@@ -46,6 +49,8 @@ struct General {
     kb: PathBuf,
     entities: Option<PathBuf>,
     relations: Option<PathBuf>,
+    #[serde(default)]
+    populated: Vec<PathBuf>,
     #[serde(default = "most_answers")]
     most_answers: usize,
     data: QuestionFiles,
@@ -260,8 +265,20 @@ impl ReasonOptions {
         let general: Option<General> = document.read_root(&["reasoner"]);
         let options = match (general, reasoner) {
             (Some(general), Ok(reasoner)) => {
-                let General { name, seed, output, kb, entities, relations, most_answers, data } = general;
-                Some(Self { name, seed, output, kb, entities, relations, most_answers, data, reasoner })
+                let General { name, seed, output, kb, entities, relations, populated, most_answers, data } =
+                    general;
+                Some(Self {
+                    name,
+                    seed,
+                    output,
+                    kb,
+                    entities,
+                    relations,
+                    populated,
+                    most_answers,
+                    data,
+                    reasoner,
+                })
             }
             _ => None,
         };
@@ -286,6 +303,10 @@ impl ReasonOptions {
             if let Some(path) = path.filter(|path| !path.exists()) {
                 document.report_key(key, format!("no file {}", path.display()));
             }
+        }
+        for run in self.populated.iter().filter(|run| !run.join("predictions").is_dir()) {
+            let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
+            document.report_key("populated", message);
         }
         if self.most_answers == 0 {
             document.report_key("most-answers", "expected at least 1, found 0");

@@ -16,6 +16,7 @@ use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, R
 use super::{
     data, model,
     options::{ReasonOptions, ReasonerOptions},
+    populated::Evidence,
     seq2seq::{self, Prompts},
 };
 use crate::{
@@ -81,7 +82,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             message,
         }]));
     }
-    let kb = data::knowledge(options)?;
+    let (kb, evidence) = data::knowledge(options)?;
     let (steps, valid) = match &options.reasoner {
         ReasonerOptions::EmbedKgqa(system) => {
             let kind = QuestionKind::EmbedKgqa { rank: system.rank };
@@ -93,7 +94,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
     };
-    let tests = answer(options, &kb, observe, &mut |_| {})?;
+    let tests = answer(options, (&kb, &evidence), observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
     Ok(reasoned)
@@ -108,8 +109,8 @@ pub fn reason(
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<Reasoned> {
-    let kb = data::knowledge(options)?;
-    let tests = answer(options, &kb, observe, take)?;
+    let (kb, evidence) = data::knowledge(options)?;
+    let tests = answer(options, (&kb, &evidence), observe, take)?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
     report(options, &reasoned)?;
     Ok(reasoned)
@@ -122,12 +123,16 @@ fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
     Ok(jsonl::write(&path, &json)?)
 }
 
+/// A knowledge base, and where what was read from text is stated.
+type Known<'a> = (&'a KnowledgeBase, &'a Evidence);
+
 fn answer(
     options: &ReasonOptions,
-    kb: &KnowledgeBase,
+    known: Known<'_>,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<Vec<Tested>> {
+    let (kb, _) = known;
     let system = match &options.reasoner {
         ReasonerOptions::Seq2Seq(system) => System::Text {
             generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
@@ -145,7 +150,8 @@ fn answer(
             jsonl::Writer::create(options.folder().join("answer-sets").join(format!("{file}.jsonl")))?;
         let mut scores = Vec::new();
         for (number, portion) in questions.chunks(PORTION).enumerate() {
-            for (question, record) in portion.iter().zip(records(&system, portion, kb, options.most_answers)?)
+            for (question, record) in
+                portion.iter().zip(records(&system, portion, known, options.most_answers)?)
             {
                 let outputs = record.outputs().iter();
                 let answers: Vec<&str> = outputs.filter_map(|output| output.answer.as_deref()).collect();
@@ -177,7 +183,7 @@ fn answer(
 fn records(
     system: &System<'_>,
     questions: &[Question],
-    kb: &KnowledgeBase,
+    known: Known<'_>,
     most: usize,
 ) -> Result<Vec<Record>> {
     match system {
@@ -190,7 +196,7 @@ fn records(
             Ok(questions
                 .iter()
                 .zip(answered)
-                .map(|(question, answered)| by_model(question, &answered, kb))
+                .map(|(question, answered)| by_model(question, &answered, known))
                 .collect())
         }
         System::Text { generator, prompts } => {
@@ -199,7 +205,7 @@ fn records(
             let generated = generator.generate(&texts)?;
             let record = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
                 let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-                by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question), kb)
+                by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question), known)
             };
             Ok(questions.iter().zip(generated).map(record).collect())
         }
@@ -216,13 +222,17 @@ fn record(question: &Question, outputs: Vec<Output>, meta: Option<Value>) -> Rec
     }
 }
 
-/// A triple as `[subject, relation, object]`, by labels and by ids.
-fn told(triple: Triple, kb: &KnowledgeBase) -> Value {
+/// A triple as `[subject, relation, object]`, by labels and by ids, with the sentences that state it where it was read.
+fn told(triple: Triple, (kb, evidence): Known<'_>) -> Value {
     let Triple { subject, relation, object } = triple;
-    json!({
+    let mut told = json!({
         "labels": [kb.label(subject), kb.relation_label(relation), kb.label(object)],
         "ids": [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)],
-    })
+    });
+    if let ([_, ..], Value::Object(told)) = (evidence.of(triple), &mut told) {
+        told.insert("evidence".into(), json!(evidence.of(triple)));
+    }
+    told
 }
 
 /// Characters, which KILT counts in, of a byte's place.
@@ -230,7 +240,8 @@ fn characters(text: &str, byte: usize) -> Id {
     Id::from(text[..byte].chars().count() as i64)
 }
 
-fn by_model(question: &Question, answered: &Answered, kb: &KnowledgeBase) -> Record {
+fn by_model(question: &Question, answered: &Answered, known: Known<'_>) -> Record {
+    let (kb, _) = known;
     let document = question.document();
     let outputs = answered
         .answers
@@ -242,7 +253,7 @@ fn by_model(question: &Question, answered: &Answered, kb: &KnowledgeBase) -> Rec
             let triples: Vec<Value> = answer
                 .triples
                 .iter()
-                .map(|&(subject, relation, object)| told(Triple::new(subject, relation, object), kb))
+                .map(|&(subject, relation, object)| told(Triple::new(subject, relation, object), known))
                 .collect();
             let provenance = answer.bridge.map(|bridge| {
                 let mut more = Map::new();
@@ -279,13 +290,8 @@ fn by_model(question: &Question, answered: &Answered, kb: &KnowledgeBase) -> Rec
     record(question, outputs, meta)
 }
 
-fn by_text(
-    question: &Question,
-    answers: &[String],
-    score: f32,
-    read: &[Triple],
-    kb: &KnowledgeBase,
-) -> Record {
+fn by_text(question: &Question, answers: &[String], score: f32, read: &[Triple], known: Known<'_>) -> Record {
+    let (kb, _) = known;
     let outputs = answers
         .iter()
         .map(|answer| {
@@ -293,7 +299,7 @@ fn by_text(
             let with_answer =
                 |triple: &&Triple| [triple.subject, triple.object].iter().any(|&id| kb.label(id) == answer);
             let triples: Vec<Value> =
-                read.iter().filter(with_answer).map(|&triple| told(triple, kb)).collect();
+                read.iter().filter(with_answer).map(|&triple| told(triple, known)).collect();
             let provenance = (!triples.is_empty()).then(|| {
                 vec![Provenance {
                     title: question.title.clone(),

@@ -14,8 +14,9 @@ pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
     AnnotationsOptions, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions, PopulationOptions,
-    RelationsOptions, RelationsTraining, TriplesOptions, is_population,
+    Purpose, RelationsOptions, RelationsTraining, TriplesOptions, is_population,
 };
+pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;
 pub use train::{Learned, train};

@@ -193,13 +193,24 @@ pub fn is_population(path: &Path, overrides: &[String]) -> Result<bool> {
     crate::config::has_table(path, overrides, "relations")
 }
 
+/// What a config is read for; files that this does not read need not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Training, which reads `[annotations]` and the encoder to start from.
+    Train,
+    /// Populating, which reads `[input]`.
+    Populate,
+    /// Whatever it says.
+    All,
+}
+
 impl PopulationOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
     /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
+    pub fn load(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
+        let (options, diagnostics) = Self::read(path, overrides, purpose)?;
         match options {
             Some(options) if diagnostics.is_empty() => Ok(options),
             _ => Err(Error::Config(diagnostics)),
@@ -211,24 +222,25 @@ impl PopulationOptions {
     /// # Errors
     /// Where the file itself cannot be read.
     pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides)?.1)
+        Ok(Self::read(path, overrides, Purpose::All)?.1)
     }
 
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
+    fn read(path: &Path, overrides: &[String], purpose: Purpose) -> Result<(Option<Self>, Vec<Diagnostic>)> {
         let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
         let mut document = Document::parse(&text);
         let written = document.clone();
         let options: Option<Self> = document.read_root(&[]);
         if let Some(options) = &options {
             document.restore(written);
-            options.check_values(&mut document);
+            options.check_values(purpose, &mut document);
         }
         Ok((options, document.into_diagnostics()))
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {
+        let (trains, populates) = (purpose != Purpose::Populate, purpose != Purpose::Train);
         if let Some(annotations) = &self.annotations {
-            for path in annotations.files.iter().filter(|path| !path.is_file()) {
+            for path in annotations.files.iter().filter(|path| trains && !path.is_file()) {
                 document.report_key("annotations.files", format!("no file {}", path.display()));
             }
             if annotations.judge_every < 2 {
@@ -250,7 +262,7 @@ impl PopulationOptions {
         if let Some(input) = &self.input {
             let mut stems = BTreeSet::new();
             for path in &input.files {
-                if !path.is_file() {
+                if populates && !path.is_file() {
                     document.report_key("input.files", format!("no file {}", path.display()));
                 }
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -269,9 +281,6 @@ impl PopulationOptions {
             document.report_key("relations.device", error.to_string());
         }
         if let Some(linear) = &relations.linear {
-            if relations.training.is_some() {
-                document.report_key("relations.linear", "expected either this or `training`");
-            }
             if linear.buckets == 0 || linear.passes == 0 {
                 document.report_key("relations.linear", "expected `buckets` and `passes` of at least 1");
             }
@@ -283,7 +292,7 @@ impl PopulationOptions {
         let Some(training) = &relations.training else { return };
         let key = |name: &str| format!("relations.training.{name}");
         match (&training.from, &training.encoder) {
-            (Some(from), None) if !from.join("config.json").is_file() => {
+            (Some(from), None) if trains && !from.join("config.json").is_file() => {
                 document.report_key(&key("from"), format!("{} has no config.json", from.display()));
             }
             (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),

@@ -65,13 +65,13 @@ struct Portion {
     triples: Vec<[Node; 3]>,
 }
 
-/// What stands in a triple.
+/// What stands in a triple; `meta` of a prediction has the three of its fact under `triple`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Node {
+pub(crate) struct Node {
     /// The knowledge base's id; none for what is not linked.
-    id: Option<String>,
+    pub(crate) id: Option<String>,
     /// Its name in the text.
-    name: String,
+    pub(crate) name: String,
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -223,10 +223,11 @@ impl Populating<'_> {
                 *portion.counts.properties.entry(fact.property.clone()).or_default() += 1;
                 portion.counts.linked +=
                     usize::from(fact.subject.link.is_some() && fact.object.link.is_some());
-                portion.records.push(record(source, at, fact));
                 let relation = self.options.triples.relations.get(&fact.property);
                 let relation = Node { id: relation.cloned(), name: fact.property.clone() };
-                triples.push([node(document, &fact.subject), relation, node(document, &fact.object)]);
+                let triple = [node(document, &fact.subject), relation, node(document, &fact.object)];
+                portion.records.push(record(source, at, fact, &triple));
+                triples.push(triple);
             }
             triples.sort_unstable();
             triples.dedup();
@@ -286,18 +287,18 @@ impl Populating<'_> {
     }
 }
 
-/// A mention's text as one line.
-fn text(document: &Document, argument: &Argument) -> String {
-    let text = document.slice(argument.span).unwrap_or_default();
+/// A stretch of text as one line.
+fn text(document: &Document, span: Span) -> String {
+    let text = document.slice(span).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn node(document: &Document, argument: &Argument) -> Node {
-    Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument) }
+    Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument.name) }
 }
 
 /// A fact as a prediction in KILT's layout: `subject [SEP] property`, the object, and the sentence that says so.
-fn record(source: &Source, at: usize, fact: &Fact) -> Record {
+fn record(source: &Source, at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
     let document = &source.document;
     let mut provenance = source.provenance(fact.sentence);
     let place = |argument: &Argument| {
@@ -311,13 +312,14 @@ fn record(source: &Source, at: usize, fact: &Fact) -> Record {
     provenance.meta = Some(serde_json::json!({
         "document": document.id, "subject": place(&fact.subject), "object": place(&fact.object),
     }));
-    let (subject, object) = (text(document, &fact.subject), text(document, &fact.object));
+    provenance.extra.insert("text".into(), text(document, fact.sentence).into());
+    let [subject, _, object] = triple.each_ref().map(|node| node.name.clone());
     let output = Output { answer: Some(object), provenance: Some(vec![provenance]), ..Output::default() };
     Record {
         id: format!("{}:{at}", document.id).into(),
         input: Some(format!("{subject} [SEP] {}", fact.property)),
         output: Some(vec![output]),
-        meta: Some(serde_json::json!({"confidence": fact.confidence})),
+        meta: Some(serde_json::json!({"confidence": fact.confidence, "triple": triple})),
         extra: serde_json::Map::new(),
     }
 }
