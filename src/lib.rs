@@ -33,7 +33,7 @@
 //! # Parts of it
 //!
 //! The programs in `examples/` show the parts one by one: `search_pages` builds a store and an index and searches them,
-//! `score_predictions` scores a file.
+//! `score_predictions` scores a file, `populate_then_reason` reads facts from a page and answers questions over them.
 
 pub use sporran_extractor as extractor;
 pub use sporran_generator as generator;

@@ -13,7 +13,7 @@ pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
 
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
 pub use options::{
-    EmbedOptions, EncoderShape, QuestionFiles, ReasonOptions, ReasonerOptions, Seq2SeqQuestions,
-    TransferOptions, is_reason,
+    EmbedOptions, EncoderShape, PopulatedFacts, QuestionFiles, ReasonOptions, ReasonerOptions,
+    Seq2SeqQuestions, TransferOptions, is_reason,
 };
-pub use reason::{Reasoned, Tested, reason, train};
+pub use reason::{Reasoned, Tested, knowledge_base, reason, train};

@@ -27,9 +27,8 @@ pub struct ReasonOptions {
     pub entities: Option<PathBuf>,
     /// `relations`: what relations are called, where `kb` does not say.
     pub relations: Option<PathBuf>,
-    /// `populated`: folders of runs of `sporran populate`, whose facts join the knowledge base with the sentences that state
-    /// them.
-    pub populated: Vec<PathBuf>,
+    /// `[populated]`: facts that join the knowledge base with the sentences that state them.
+    pub populated: PopulatedFacts,
     /// `most-answers`: answers to a question, at most.
     pub most_answers: usize,
     /// `[data]`: the questions.
@@ -50,7 +49,7 @@ struct General {
     entities: Option<PathBuf>,
     relations: Option<PathBuf>,
     #[serde(default)]
-    populated: Vec<PathBuf>,
+    populated: PopulatedFacts,
     #[serde(default = "most_answers")]
     most_answers: usize,
     data: QuestionFiles,
@@ -62,6 +61,22 @@ fn runs() -> PathBuf {
 
 fn most_answers() -> usize {
     10
+}
+
+/// `[populated]`: what `sporran populate` read from text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct PopulatedFacts {
+    /// Folders of its runs.
+    pub runs: Vec<PathBuf>,
+    /// Only facts that it is so sure of, 0 to 1.
+    pub least_confidence: f64,
+}
+
+impl Default for PopulatedFacts {
+    fn default() -> Self {
+        Self { runs: Vec::new(), least_confidence: 0.5 }
+    }
 }
 
 /// `[data]`: files in KoRC's layout.
@@ -304,9 +319,13 @@ impl ReasonOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
-        for run in self.populated.iter().filter(|run| !run.join("predictions").is_dir()) {
+        for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {
             let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
-            document.report_key("populated", message);
+            document.report_key("populated.runs", message);
+        }
+        if !(0.0..=1.0).contains(&self.populated.least_confidence) {
+            let message = format!("expected a number from 0 to 1, found {}", self.populated.least_confidence);
+            document.report_key("populated.least-confidence", message);
         }
         if self.most_answers == 0 {
             document.report_key("most-answers", "expected at least 1, found 0");

@@ -1,6 +1,10 @@
 //! Facts that were read from text, as part of a knowledge base, with the sentences that state them.
 
-use std::{collections::HashMap, fs, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    path::PathBuf,
+};
 
 use serde_json::{Value, json};
 use sporran_kilt::{
@@ -8,6 +12,7 @@ use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple},
 };
 
+use super::options::PopulatedFacts;
 use crate::{Error, Result, population::Node};
 
 /// Where triples are stated: for each the predictions' provenance, with how sure the extractor was.
@@ -25,34 +30,41 @@ fn key(Triple { subject, relation, object }: Triple) -> [u32; 3] {
     [subject.0, relation.0, object.0]
 }
 
-/// What the knowledge base calls its entities, in lower case; `None` for what several are called.
-struct Called(HashMap<String, Option<EntityId>>);
+/// What the knowledge base calls its entities, in lower case; `None` for what several are called. A label goes before other
+/// names.
+struct Called {
+    labels: HashMap<String, Option<EntityId>>,
+    others: HashMap<String, Option<EntityId>>,
+}
 
 impl Called {
     fn new(kb: &KnowledgeBase) -> Self {
-        let mut called: HashMap<String, Option<EntityId>> = HashMap::new();
-        for id in (0..kb.entity_count() as u32).map(EntityId) {
-            for name in std::iter::once(kb.label(id)).chain(kb.labels(id).iter().map(String::as_str)) {
-                let known = called.entry(name.to_lowercase()).or_insert(Some(id));
-                if *known != Some(id) {
-                    *known = None;
-                }
+        let (mut labels, mut others) = (HashMap::new(), HashMap::new());
+        let call = |called: &mut HashMap<String, Option<EntityId>>, name: &str, id| {
+            let known = called.entry(name.to_lowercase()).or_insert(Some(id));
+            if *known != Some(id) {
+                *known = None;
             }
+        };
+        for id in (0..kb.entity_count() as u32).map(EntityId) {
+            call(&mut labels, kb.label(id), id);
+            kb.labels(id).iter().for_each(|name| call(&mut others, name, id));
         }
-        Self(called)
+        Self { labels, others }
     }
 
     /// The entity that was linked, or that alone is called so; a new one where there is none.
     fn entity(&mut self, node: &Node, kb: &mut KnowledgeBase) -> sporran_kilt::Result<EntityId> {
         let lower = node.name.to_lowercase();
-        if let (None, Some(Some(known))) = (&node.id, self.0.get(&lower)) {
+        let known = self.labels.get(&lower).or_else(|| self.others.get(&lower));
+        if let (None, Some(Some(known))) = (&node.id, known) {
             return Ok(*known);
         }
         let before = kb.entity_count();
         let id = kb.add_entity(node.id.as_ref().unwrap_or(&node.name))?;
         if kb.entity_count() > before {
             kb.set_label(id, &node.name);
-            self.0.entry(lower).or_insert(Some(id));
+            self.labels.entry(lower).or_insert(Some(id));
         }
         Ok(id)
     }
@@ -63,14 +75,14 @@ impl Called {
 ///
 /// # Errors
 /// Those of reading; [`Error::Kilt`] for a prediction without its triple.
-pub(super) fn merge(runs: &[PathBuf], kb: &mut KnowledgeBase) -> Result<Evidence> {
+pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Evidence> {
+    let PopulatedFacts { runs, least_confidence } = facts;
     let mut evidence = Evidence::default();
     if runs.is_empty() {
         return Ok(evidence);
     }
     let mut called = Called::new(kb);
-    let mut known: std::collections::HashSet<[u32; 3]> =
-        kb.triples(Part::Train).iter().copied().map(key).collect();
+    let mut known: HashSet<[u32; 3]> = kb.triples(Part::Train).iter().copied().map(key).collect();
     for run in runs {
         let folder = run.join("predictions");
         let entries = fs::read_dir(&folder).map_err(Error::io(&folder, "read"))?;
@@ -85,6 +97,10 @@ pub(super) fn merge(runs: &[PathBuf], kb: &mut KnowledgeBase) -> Result<Evidence
             while let Some(record) = reader.next().transpose()? {
                 line += 1;
                 let meta = record.meta.as_ref();
+                let confidence = meta.and_then(|meta| meta.get("confidence")).and_then(Value::as_f64);
+                if confidence.is_some_and(|confidence| confidence < *least_confidence) {
+                    continue;
+                }
                 let triple = meta.and_then(|meta| meta.get("triple")).cloned().unwrap_or_default();
                 let [subject, relation, object]: [Node; 3] =
                     serde_json::from_value(triple).map_err(|error| {
@@ -100,7 +116,6 @@ pub(super) fn merge(runs: &[PathBuf], kb: &mut KnowledgeBase) -> Result<Evidence
                 if known.insert(key(triple)) {
                     kb.add(Part::Train, triple)?;
                 }
-                let confidence = meta.and_then(|meta| meta.get("confidence")).cloned();
                 for output in record.outputs() {
                     for provenance in output.provenance.iter().flatten() {
                         let stated = json!({ "provenance": provenance, "confidence": confidence });
@@ -122,7 +137,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("predictions")).unwrap();
         let line = |subject: Value, object: Value, text: &str| {
-            json!({ "id": text, "input": "x", "meta": { "confidence": 0.5, "triple": [
+            let confidence = if text == "unsure" { 0.4 } else { 0.5 };
+            json!({ "id": text, "input": "x", "meta": { "confidence": confidence, "triple": [
                 subject, { "id": "P27", "name": "NATIONALITY" }, object ] },
                 "output": [{ "answer": "x", "provenance": [{ "title": "T", "text": text }] }] })
             .to_string()
@@ -132,6 +148,7 @@ mod tests {
             line(name("Ada Quill"), name("portugal"), "first"),
             line(name("Ada Quill"), json!({ "id": "Q45", "name": "there" }), "second"),
             line(json!({ "id": "Q9", "name": "Bo" }), name("Georgia"), "third"),
+            line(name("Cy"), name("Portugal"), "unsure"),
         ];
         let path = folder.path().join("predictions/a.jsonl");
         fs::write(&path, lines.join("\n")).unwrap();
@@ -140,7 +157,10 @@ mod tests {
             let id = kb.add_entity(id).unwrap();
             kb.set_label(id, label);
         }
-        let evidence = merge(&[folder.path().to_owned()], &mut kb).unwrap();
+        // Another name of another entity does not make a label doubtful.
+        kb.add_alias(kb.entity("Q1").unwrap(), "Portugal");
+        let facts = PopulatedFacts { runs: vec![folder.path().to_owned()], ..PopulatedFacts::default() };
+        let evidence = merge(&facts, &mut kb).unwrap();
         let (ada, portugal) = (kb.entity("Ada Quill").unwrap(), kb.entity("Q45").unwrap());
         let relation = kb.relation("P27").unwrap();
         let triple = Triple { subject: ada, relation, object: portugal };
@@ -150,10 +170,10 @@ mod tests {
         assert_eq!(texts, ["first", "second"]);
         assert_eq!(kb.triples(Part::Train).len(), 2);
         assert_eq!((kb.label(ada), kb.label(kb.entity("Q9").unwrap())), ("Ada Quill", "Bo"));
-        assert!(kb.entity("Georgia").is_some());
+        assert!(kb.entity("Georgia").is_some() && kb.entity("Cy").is_none());
         assert!(evidence.of(Triple { subject: portugal, relation, object: ada }).is_empty());
         fs::write(&path, "{\"id\": 1, \"output\": []}\n").unwrap();
-        let message = merge(&[folder.path().to_owned()], &mut kb).unwrap_err().to_string();
+        let message = merge(&facts, &mut kb).unwrap_err().to_string();
         assert!(message.contains("a.jsonl:1") && message.contains("meta.triple"), "{message}");
     }
 }

@@ -116,6 +116,15 @@ pub fn reason(
     Ok(reasoned)
 }
 
+/// The knowledge base that a config's answers come from: with what its entities and relations are called, and with the facts
+/// of `[populated]`.
+///
+/// # Errors
+/// Whatever is wrong with files.
+pub fn knowledge_base(options: &ReasonOptions) -> Result<KnowledgeBase> {
+    Ok(data::knowledge(options)?.0)
+}
+
 fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
     let path = options.folder().join("report.json");
     let json =
