@@ -78,6 +78,9 @@ pub(crate) struct Evaluate {
     /// A knowledge base: the folder that the embedding was trained on
     #[arg(long, value_name = "FOLDER", requires = "links")]
     kb: Option<PathBuf>,
+    /// Rank by the sum of the embedding and these rules, weighted as is best on the valid part: the file that `train` mined
+    #[arg(long, value_name = "FILE", requires = "links")]
+    rules: Option<PathBuf>,
     /// The part whose triples are ranked
     #[arg(long, value_enum, default_value_t = PartArg::Test)]
     part: PartArg,
@@ -115,7 +118,13 @@ impl Evaluate {
                 PartArg::Valid => Part::Valid,
                 PartArg::Test => Part::Test,
             };
-            return self.show(&value(&links::evaluate(model, kb, part, self.classification)?)?);
+            return self.show(&value(&links::evaluate(
+                model,
+                kb,
+                part,
+                self.classification,
+                self.rules.as_deref(),
+            )?)?);
         }
         if let Some(path) = &self.ranking {
             return self.show(&self.ranked(path)?);

@@ -11,9 +11,12 @@ use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, Part},
 };
-use sporran_reasoner::embedding::{
-    ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Outcome, Training, classify,
-    evaluate as rank, train as optimise,
+use sporran_reasoner::{
+    embedding::{
+        ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Mixture, Outcome, Training,
+        TripleScorer, classify, evaluate as rank, train as optimise,
+    },
+    rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer},
 };
 
 use super::{
@@ -114,27 +117,61 @@ pub struct Scored {
     /// Link prediction.
     #[serde(flatten)]
     pub links: LinkReport,
+    /// What the rules counted, where there are any; the embedding counted the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_weight: Option<f32>,
     /// Triple classification on the test part's hard negatives, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classification: Option<ClassificationReport>,
 }
 
+/// Weights of rules that are tried; the embedding has the rest.
+const RULE_WEIGHTS: [f32; 5] = [0.1, 0.2, 0.3, 0.5, 0.7];
+
 /// Ranks a part of a knowledge base with the model of a folder. Known triples of the training part and of all parts up to
-/// this one do not count as wrong.
+/// this one do not count as wrong. With a file of `rules` what is ranked by is the sum of the two, with the weights that are
+/// best on the valid part.
 ///
 /// # Errors
 /// Whatever is wrong with files, and a model of another knowledge base.
-pub fn evaluate(model: &Path, kb: &Path, part: Part, classification: bool) -> Result<Scored> {
+pub fn evaluate(
+    model: &Path,
+    kb: &Path,
+    part: Part,
+    classification: bool,
+    rules: Option<&Path>,
+) -> Result<Scored> {
     let kb = KnowledgeBase::open(kb)?;
     let model = EmbeddingModel::open(model)?;
     model.check(&kb)?;
-    let triples = kb.triples(part);
-    if triples.is_empty() {
-        let message = format!("expected triples in the part `{}`, found none", part.name());
-        return Err(sporran_reasoner::Error::Argument(message).into());
-    }
-    let parts: Vec<Part> = Part::ALL.into_iter().filter(|other| *other <= part).collect();
-    let links = rank(&model, &kb, triples, &kb.index(&parts))?;
+    let triples = |part: Part| match kb.triples(part) {
+        [] => {
+            let message = format!("expected triples in the part `{}`, found none", part.name());
+            Err(Error::from(sporran_reasoner::Error::Argument(message)))
+        }
+        triples => Ok(triples),
+    };
+    let ranked = |scorer: &dyn TripleScorer, part: Part| {
+        let parts: Vec<Part> = Part::ALL.into_iter().filter(|other| *other <= part).collect();
+        Ok::<_, Error>(rank(scorer, &kb, triples(part)?, &kb.index(&parts))?)
+    };
     let classification = classification.then(|| classify(&model, &kb)).transpose()?;
-    Ok(Scored { part, links, classification })
+    let Some(rules) = rules else {
+        return Ok(Scored { part, links: ranked(&model, part)?, rule_weight: None, classification });
+    };
+    let graph = Graph::of(kb.triples(Part::Train));
+    let rules = RuleBase::new(graph, rules::load(rules, &kb)?, ApplyOptions::default());
+    let rules = RuleScorer::new(rules, &kb);
+    let mixture =
+        |weight: f32| Mixture::new(vec![(&model as &dyn TripleScorer, 1.0 - weight), (&rules, weight)]);
+    let mut best = (f64::NEG_INFINITY, 0.0);
+    for weight in RULE_WEIGHTS {
+        let found = ranked(&mixture(weight)?, Part::Valid)?.all.mrr;
+        tracing::info!(weight, mrr = found, "weight of the rules, valid part");
+        if found > best.0 {
+            best = (found, weight);
+        }
+    }
+    let links = ranked(&mixture(best.1)?, part)?;
+    Ok(Scored { part, links, rule_weight: Some(best.1), classification })
 }

@@ -13,6 +13,7 @@ mod file;
 mod interaction;
 mod loss;
 mod matrices;
+mod mixture;
 mod model;
 mod optimizer;
 mod options;
@@ -27,6 +28,7 @@ mod vectors;
 
 pub use classify::{ClassificationReport, RelationAccuracy, classify};
 pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
+pub use mixture::Mixture;
 pub use model::EmbeddingModel;
 pub use options::{
     EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Regime, Regularizer, Storage,
