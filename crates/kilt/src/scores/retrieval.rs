@@ -148,11 +148,6 @@ impl EvidenceScoring {
         Evaluation { reports: reports.collect(), unknown }
     }
 
-    /// The names of the figures of a record, for all kinds of evidence.
-    pub(super) fn all_names(&self) -> Vec<String> {
-        self.columns.iter().flat_map(|_| self.level_names()).collect()
-    }
-
     /// The names for one kind of evidence.
     fn level_names(&self) -> Vec<String> {
         let mut names = vec!["Rprec".to_owned(), "entity_in_input".to_owned()];
@@ -322,7 +317,7 @@ impl Scoring for EvidenceScoring {
     type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
-        self.all_names()
+        self.columns.iter().flat_map(|_| self.level_names()).collect()
     }
 
     fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {

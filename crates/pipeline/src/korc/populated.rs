@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::{Error, Result, population::Node};
 pub(super) struct Evidence(HashMap<[u32; 3], Vec<Value>>);
 
 impl Evidence {
-    /// What states a triple; nothing for one that was in the knowledge base before.
+    /// What states a triple; nothing for one that no run read.
     pub(super) fn of(&self, triple: Triple) -> &[Value] {
         self.0.get(&key(triple)).map_or(&[], Vec::as_slice)
     }
@@ -70,6 +70,23 @@ impl Called {
     }
 }
 
+/// The fact of a prediction and how sure it is; nothing where that is too little.
+fn fact(
+    path: &Path,
+    line: u64,
+    record: &Record,
+    least: f64,
+) -> sporran_kilt::Result<Option<([Node; 3], Option<f64>)>> {
+    let meta = |name: &str| record.meta.as_ref().and_then(|meta| meta.get(name));
+    let confidence = meta("confidence").and_then(Value::as_f64);
+    if confidence.is_some_and(|confidence| confidence < least) {
+        return Ok(None);
+    }
+    let nodes = serde_json::from_value(meta("triple").cloned().unwrap_or_default())
+        .map_err(|error| sporran_kilt::Error::record(path, line, "meta.triple", error.to_string()))?;
+    Ok(Some((nodes, confidence)))
+}
+
 /// Adds the facts of runs of `sporran populate` to the training part of a knowledge base. What a run did not link means the
 /// entity that alone is called so, and otherwise a new one of this name.
 ///
@@ -92,37 +109,26 @@ pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Ev
         files.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
         files.sort();
         for path in files {
-            let mut reader = jsonl::open(&path)?.records::<Record>();
-            let mut line = 0;
-            while let Some(record) = reader.next().transpose()? {
-                line += 1;
-                let meta = record.meta.as_ref();
-                let confidence = meta.and_then(|meta| meta.get("confidence")).and_then(Value::as_f64);
-                if confidence.is_some_and(|confidence| confidence < *least_confidence) {
-                    continue;
-                }
-                let triple = meta.and_then(|meta| meta.get("triple")).cloned().unwrap_or_default();
-                let [subject, relation, object]: [Node; 3] =
-                    serde_json::from_value(triple).map_err(|error| {
-                        sporran_kilt::Error::record(&path, line, "meta.triple", error.to_string())
-                    })?;
-                let name = relation.id.as_ref().unwrap_or(&relation.name);
-                let relation = kb.add_relation(name)?;
-                let triple = Triple {
-                    subject: called.entity(&subject, kb)?,
-                    relation,
-                    object: called.entity(&object, kb)?,
-                };
-                if known.insert(key(triple)) {
-                    kb.add(Part::Train, triple)?;
-                }
-                for output in record.outputs() {
-                    for provenance in output.provenance.iter().flatten() {
-                        let stated = json!({ "provenance": provenance, "confidence": confidence });
-                        evidence.0.entry(key(triple)).or_default().push(stated);
+            jsonl::open(&path)?.batches::<Record>(|batch| {
+                batch.into_iter().try_for_each(|(line, record)| {
+                    let Some((nodes, confidence)) = fact(&path, line, &record, *least_confidence)? else {
+                        return Ok(());
+                    };
+                    let [subject, relation, object] = &nodes;
+                    let triple = Triple {
+                        subject: called.entity(subject, kb)?,
+                        relation: kb.add_relation(relation.id.as_ref().unwrap_or(&relation.name))?,
+                        object: called.entity(object, kb)?,
+                    };
+                    if known.insert(key(triple)) {
+                        kb.add(Part::Train, triple)?;
                     }
-                }
-            }
+                    let stated = record.outputs().iter().flat_map(|output| &output.provenance).flatten();
+                    let stated = stated.map(|place| json!({ "provenance": place, "confidence": confidence }));
+                    evidence.0.entry(key(triple)).or_default().extend(stated);
+                    Ok(())
+                })
+            })?;
         }
     }
     Ok(evidence)
@@ -172,8 +178,8 @@ mod tests {
         assert_eq!((kb.label(ada), kb.label(kb.entity("Q9").unwrap())), ("Ada Quill", "Bo"));
         assert!(kb.entity("Georgia").is_some() && kb.entity("Cy").is_none());
         assert!(evidence.of(Triple { subject: portugal, relation, object: ada }).is_empty());
-        fs::write(&path, "{\"id\": 1, \"output\": []}\n").unwrap();
+        fs::write(&path, "\n{\"id\": 1, \"output\": []}\n").unwrap();
         let message = merge(&facts, &mut kb).unwrap_err().to_string();
-        assert!(message.contains("a.jsonl:1") && message.contains("meta.triple"), "{message}");
+        assert!(message.contains("a.jsonl:2") && message.contains("meta.triple"), "{message}");
     }
 }

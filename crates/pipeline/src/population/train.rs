@@ -101,13 +101,15 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         None => model.clone(),
     };
     let steps = marker.optimise(&learned, &judges, (&folder, &marked), observe)?;
-    let mut judged = tune(&marked, options, &judges)?;
-    if let Some(linear) = &options.relations.linear {
-        let data = LinearData::of(&learned, properties.len(), linear.buckets);
-        let first = LinearRelations::train(&data, &properties, linear, options.seed, |_| true);
-        first.save(&model.join(PARTS[0]))?;
-        judged = average(&first, options, &judges)?;
-    }
+    let judged = match &options.relations.linear {
+        Some(linear) => {
+            let data = LinearData::of(&learned, properties.len(), linear.buckets);
+            let first = LinearRelations::train(&data, &properties, linear, options.seed, |_| true);
+            first.save(&model.join(PARTS[0]))?;
+            average(&first, options, &judges)?
+        }
+        None => tune(&marked, options, &judges)?,
+    };
     Ok(Learned { model, steps, covered, judged, names })
 }
 
