@@ -62,7 +62,7 @@ impl<'q> Batch<'q> {
     }
 
     /// A question's share of the batch's loss.
-    fn scale(&self, at: usize) -> f32 {
+    pub(super) fn scale(&self, at: usize) -> f32 {
         let weight = match self.weight {
             Weight::Question => 1.0,
             Weight::Triple => self.answers[at].len() as f32,
@@ -70,12 +70,9 @@ impl<'q> Batch<'q> {
         weight / self.total
     }
 
-    /// The questions by entity, in the order of entities, then of questions.
-    pub(super) fn by_entity(&self) -> Vec<(u32, usize)> {
-        let mut order: Vec<(u32, usize)> =
-            self.questions.iter().enumerate().map(|(at, question)| (question.entity, at)).collect();
-        order.sort_unstable();
-        order
+    /// The entities that questions start from, with the questions' numbers.
+    pub(super) fn heads(&self) -> Vec<(u32, usize)> {
+        self.questions.iter().enumerate().map(|(at, question)| (question.entity, at)).collect()
     }
 }
 

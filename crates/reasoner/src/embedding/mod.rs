@@ -8,6 +8,7 @@
 mod batch;
 mod classify;
 mod convolution;
+mod dense;
 mod evaluate;
 mod file;
 mod interaction;
@@ -20,6 +21,7 @@ mod options;
 mod parameters;
 mod product;
 mod questions;
+mod relation_prediction;
 mod scorer;
 mod step;
 mod table;

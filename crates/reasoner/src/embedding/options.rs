@@ -216,6 +216,9 @@ pub struct TrainingOptions {
     pub weight: Weight,
     /// Share of the target that goes to all entities alike; not with negative sampling.
     pub label_smoothing: f64,
+    /// What the cross-entropy of each triple's relation among all counts beside the loss of its entities (Chen et al.,
+    /// 2021); for DistMult and ComplEx, not with negative sampling.
+    pub relation_weight: f64,
     /// Negatives of each question for an object.
     pub object_negatives: usize,
     /// Negatives of each question for a subject.
@@ -251,6 +254,7 @@ impl Default for TrainingOptions {
             loss: LossKind::default(),
             weight: Weight::default(),
             label_smoothing: 0.0,
+            relation_weight: 0.0,
             object_negatives: 64,
             subject_negatives: 64,
             margin: 0.0,
@@ -337,6 +341,16 @@ impl EmbeddingOptions {
         ] {
             check(key, count > 0, "at least 1", &count);
         }
+        let weight = training.relation_weight;
+        check("training.relation-weight", not_negative(weight), "a number of at least 0", &weight);
+        let is_linear = matches!(self.model, ModelKind::DistMult | ModelKind::ComplEx);
+        let samples = training.regime == Regime::NegativeSampling;
+        check(
+            "training.relation-weight",
+            weight == 0.0 || (is_linear && !samples),
+            "0 but for DistMult and ComplEx among all entities",
+            &weight,
+        );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -351,7 +365,6 @@ impl EmbeddingOptions {
             "a number of at least 0",
             &regularizer.relation,
         );
-        let samples = training.regime == Regime::NegativeSampling;
         if samples {
             let negatives = training.object_negatives + training.subject_negatives;
             check(

@@ -1,16 +1,18 @@
 //! One batch: gradients, then the optimiser.
 
 use rayon::prelude::*;
-use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
+use sporran_kernels::Isa;
 
 use super::{
-    batch::{Among, Batch, ENTITIES, EntityPenalty, Shares, among_all, among_sampled, regularise},
+    batch::{Batch, ENTITIES, EntityPenalty, Shares, among_all, among_sampled, regularise},
+    dense::{Contributions, Dense},
     interaction::{self, Dropouts},
     loss::Loss,
     optimizer::{State, Step},
     options::{EmbeddingOptions, ModelKind, Regime, TrainingOptions},
     parameters::{Parameters, RELATIONS, Shape},
     questions::mixed,
+    relation_prediction::relate,
     table::Rows,
 };
 use crate::{Error, Result};
@@ -41,70 +43,6 @@ enum ToEntities {
         rows: Vec<u32>,
         values: Vec<f32>,
     },
-}
-
-struct Dense {
-    comparison: Comparison,
-    among: Among,
-    queries: Vec<f32>,
-    to_heads: Vec<f32>,
-    /// Entities with the questions that start from them.
-    heads: Vec<(u32, usize)>,
-    shares: Shares,
-    penalty: EntityPenalty,
-    candidate: Option<Dropout>,
-    entities: usize,
-    width: usize,
-    dim: usize,
-}
-
-impl Dense {
-    /// Writes the gradients of the entities from number `first` on, whose rows are `table`.
-    fn piece(&self, first: usize, table: &[f32], out: &mut [f32]) {
-        let isa = Isa::detected();
-        let which = first..first + table.len() / self.width;
-        match &self.candidate {
-            // With dropout the questions were compared with the dropped rows.
-            Some(dropout) => {
-                let mut dropped = table.to_vec();
-                dropout.apply(isa, first * self.width, &mut dropped);
-                self.among.to_entities(
-                    self.comparison,
-                    &self.queries,
-                    self.entities,
-                    which.clone(),
-                    &dropped,
-                    out,
-                );
-                dropout.apply(isa, first * self.width, out);
-            }
-            None => self.among.to_entities(
-                self.comparison,
-                &self.queries,
-                self.entities,
-                which.clone(),
-                table,
-                out,
-            ),
-        }
-        let start = self.heads.partition_point(|(entity, _)| (*entity as usize) < which.start);
-        for (entity, question) in &self.heads[start..] {
-            let entity = *entity as usize;
-            if entity >= which.end {
-                break;
-            }
-            let out = &mut out[(entity - first) * self.width..][..self.dim];
-            add_columns(isa, &self.to_heads[question * self.dim..][..self.dim], out);
-        }
-        let start = self.shares.entities.partition_point(|(entity, _)| (*entity as usize) < which.start);
-        let mut shares = self.shares.entities[start..].iter().peekable();
-        for (entity, (row, out)) in
-            which.zip(table.chunks_exact(self.width).zip(out.chunks_exact_mut(self.width)))
-        {
-            let share = shares.next_if(|(next, _)| *next as usize == entity).map_or(0.0, |(_, share)| *share);
-            self.penalty.add(share, &row[..self.dim], &mut out[..self.dim]);
-        }
-    }
 }
 
 /// The gradients of a batch.
@@ -171,7 +109,7 @@ impl<'o> Stepper<'o> {
             let buffer = std::mem::take(&mut self.scores);
             let seen = dropped.as_deref().unwrap_or(table);
             let among = among_all(comparison, &self.loss, batch, &queries, seen, buffer);
-            let to_heads = interaction::backward(
+            let mut to_heads = interaction::backward(
                 shape,
                 parameters,
                 &batch.questions,
@@ -180,13 +118,22 @@ impl<'o> Stepper<'o> {
                 &mut self.gradients,
             );
             self.penalise_relations(parameters, &shares);
-            loss = among.loss;
+            let (mut total, mut contributions) = (among.loss, Vec::new());
+            let weight = training.relation_weight as f32;
+            if weight > 0.0 {
+                let tables = (&parameters.entities, &parameters.tensors[RELATIONS].values[..]);
+                let related = relate(shape, tables, batch, weight, &mut self.gradients);
+                total += related.loss;
+                to_heads.iter_mut().zip(&related.to_heads).for_each(|(sum, to)| *sum += to);
+                contributions.push(related.answers);
+            }
+            contributions.push(Contributions::new(batch.heads(), to_heads));
+            loss = total;
             entities = ToEntities::Dense(Box::new(Dense {
                 comparison,
                 among,
                 queries,
-                to_heads,
-                heads: batch.by_entity(),
+                contributions,
                 shares,
                 penalty: self.penalty,
                 candidate: dropouts.candidate,
@@ -436,6 +383,19 @@ mod tests {
                         "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
                         "object-negatives": 4, "subject-negatives": 3
                     } }),
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn predicting_relations_adds_its_gradients() {
+        for model in ["distmult", "complex"] {
+            for (regime, reciprocal) in [("kvs-all", true), ("one-vs-all", true), ("kvs-all", false)] {
+                check(with(
+                    json!({ "model": model, "dim": 6 }),
+                    &json!({ "reciprocal": reciprocal, "entity-dropout": 0.2,
+                        "training": { "regime": regime, "relation-weight": 0.7 } }),
                 ));
             }
         }
