@@ -6,6 +6,10 @@ use crate::{
     simd::Simd,
 };
 
+/// Gradients below this share of `scale` become 0. In sums of 32 bits they change nothing, but products of them are
+/// subnormal numbers, with which a matrix product takes up to a hundred times as long.
+const NEGLIGIBLE: f32 = 1e-24;
+
 /// Replaces a row of scores by `scale` times its softmax; gives the logarithm of the sum of the exponentials of the
 /// scores. That is the gradient of `scale` times that logarithm.
 pub fn scaled_softmax(isa: Isa, row: &mut [f32], scale: f32) -> f64 {
@@ -15,7 +19,10 @@ pub fn scaled_softmax(isa: Isa, row: &mut [f32], scale: f32) -> f64 {
         let mut total = 0f64;
         // Parts of 4,096 in f32, whose sums are added in f64.
         for part in row.chunks_mut(4096) {
-            part.iter_mut().for_each(|score| *score = exp::<S>(*score - greatest));
+            for score in part.iter_mut() {
+                let weight = exp::<S>(*score - greatest);
+                *score = if weight < NEGLIGIBLE { 0.0 } else { weight };
+            }
             total += f64::from(sum(part, |weight| weight));
         }
         let factor = (f64::from(scale) / total) as f32;
@@ -48,7 +55,8 @@ pub fn scaled_sigmoid(isa: Isa, row: &mut [f32], target: f32, scale: f32) -> f64
         for part in row.chunks_mut(4096) {
             total += f64::from(sum(part, |score| softplus::<S>(score) - target * score));
             for score in part {
-                *score = scale * (1.0 / (1.0 + exp::<S>(-*score)) - target);
+                let gradient = 1.0 / (1.0 + exp::<S>(-*score)) - target;
+                *score = if gradient.abs() < NEGLIGIBLE { 0.0 } else { scale * gradient };
             }
         }
         total
@@ -116,6 +124,21 @@ mod tests {
             for (found, score) in found.iter().zip(&scores) {
                 let expected = 0.5 * (1.0 / (1.0 + (-f64::from(*score)).exp()) - f64::from(target));
                 assert!((f64::from(*found) - expected).abs() < 1e-6, "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_gradient_is_a_subnormal_number() {
+        let scores: Vec<f32> = (0..400).map(|i| -0.25 * i as f32).collect();
+        for isa in Isa::available() {
+            let (mut softmax, mut sigmoid) = (scores.clone(), scores.clone());
+            scaled_softmax(isa, &mut softmax, 1e-4);
+            scaled_sigmoid(isa, &mut sigmoid, 0.0, 1e-4);
+            for row in [softmax, sigmoid] {
+                assert!(row.iter().all(|value| *value == 0.0 || *value > 1e-29), "{isa:?}");
+                // Down to e^-55 they are there.
+                assert!(row[..220].iter().all(|value| *value > 0.0) && row[250..] == [0.0; 150], "{isa:?}");
             }
         }
     }
