@@ -200,7 +200,7 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };
-    Parts { kind, encoder, tokenizer, max_tokens: 64, variables: Variables::new(2), vectors: None }
+    Parts { kind, encoder, tokenizer, max_tokens: 64, variables: Variables::new(2), vectors: Vectors::Drawn }
 }
 
 fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f64 {

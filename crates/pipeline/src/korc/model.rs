@@ -2,12 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use candle_core::{Device, Tensor};
 use sporran_kilt::{
     kb::KnowledgeBase,
     korc::{Question, load},
 };
-use sporran_reasoner::question::{
-    Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, tune,
+use sporran_reasoner::{
+    embedding::{EmbeddingModel, ModelKind},
+    question::{
+        Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, Vectors, tune,
+    },
 };
 use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer,
@@ -19,7 +23,7 @@ use sporran_transformers::{
 
 use super::{
     data,
-    options::{EncoderShape, ReasonOptions},
+    options::{EmbedOptions, EncoderShape, ReasonOptions},
 };
 use crate::{
     Result,
@@ -30,7 +34,7 @@ use crate::{
 /// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
 pub(super) fn train(
     options: &ReasonOptions,
-    kind: QuestionKind,
+    (kind, vectors): (QuestionKind, Vectors),
     shape: &EncoderShape,
     optimizer: &TrainingOptions,
     kb: &KnowledgeBase,
@@ -41,7 +45,7 @@ pub(super) fn train(
         questions.extend(load(path)?);
     }
     let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
-    let mut model = QuestionModel::new(parts(options, kind, shape, &questions)?, kb)?;
+    let mut model = QuestionModel::new(parts(options, (kind, vectors), shape, &questions)?, kb)?;
     let lessons = |questions: &[Question]| -> Result<Vec<Lesson>> {
         let lesson = |question: &Question| {
             let asked = Asked { question: &question.question, document: question.document() };
@@ -96,10 +100,38 @@ pub(super) fn train(
     Ok((outcome.step, outcome.best.map(|(_, score)| score)))
 }
 
+/// EmbedKGQA's rank and vectors of entities: those of a trained ComplEx, or none yet.
+///
+/// # Errors
+/// What is wrong with the embedding's folder.
+pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
+    const RANK: usize = 64;
+    let Some(folder) = &options.embedding else {
+        return Ok((QuestionKind::EmbedKgqa { rank: options.rank.unwrap_or(RANK) }, Vectors::Drawn));
+    };
+    let embedding = EmbeddingModel::open(folder)?;
+    let wrong = |message: String| -> crate::Error {
+        sporran_reasoner::Error::Argument(format!("{}: {message}", folder.display())).into()
+    };
+    if embedding.options().model != ModelKind::ComplEx {
+        return Err(wrong("expected a ComplEx, found another model".into()));
+    }
+    let known = kb.entities().ids().iter().filter(|name| embedding.entities().number(name).is_some()).count();
+    if known == 0 {
+        return Err(wrong("expected vectors of the knowledge base's entities, found none of them".into()));
+    }
+    tracing::info!("{}: vectors of {known} of {} entities", folder.display(), kb.entity_count());
+    let shape = (kb.entity_count(), embedding.width());
+    let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)
+        .map_err(sporran_reasoner::Error::from)?;
+    let vectors = if options.train_entities { Vectors::From(rows) } else { Vectors::Fixed(rows) };
+    Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
+}
+
 /// An encoder from a folder, or a new one with a vocabulary that is learned from the questions.
 fn parts(
     options: &ReasonOptions,
-    kind: QuestionKind,
+    (kind, vectors): (QuestionKind, Vectors),
     shape: &EncoderShape,
     questions: &[Question],
 ) -> Result<Parts> {
@@ -116,7 +148,7 @@ fn parts(
         };
         let variables = variables_of(&checkpoint, options.seed)?;
         let tokenizer = checkpoint.tokenizer()?;
-        return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors: None });
+        return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
     }
     let texts = questions.iter().flat_map(|question| [question.question.as_str(), question.document()]);
     let vocabulary = VocabularyOptions { size: shape.vocabulary, min_frequency: 2, marks: Vec::new() };
@@ -146,5 +178,5 @@ fn parts(
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };
-    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(options.seed), vectors: None })
+    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(options.seed), vectors })
 }

@@ -151,19 +151,22 @@ impl Default for EncoderShape {
 pub struct EmbedOptions {
     /// The model's folder: where training writes it.
     pub model: PathBuf,
-    /// Complex numbers of an entity's vector.
-    #[serde(default = "rank")]
-    pub rank: usize,
+    /// Complex numbers of an entity's vector, 64 if it is not given; only without `embedding`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
+    /// The folder of a ComplEx of the same knowledge base, whose vectors of entities are taken. Without it they are drawn, and
+    /// trained with the questions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<PathBuf>,
+    /// Whether the vectors of `embedding` are trained further with the questions.
+    #[serde(default)]
+    pub train_entities: bool,
     /// `[reasoner.encoder]`: what reads question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
     /// `[reasoner.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-}
-
-fn rank() -> usize {
-    64
 }
 
 /// `kind = "transfer-net"`
@@ -333,6 +336,18 @@ impl ReasonOptions {
         if let Err(error) = self.reasoner.optimizer().check() {
             document.report_key("reasoner.optimizer", error.to_string());
         }
+        if let ReasonerOptions::EmbedKgqa(options) = &self.reasoner {
+            if options.rank == Some(0) {
+                document.report_key("reasoner.rank", "expected at least 1, found 0");
+            }
+            if options.rank.is_some() && options.embedding.is_some() {
+                document
+                    .report_key("reasoner.rank", "expected it only without `embedding`, whose rank it is");
+            }
+            if options.train_entities && options.embedding.is_none() {
+                document.report_key("reasoner.train-entities", "expected it only beside `embedding`");
+            }
+        }
         if let ReasonerOptions::TransferNet(options) = &self.reasoner
             && !(1..=2).contains(&options.steps)
         {
@@ -386,6 +401,11 @@ mod tests {
         ] {
             assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));
         }
+        let embedded =
+            found(&["reasoner={kind='embed-kgqa', model='m', rank=4, embedding='e', train-entities=true}"]);
+        assert!(embedded.contains("`reasoner.rank`: expected it only without `embedding`"), "{embedded}");
+        let alone = found(&["reasoner={kind='embed-kgqa', model='m', train-entities=true}"]);
+        assert!(alone.contains("`reasoner.train-entities`: expected it only beside"), "{alone}");
         assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
         assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
     }

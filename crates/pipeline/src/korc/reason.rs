@@ -11,7 +11,7 @@ use sporran_kilt::{
     korc::Question,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, Reasoner};
+use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
     data, model,
@@ -85,11 +85,12 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     let (kb, evidence) = data::knowledge(options)?;
     let (steps, valid) = match &options.reasoner {
         ReasonerOptions::EmbedKgqa(system) => {
-            let kind = QuestionKind::EmbedKgqa { rank: system.rank };
+            let kind = model::vectors(system, &kb)?;
             model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
         }
         ReasonerOptions::TransferNet(system) => {
             let kind = QuestionKind::TransferNet { steps: system.steps };
+            let kind = (kind, Vectors::Drawn);
             model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,

@@ -13,13 +13,11 @@ use super::{
     loss::Loss,
     options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
     parameters::Shape,
-    product::{View, product},
+    product::{View, product, shared_product},
     questions::Question,
     table::EntityTable,
 };
 
-/// Questions whose scores are made, and turned into gradients, while they are in the cache.
-const PIECE: usize = 64;
 /// Entities whose gradients are made in one piece.
 pub(super) const ENTITIES: usize = 512;
 
@@ -170,45 +168,32 @@ pub(super) fn among_all(
     let entities = table.len() / width;
     buffer.resize(count * entities, 0.0);
     let mut to_queries = vec![0.0; queries.len()];
-    let mut scores = if comparison == Comparison::Dot { Vec::new() } else { vec![0.0; buffer.len()] };
-    let pieces = buffer.par_chunks_mut(PIECE * entities).zip(to_queries.par_chunks_mut(PIECE * width));
-    let work = |piece: usize, rows: &mut [f32], to: &mut [f32], kept: &mut [f32]| -> f64 {
-        let queries = &queries[piece * PIECE * width..][..to.len()];
-        let many = queries.len() / width;
-        let (left, all) = (View::new(many, width), View::new(entities, width));
-        if comparison == Comparison::Dot {
-            product((rows, View::new(many, entities)), (queries, left), (table, all.transposed()), false);
-        } else {
-            for (row, query) in rows.chunks_exact_mut(entities).zip(queries.chunks_exact(width)) {
-                comparison.scores(isa, query, table, row);
-            }
-            kept.copy_from_slice(rows);
-        }
-        let mut total = 0.0;
-        for (at, row) in rows.chunks_exact_mut(entities).enumerate() {
-            let at = piece * PIECE + at;
-            let scale = batch.scale(at);
-            total += f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale);
-        }
-        if comparison == Comparison::Dot {
-            product((to, left), (rows, View::new(many, entities)), (table, all), false);
-        } else {
-            let kept = kept.chunks_exact(entities);
-            let rows = rows.chunks_exact(entities).zip(kept).zip(queries.chunks_exact(width));
-            for (to, ((row, scores), query)) in to.chunks_exact_mut(width).zip(rows) {
-                for ((entity, by), score) in table.chunks_exact(width).zip(row).zip(scores) {
-                    comparison.add_gradient(isa, *by, *score, query, entity, to);
-                }
-            }
-        }
-        total
-    };
-    let losses: Vec<f64> = if comparison == Comparison::Dot {
-        pieces.enumerate().map(|(at, (rows, to))| work(at, rows, to, &mut [])).collect()
+    let (left, all) = (View::new(count, width), View::new(entities, width));
+    if comparison == Comparison::Dot {
+        shared_product(&mut buffer, (queries, left), (table, all.transposed()));
     } else {
-        let kept = scores.par_chunks_mut(PIECE * entities);
-        pieces.zip(kept).enumerate().map(|(at, ((rows, to), kept))| work(at, rows, to, kept)).collect()
-    };
+        let rows = buffer.par_chunks_exact_mut(entities).zip(queries.par_chunks_exact(width));
+        rows.for_each(|(row, query)| comparison.scores(isa, query, table, row));
+    }
+    let scores = if comparison == Comparison::Dot { Vec::new() } else { buffer.clone() };
+    let rows = buffer.par_chunks_exact_mut(entities).enumerate();
+    let losses: Vec<f64> = rows
+        .map(|(at, row)| {
+            let scale = batch.scale(at);
+            f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale)
+        })
+        .collect();
+    if comparison == Comparison::Dot {
+        shared_product(&mut to_queries, (&buffer, View::new(count, entities)), (table, all));
+    } else {
+        let rows = buffer.par_chunks_exact(entities).zip(scores.par_chunks_exact(entities));
+        let work = to_queries.par_chunks_exact_mut(width).zip(queries.par_chunks_exact(width)).zip(rows);
+        work.for_each(|((to, query), (row, scores))| {
+            for ((entity, by), score) in table.chunks_exact(width).zip(row).zip(scores) {
+                comparison.add_gradient(isa, *by, *score, query, entity, to);
+            }
+        });
+    }
     Among { loss: losses.iter().sum(), to_queries, to_scores: buffer, scores }
 }
 

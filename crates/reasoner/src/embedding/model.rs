@@ -199,6 +199,18 @@ impl EmbeddingModel {
         self.parameters.entities.read(entity.index(), out);
     }
 
+    /// The entities' vectors in the numbers of a knowledge base, row after row; zeros for those that have none here.
+    #[must_use]
+    pub fn vectors_for(&self, kb: &KnowledgeBase) -> Vec<f32> {
+        let mut rows = vec![0.0; kb.entity_count() * self.width()];
+        for (row, name) in rows.chunks_exact_mut(self.width()).zip(kb.entities().ids().iter()) {
+            if let Some(at) = self.entities.number(name) {
+                self.parameters.entities.read(at as usize, row);
+            }
+        }
+        rows
+    }
+
     /// The vectors of questions for objects, row after row, which [`score_vectors`](Self::score_vectors) compares with
     /// entities.
     ///

@@ -1,7 +1,12 @@
-//! Matrix products between slices, each on the caller's thread: work is cut into pieces of fixed sizes before, so that no
-//! sum depends on how many threads there are.
+//! Matrix products between slices. Work is cut into pieces of fixed sizes, so that no sum depends on how many threads there
+//! are.
 
 use gemm::{Parallelism, gemm};
+use rayon::prelude::*;
+
+/// Columns of a result that a thread makes at once: few enough that what they are made of stays in its cache while all rows
+/// pass by.
+const COLUMNS: usize = 256;
 
 /// A matrix inside a slice.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +90,31 @@ pub(super) fn product(
     }
 }
 
+/// `out = a b`, row after row, on all threads.
+///
+/// # Panics
+/// Where the sizes do not fit or a view leaves its slice.
+pub(super) fn shared_product(out: &mut [f32], (a, va): (&[f32], View), (b, vb): (&[f32], View)) {
+    let (rows, columns) = (va.rows, vb.columns);
+    assert_eq!(out.len(), rows * columns, "size of a result");
+    let parts: Vec<Vec<f32>> = (0..columns.div_ceil(COLUMNS))
+        .into_par_iter()
+        .map(|part| {
+            let first = part * COLUMNS;
+            let many = COLUMNS.min(columns - first);
+            let mut out = vec![0.0; rows * many];
+            let right = (&b[first * vb.column_stride..], View { columns: many, ..vb });
+            product((&mut out, View::new(rows, many)), (a, va), right, false);
+            out
+        })
+        .collect();
+    out.par_chunks_exact_mut(columns.max(1)).enumerate().for_each(|(row, out)| {
+        for (out, part) in out.chunks_mut(COLUMNS).zip(&parts) {
+            out.copy_from_slice(&part[row * out.len()..][..out.len()]);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +136,20 @@ mod tests {
                 // What lies between the rows of the result stays.
                 assert_eq!(out[i * 4 + 2..i * 4 + 4], [9.0, 9.0]);
             }
+        }
+    }
+
+    #[test]
+    fn columns_that_threads_share_out_are_those_of_one_product() {
+        let (rows, inner, columns) = (5, 7, 2 * COLUMNS + 3);
+        let a: Vec<f32> = (0..rows * inner).map(|i| (i % 11) as f32 - 5.0).collect();
+        let b: Vec<f32> = (0..inner * columns).map(|i| (i % 13) as f32 - 6.0).collect();
+        let left = View::new(rows, inner);
+        for right in [View::new(inner, columns), View::new(columns, inner).transposed()] {
+            let (mut whole, mut shared) = (vec![0.0; rows * columns], vec![1.0; rows * columns]);
+            product((&mut whole, View::new(rows, columns)), (&a, left), (&b, right), false);
+            shared_product(&mut shared, (&a, left), (&b, right));
+            assert_eq!(whole, shared);
         }
     }
 }

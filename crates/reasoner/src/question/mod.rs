@@ -11,7 +11,7 @@ mod transfer;
 
 use sporran_kilt::kb::EntityId;
 
-pub use model::{Parts, QuestionKind, QuestionModel, chosen};
+pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
 pub use path::heaviest;
 pub use reading::{Linker, Named, QuestionReader, Reading};
 pub use train::{Lesson, QuestionObjective, tune};

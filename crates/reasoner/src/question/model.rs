@@ -97,8 +97,18 @@ pub struct Parts {
     pub max_tokens: usize,
     /// The weights; what they lack is drawn.
     pub variables: Variables,
-    /// The entities' vectors (entities, 2 rank), where they are not to be trained.
-    pub vectors: Option<Tensor>,
+    /// EmbedKGQA's vectors of entities.
+    pub vectors: Vectors,
+}
+
+/// Where EmbedKGQA's vectors of entities, (entities, 2 rank), come from.
+pub enum Vectors {
+    /// They are drawn, and trained with the questions.
+    Drawn,
+    /// They start as these, and are trained with the questions.
+    From(Tensor),
+    /// They are these.
+    Fixed(Tensor),
 }
 
 impl QuestionModel {
@@ -119,7 +129,24 @@ impl QuestionModel {
         let vb = variables.builder(&Device::Cpu).pp("question");
         let head = match kind {
             QuestionKind::EmbedKgqa { rank } => {
-                Head::Embed(EmbedHead::new(width, entities, rank, vectors, &vb)?)
+                let (fixed, start) = match vectors {
+                    Vectors::Drawn => (None, None),
+                    Vectors::From(start) => (None, Some(start)),
+                    Vectors::Fixed(fixed) => (Some(fixed), None),
+                };
+                for rows in fixed.iter().chain(&start).filter(|rows| rows.dims() != [entities, 2 * rank]) {
+                    let message = format!(
+                        "vectors of entities: expected {entities} rows of {}, found {:?}",
+                        2 * rank,
+                        rows.dims()
+                    );
+                    return Err(Error::Argument(message));
+                }
+                let head = EmbedHead::new(width, entities, rank, fixed, &vb)?;
+                if let (Some(start), Some(variable)) = (start, variables.named("question.entities")) {
+                    variable.set(&start)?;
+                }
+                Head::Embed(head)
             }
             QuestionKind::TransferNet { steps } => {
                 if !(1..=2).contains(&steps) {
@@ -188,7 +215,7 @@ impl QuestionModel {
                     None => vec![0.0; 2 * rank],
                 };
                 let all: Vec<f32> = (0..kb.entity_count() as u32).flat_map(of).collect();
-                Some(Tensor::from_vec(all, (kb.entity_count(), 2 * rank), &Device::Cpu)?)
+                Vectors::Fixed(Tensor::from_vec(all, (kb.entity_count(), 2 * rank), &Device::Cpu)?)
             }
             (QuestionKind::EmbedKgqa { .. }, None) => {
                 return Err(Error::Argument(format!(
@@ -196,7 +223,7 @@ impl QuestionModel {
                     path.display()
                 )));
             }
-            (QuestionKind::TransferNet { .. }, _) => None,
+            (QuestionKind::TransferNet { .. }, _) => Vectors::Drawn,
         };
         let known: HashMap<&str, u32> =
             description.relations.iter().zip(0..).map(|(name, at)| (name.as_str(), at)).collect();
