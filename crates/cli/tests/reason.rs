@@ -56,6 +56,35 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
 }
 
 #[test]
+fn a_decoder_only_model_is_shown_other_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    let text = "name = \"shown\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\n\
+        [data]\niid = \"examples/korc/small_iid_test.json\"\nlimit = 3\n\
+        [reasoner]\nkind = \"causal\"\nmodel = \"crates/transformers/tests/data/llama\"\nmax-tokens = 200\n\
+        prompt.input = \"Text: {input}\"\ngeneration.max-new-tokens = 4\n\
+        demonstrations = { files = [\"examples/korc/small_ood_test.json\"], count = 2 }\n";
+    fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    let runs = format!("output={}", folder.path().display());
+    let printed = stdout(&root(), &["--quiet", "reason", &config, "--json", &runs]);
+    let records: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 3);
+    for output in records.iter().flat_map(|record| record["output"].as_array().unwrap()) {
+        assert!((0.0..=1.0).contains(&output["confidence"].as_f64().unwrap()), "{output}");
+    }
+    let told = |more: &[&str]| {
+        let output = sporran(&root(), &[&["--quiet"], more, &[&*runs]].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    };
+    let trained = told(&["train", &config, "data.train=['examples/korc/small_ood_test.json']"]);
+    assert!(trained.contains("`causal` is not trained"), "{trained}");
+    let missing = told(&["reason", &config, "reasoner.demonstrations.files=['none.json']"]);
+    assert!(missing.contains("`reasoner.demonstrations.files`: no file none.json"), "{missing}");
+}
+
+#[test]
 fn rules_are_mined_and_judged() {
     let folder = tempfile::tempdir().unwrap();
     let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {

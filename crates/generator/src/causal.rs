@@ -117,11 +117,18 @@ impl CausalGenerator {
     /// # Errors
     /// What is wrong with the model, a file of examples or an option.
     pub fn load(options: &CausalOptions) -> Result<Self> {
+        Self::showing(options, options.demonstrations.as_ref().map(Demonstrations::load).transpose()?)
+    }
+
+    /// Loads the model, which is shown these examples instead of those that the options name.
+    ///
+    /// # Errors
+    /// What is wrong with the model or an option.
+    pub fn showing(options: &CausalOptions, demonstrations: Option<Demonstrations>) -> Result<Self> {
         if options.max_tokens < 2 {
             let found = options.max_tokens.to_string();
             return Err(Error::Option { option: "max-tokens", expected: "at least 2", found });
         }
-        let demonstrations = options.demonstrations.as_ref().map(Demonstrations::load).transpose()?;
         let model = TextGenerator::load(&ModelOptions {
             folder: options.model.clone(),
             precision: options.precision,

@@ -142,8 +142,17 @@ impl Demonstrations {
                 }
             }
         }
+        Self::of_examples(examples, options.count, options.encoder.as_deref())
+    }
+
+    /// Takes examples as they are; a query is shown `count` of them. What says how similar two inputs are is the `encoder`,
+    /// a folder of sentence-transformers, or without one their words.
+    ///
+    /// # Errors
+    /// What is wrong with the encoder's folder.
+    pub fn of_examples(examples: Vec<Demonstration>, count: usize, encoder: Option<&Path>) -> Result<Self> {
         let texts: Vec<&str> = examples.iter().map(|example| example.query.text.as_str()).collect();
-        let similarity = match &options.encoder {
+        let similarity = match encoder {
             Some(folder) => {
                 let encoder = Box::new(Encoder::open(folder)?);
                 let vectors = encoder.vectors(&texts)?;
@@ -161,7 +170,7 @@ impl Demonstrations {
                 Similarity::Words { weights, rows }
             }
         };
-        Ok(Self { examples, similarity, count: options.count })
+        Ok(Self { examples, similarity, count })
     }
 
     /// For each query the examples that are most like it, the most similar last; equally similar ones by their place in

@@ -2,17 +2,19 @@
 
 use std::ops::ControlFlow;
 
+use candle_core::{DType, Device, Tensor};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple},
     korc::Question,
 };
 use sporran_reasoner::{
     Error,
+    embedding::{self, EmbeddingModel, Storage},
     korc::{
         self, BuildOptions, Built, Document, Entities, EntityTables, Mention, SPLITS, Sources, Statistics,
         Templates,
     },
-    question::{Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reasoner},
+    question::{Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reasoner, Vectors},
     rules::{self, Graph, MineOptions, Rule},
 };
 use sporran_transformers::{
@@ -203,6 +205,19 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
     Parts { kind, encoder, tokenizer, max_tokens: 64, variables: Variables::new(2), vectors: Vectors::Drawn }
 }
 
+/// A ComplEx of 8 complex numbers of the world's triples.
+fn embedding(kb: &KnowledgeBase) -> EmbeddingModel {
+    let options = serde_json::from_value(serde_json::json!({
+        "model": "complex", "dim": 16, "initial": "normal", "initial-scale": 0.1, "training": { "epochs": 30 }
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let options = options.unwrap();
+    let training =
+        embedding::Training { kb, options: &options, seed: 4, folder: folder.path(), storage: Storage::F32 };
+    let outcome = embedding::train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
+    EmbeddingModel::open(&outcome.model).unwrap()
+}
+
 fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f64 {
     let asked: Vec<Asked<'_>> = questions
         .iter()
@@ -223,10 +238,23 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
     let world = World::new();
     let built = world.build();
     let (learned, asked) = (&built.questions[0], &built.questions[3]);
-    for (kind, expected) in
-        [(QuestionKind::TransferNet { steps: 2 }, 0.9), (QuestionKind::EmbedKgqa { rank: 8 }, 0.9)]
-    {
-        let model = QuestionModel::new(parts(kind, learned), &world.kb).unwrap();
+    let (transfer, embed) = (QuestionKind::TransferNet { steps: 2 }, QuestionKind::EmbedKgqa { rank: 8 });
+    let trained = embedding(&world.kb);
+    let rows = trained.vectors_for(&world.kb);
+    let vectors = || Tensor::from_slice(&rows, (world.kb.entity_count(), 16), &Device::Cpu).unwrap();
+    let expected = 0.9;
+    for (kind, start) in [
+        (transfer, Vectors::Drawn),
+        (embed, Vectors::Drawn),
+        (embed, Vectors::From(vectors())),
+        (embed, Vectors::Fixed(vectors())),
+    ] {
+        let stays = match &start {
+            Vectors::Drawn => None,
+            Vectors::From(_) => Some(false),
+            Vectors::Fixed(_) => Some(true),
+        };
+        let model = QuestionModel::new(Parts { vectors: start, ..parts(kind, learned) }, &world.kb).unwrap();
         let lessons: Vec<Lesson> = learned
             .iter()
             .map(|question| Lesson {
@@ -259,6 +287,14 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         let saved = folder.path().join("model");
         model.save(&saved, &world.kb, "role = \"reasoner\"\n").unwrap();
         let loaded = QuestionModel::load(&saved, &world.kb).unwrap();
+        if let Some(stays) = stays {
+            let tensors =
+                candle_core::safetensors::load(saved.join("model.safetensors"), &Device::Cpu).unwrap();
+            let found = tensors["question.entities"].to_dtype(DType::F32).unwrap();
+            let found: Vec<f32> = found.flatten_all().unwrap().to_vec1().unwrap();
+            let moved = found.iter().zip(&rows).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert_eq!(moved < 2e-3, stays, "{moved}");
+        }
         assert!(right(&loaded, asked, &world.kb) >= expected);
         let question = &asked[0];
         let one = Asked { question: &question.question, document: question.document() };
@@ -276,4 +312,14 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         let both = loaded.answer(&[other, one], 1).unwrap();
         assert_eq!(both[1].answers[0].entity, answer.entity);
     }
+}
+
+#[test]
+fn vectors_of_another_size_are_refused() {
+    let world = World::new();
+    let built = world.build();
+    let rows = Tensor::zeros((world.kb.entity_count(), 6), DType::F32, &Device::Cpu).unwrap();
+    let parts = parts(QuestionKind::EmbedKgqa { rank: 8 }, &built.questions[0]);
+    let error = QuestionModel::new(Parts { vectors: Vectors::Fixed(rows), ..parts }, &world.kb).unwrap_err();
+    assert!(error.to_string().contains("rows of 16, found"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! KoRC: questions that need a document and a knowledge base. The builder, and the systems that answer.
 
 mod build;
+mod causal;
 mod data;
 mod model;
 mod options;

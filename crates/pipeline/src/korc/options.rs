@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sporran_generator::CausalOptions;
 use sporran_kilt::jsonl;
 use sporran_transformers::training::TrainingOptions;
 
@@ -106,6 +107,9 @@ pub enum ReasonerOptions {
     TransferNet(TransferOptions),
     /// `kind = "seq2seq"`: document and question in, answers between commas out, without the knowledge base.
     Seq2Seq(Seq2SeqQuestions),
+    /// `kind = "causal"`: a decoder-only model, as it is, that is shown other questions with their documents and answers.
+    /// The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` does not count.
+    Causal(Box<CausalOptions>),
 }
 
 /// The encoder of a question model and its training.
@@ -232,19 +236,21 @@ impl ReasonerOptions {
             Self::EmbedKgqa(options) => &options.model,
             Self::TransferNet(options) => &options.model,
             Self::Seq2Seq(options) => &options.model,
+            Self::Causal(options) => &options.model,
         }
     }
 
-    fn optimizer(&self) -> &TrainingOptions {
+    fn optimizer(&self) -> Option<&TrainingOptions> {
         match self {
-            Self::EmbedKgqa(options) => &options.optimizer,
-            Self::TransferNet(options) => &options.optimizer,
-            Self::Seq2Seq(options) => &options.optimizer,
+            Self::EmbedKgqa(options) => Some(&options.optimizer),
+            Self::TransferNet(options) => Some(&options.optimizer),
+            Self::Seq2Seq(options) => Some(&options.optimizer),
+            Self::Causal(_) => None,
         }
     }
 }
 
-const KINDS: [&str; 3] = ["embed-kgqa", "transfer-net", "seq2seq"];
+const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
 
 /// Whether a config is one of questions over a knowledge base: it has `[reasoner]`.
 ///
@@ -333,8 +339,15 @@ impl ReasonOptions {
         if self.most_answers == 0 {
             document.report_key("most-answers", "expected at least 1, found 0");
         }
-        if let Err(error) = self.reasoner.optimizer().check() {
+        if let Some(Err(error)) = self.reasoner.optimizer().map(TrainingOptions::check) {
             document.report_key("reasoner.optimizer", error.to_string());
+        }
+        if let ReasonerOptions::Causal(options) = &self.reasoner {
+            let shown = options.demonstrations.iter().flat_map(|shown| &shown.files);
+            for path in shown.filter(|path| !path.exists()) {
+                let message = format!("no file {}", path.display());
+                document.report_key("reasoner.demonstrations.files", message);
+            }
         }
         if let ReasonerOptions::EmbedKgqa(options) = &self.reasoner {
             if options.rank == Some(0) {
@@ -371,7 +384,8 @@ fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
     let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
         "embed-kgqa" => document.read(key, table, &[]).map(ReasonerOptions::EmbedKgqa),
         "transfer-net" => document.read(key, table, &[]).map(ReasonerOptions::TransferNet),
-        _ => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
+        "seq2seq" => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
+        _ => document.read(key, table, &[]).map(ReasonerOptions::Causal),
     };
     options.ok_or(Wrong)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sporran_generator::TextGenerator;
+use sporran_generator::{CausalGenerator, TextGenerator};
 use sporran_kilt::{
     Id, Output, Provenance, Record, jsonl,
     kb::{EntityId, KnowledgeBase, RelationId, Triple},
@@ -14,7 +14,7 @@ use sporran_kilt::{
 use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
-    data, model,
+    causal, data, model,
     options::{ReasonOptions, ReasonerOptions},
     populated::Evidence,
     seq2seq::{self, Prompts},
@@ -65,6 +65,7 @@ struct SetLine<'a> {
 enum System<'a> {
     Model(Box<QuestionModel>),
     Text { generator: Box<TextGenerator>, prompts: Box<Prompts<'a>> },
+    Shown(Box<CausalGenerator>),
 }
 
 /// Trains what a config says, then answers its tests.
@@ -72,15 +73,12 @@ enum System<'a> {
 /// # Errors
 /// Whatever is wrong with files, model or training; [`Error::Config`] without questions to learn from.
 pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reasoned> {
+    let wrong = |key: &str, message: &str| {
+        let (key, message) = (key.to_owned(), message.to_owned());
+        Error::Config(vec![crate::Diagnostic { origin: "config".into(), line: 0, key, message }])
+    };
     if options.data.train.is_empty() {
-        let message = "is missing; training needs questions".to_owned();
-        let key = "data.train".to_owned();
-        return Err(Error::Config(vec![crate::Diagnostic {
-            origin: "config".into(),
-            line: 0,
-            key,
-            message,
-        }]));
+        return Err(wrong("data.train", "is missing; training needs questions"));
     }
     let (kb, evidence) = data::knowledge(options)?;
     let (steps, valid) = match &options.reasoner {
@@ -94,6 +92,9 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
+        ReasonerOptions::Causal(_) => {
+            return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
+        }
     };
     let tests = answer(options, (&kb, &evidence), observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
@@ -148,6 +149,7 @@ fn answer(
             generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
             prompts: Box::new(Prompts::new(kb, system.retrieved)),
         },
+        ReasonerOptions::Causal(system) => System::Shown(Box::new(causal::generator(system)?)),
         _ => System::Model(Box::new(QuestionModel::load(options.reasoner.model(), kb)?)),
     };
     let mut tested = Vec::new();
@@ -216,6 +218,13 @@ fn records(
             let record = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
                 let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
                 by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question), known)
+            };
+            Ok(questions.iter().zip(generated).map(record).collect())
+        }
+        System::Shown(generator) => {
+            let generated = causal::generate(generator, questions)?;
+            let record = |(question, found): (&Question, sporran_generator::Generation)| {
+                by_text(question, &seq2seq::answers(&found.text, most), found.score, &[], known)
             };
             Ok(questions.iter().zip(generated).map(record).collect())
         }

@@ -2,8 +2,8 @@
 //!
 //! Every model makes a vector of a question, an entity with a relation, and compares it with the vectors of entities: by
 //! inner product (DistMult, ComplEx, RESCAL, TuckER, ConvE) or by distance (TransE, RotatE). So one engine trains and
-//! scores all of them: products of questions with all entities, a loss row by row while scores are in the cache, gradients
-//! by hand. Work is cut into pieces of fixed sizes, so that results do not depend on the number of threads.
+//! scores all of them: products of questions with all entities, a loss row by row, gradients by hand. Work is cut into
+//! pieces of fixed sizes, so that results do not depend on the number of threads.
 
 mod batch;
 mod classify;

@@ -1,0 +1,42 @@
+//! A decoder-only model that is shown other questions with their documents and answers, and writes answers between commas.
+
+use sporran_generator::{
+    CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
+};
+use sporran_kilt::{
+    Query,
+    korc::{Question, load},
+};
+
+use crate::Result;
+
+/// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
+pub(super) fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
+    let Some(shown) = &options.demonstrations else {
+        return Ok(CausalGenerator::showing(options, None)?);
+    };
+    let mut examples = Vec::new();
+    for path in &shown.files {
+        let questions = load(path)?.into_iter().filter(|question| !question.labels().is_empty());
+        examples.extend(questions.map(|question| Demonstration {
+            // Files number their questions alike; an example must not be taken for the question that is asked.
+            query: Query { id: format!("shown {}", question.id.text()).into(), ..query(&question) },
+            answer: question.labels().join(", "),
+        }));
+    }
+    let shown = Demonstrations::of_examples(examples, shown.count, shown.encoder.as_deref())?;
+    Ok(CausalGenerator::showing(options, Some(shown))?)
+}
+
+/// The document, then the question.
+fn query(question: &Question) -> Query {
+    let text = format!("{}\nQuestion: {}", question.document(), question.question);
+    Query::of_text(question.id.clone(), text)
+}
+
+/// What the model writes for each question.
+pub(super) fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
+    let queries: Vec<Query> = questions.iter().map(query).collect();
+    let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
+    Ok(generator.generate(&requests)?)
+}
