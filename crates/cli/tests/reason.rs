@@ -56,6 +56,19 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
 }
 
 #[test]
+fn the_bundled_embedding_model_answers_most_questions_rightly() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = format!("output={}", folder.path().display());
+    let model = ["reasoner.kind=embed-kgqa", "reasoner.model=models/minikilt-embed-kgqa", "data.limit=20"];
+    let call = [&["--quiet", "reason", "configs/quickstart-reason.toml", &runs], &model[..]].concat();
+    stdout(&root(), &call);
+    let path = folder.path().join("quickstart-reason/report.json");
+    let report: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let score = |test: usize| report["tests"][test]["scores"]["p_f1"].as_f64().unwrap();
+    assert!(score(0) > 0.5 && score(1) > 0.3, "{report}");
+}
+
+#[test]
 fn a_decoder_only_model_is_shown_other_questions() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
