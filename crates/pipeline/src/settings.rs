@@ -197,7 +197,8 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         document.report_key("pages.file", format!("no file {}", pages.file.display()));
     }
     if let Some(retriever) = &options.retriever {
-        retrieval::check(retriever, document);
+        let learned = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
+        retrieval::check(retriever, learned, document);
     }
     if let Some(generator) = &options.generator {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
