@@ -71,7 +71,7 @@ impl Generator for FidGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
         let mut answers = vec![None; requests.len()];
         // One portion after the other: the keys and values of its passages are what memory is needed for.
-        for portion in self.reader.portions(requests)? {
+        for portion in self.reader.portions(self.reader.rows(requests)?) {
             let memory = {
                 let states = self.reader.states(&portion)?;
                 fuse(&states.iter().map(Vec::as_slice).collect::<Vec<&[Tensor]>>())?

@@ -3,7 +3,7 @@
 //! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
 //! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
 //! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
-//! marginalises over them. [`Verifier`] labels evidence and checks claims. [`EntityTitle`] writes titles of pages and
+//! marginalises over them; [`MemNet`] attends to one piece of them. [`Verifier`] labels evidence and checks claims. [`EntityTitle`] writes titles of pages and
 //! nothing else, which is retrieval; [`TitleGenerator`] answers with the title of the best page. [`Extractive`] answers with a span of the most
 //! relevant passage. [`CausalGenerator`] shows
 //! a decoder-only model examples, and asks. [`ByDataset`] asks one of several by the query's dataset.
@@ -15,6 +15,7 @@ mod entity_title;
 mod error;
 mod extractive;
 mod fid;
+mod memnet;
 mod passages;
 mod prompt;
 mod rag;
@@ -30,6 +31,7 @@ pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
 pub use extractive::{Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, reader_question};
 pub use fid::{FidGenerator, FidOptions};
+pub use memnet::{MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};

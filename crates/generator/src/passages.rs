@@ -70,26 +70,24 @@ impl PassageReader {
             .collect()
     }
 
-    /// The tokens of those texts.
-    fn rows(&self, request: &Request<'_>) -> Result<Vec<Vec<u32>>> {
+    /// The rows of each request: the input with each of its passages.
+    pub(crate) fn rows(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<Vec<u32>>>> {
         let most = self.model.max_input_length().unwrap_or(usize::MAX).min(self.prompt.options().max_tokens);
-        let texts = self.texts(request)?;
-        texts.iter().map(|text| Ok(self.tokenizer.encode(text, Some(most))?)).collect()
+        let row = |text: &String| Ok(self.tokenizer.encode(text, Some(most))?);
+        requests.iter().map(|request| self.texts(request)?.iter().map(row).collect()).collect()
     }
 
-    /// The requests in portions of at most `batch-tokens` tokens, or one request, longest first.
-    pub(crate) fn portions(&self, requests: &[Request<'_>]) -> Result<Vec<Portion>> {
-        let mut rows: Vec<Vec<Vec<u32>>> =
-            requests.iter().map(|request| self.rows(request)).collect::<Result<_>>()?;
+    /// Requests with these rows in portions of at most `batch-tokens` tokens, or one request, longest first.
+    pub(crate) fn portions(&self, mut rows: Vec<Vec<Vec<u32>>>) -> Vec<Portion> {
         let lengths: Vec<usize> = rows.iter().map(|rows| rows.iter().map(Vec::len).sum()).collect();
-        let portions = length_batches(&lengths, requests.len().max(1), self.batch_tokens);
-        Ok(portions
+        let portions = length_batches(&lengths, rows.len().max(1), self.batch_tokens);
+        portions
             .into_iter()
             .map(|requests| {
                 let rows = requests.iter().map(|at| std::mem::take(&mut rows[*at])).collect();
                 Portion { requests, rows }
             })
-            .collect())
+            .collect()
     }
 
     /// The encoder's states of every passage of a portion, grouped by request.

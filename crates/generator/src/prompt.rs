@@ -124,15 +124,17 @@ impl Prompt {
         words.chain(after.split_whitespace().take(kept)).collect::<Vec<_>>().join(" ")
     }
 
+    /// A passage of at most so many words.
+    pub(crate) fn passage(&self, title: &str, text: &str, words: usize) -> String {
+        let text: Vec<&str> = text.split_whitespace().take(words).collect();
+        self.options.passage.replace("{title}", title).replace("{text}", &text.join(" "))
+    }
+
     fn join(&self, input: &str, passages: &[Candidate<'_>], words: usize) -> String {
         let passages = if words == 0 { &[] } else { &passages[..passages.len().min(self.options.passages)] };
-        let passages = passages.iter().map(|candidate| {
-            let text: Vec<&str> = candidate.passage.text.split_whitespace().take(words).collect();
-            self.options
-                .passage
-                .replace("{title}", &candidate.passage.title)
-                .replace("{text}", &text.join(" "))
-        });
+        let passages = passages
+            .iter()
+            .map(|candidate| self.passage(&candidate.passage.title, &candidate.passage.text, words));
         let mut parts: Vec<String> = passages.collect();
         match self.options.order {
             Order::PassagesFirst => parts.push(input.to_owned()),

@@ -149,7 +149,7 @@ impl RagGenerator {
 impl Generator for RagGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
         let mut answers = vec![None; requests.len()];
-        for portion in self.reader.portions(requests)? {
+        for portion in self.reader.portions(self.reader.rows(requests)?) {
             let states = self.reader.states(&portion)?;
             let memory = fuse(&states.iter().flatten().map(std::slice::from_ref).collect::<Vec<_>>())?;
             let scores = portion.requests.iter().zip(&portion.rows).map(|(at, rows)| {

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use sporran_generator::{
-    Candidate, FidGenerator, FidOptions, Generation, Generator, Order, PromptOptions, RagGenerator,
-    RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
+    Candidate, FidGenerator, FidOptions, Generation, Generator, MemNet, MemNetOptions, Order, PromptOptions,
+    RagGenerator, RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions, UnitKind,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, decode::RagDecoding};
@@ -83,10 +83,24 @@ fn decoded(
     Box::new(RagGenerator::load_sequence(&options).unwrap())
 }
 
+fn memnet(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Generator> {
+    let options = MemNetOptions {
+        model: model(),
+        device: DeviceName::Cpu,
+        precision: Precision::F32,
+        evidence: UnitKind::Passage,
+        pieces: 32,
+        prompt: prompt(passages),
+        generation: generation(num_beams),
+        batch_tokens,
+    };
+    Box::new(MemNet::load(&options, None).unwrap())
+}
+
 /// Makes a generator for so many passages, beams, and tokens of a batch.
 type Make = fn(usize, usize, usize) -> Box<dyn Generator>;
 
-const KINDS: [Make; 3] = [fid, rag_token, rag_sequence];
+const KINDS: [Make; 4] = [fid, rag_token, rag_sequence, memnet];
 
 fn passages() -> Vec<Passage> {
     let texts = ["the river was north of the city", "king and queen of the country", "film song band", "war"];
@@ -145,8 +159,13 @@ fn a_batch_answers_as_its_members_do_alone() {
             // One passage and one request at a time.
             assert_same(&together, &answers(&*kind(2, beams, 1), &SCORES, true));
             assert!(together.iter().all(|answer| answer.alternatives.len() == beams.min(2) - 1));
-            // Of three passages two are read.
-            let evidence: Vec<_> = together.iter().map(|answer| answer.evidence.clone()).collect();
+            // Of three passages two are read; a memory network ranks them.
+            let sorted = |answer: &Generation| {
+                let mut evidence = answer.evidence.clone();
+                evidence.sort_unstable();
+                evidence
+            };
+            let evidence: Vec<_> = together.iter().map(sorted).collect();
             assert_eq!(evidence, [vec![0], vec![0, 1], vec![0, 1]]);
         }
     }
@@ -195,6 +214,22 @@ fn without_passages_a_request_is_answered_from_memory() {
         assert!(answers.iter().all(|answer| answer.evidence.is_empty()));
         assert!(kind(3, 1, 4096).generate(&[]).unwrap().is_empty());
     }
+}
+
+#[test]
+fn a_memory_network_answers_from_the_piece_that_it_attends_to_most_whatever_stands_beside_it() {
+    let all = answers(&*memnet(4, 3, 4096), &SCORES, true);
+    let (queries, passages) = (queries(), passages());
+    for (query, answer) in queries.iter().zip(&all).skip(1) {
+        let mut order = answer.evidence.clone();
+        let alone = [Candidate { passage: &passages[order[0]], score: 1.0 }];
+        let found = memnet(4, 3, 4096).generate(&[Request { query, passages: &alone }]).unwrap();
+        assert_eq!((&found[0].text, &found[0].alternatives[0].0), (&answer.text, &answer.alternatives[0].0));
+        // Every passage that was read is evidence once.
+        order.sort_unstable();
+        assert!(order.iter().copied().eq(0..order.len()), "{order:?}");
+    }
+    assert_eq!(all[2].evidence.len(), 3);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_generator::{
-    ByDataset, CausalGenerator, EntityTitle, EntityTitleOptions, Extractive, FidGenerator, Generator,
+    ByDataset, CausalGenerator, EntityTitle, EntityTitleOptions, Extractive, FidGenerator, Generator, MemNet,
     RagGenerator, Seq2SeqGenerator, TitleGenerator, Verifier,
 };
 use sporran_kilt::{Dataset, PassageId, PassageStore, store::BuildOptions};
@@ -121,6 +121,7 @@ fn load_generator(
         GeneratorOptions::Fid(options) => Box::new(FidGenerator::load(options)?),
         GeneratorOptions::RagSequence(options) => Box::new(RagGenerator::load_sequence(options)?),
         GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
+        GeneratorOptions::MemNet(options) => Box::new(MemNet::load(options, store.cloned())?),
         GeneratorOptions::Verifier(options) => Box::new(Verifier::load(options, store.cloned())?),
         GeneratorOptions::Extractive(options) => Box::new(Extractive::load(options)?),
         GeneratorOptions::Causal(options) => Box::new(CausalGenerator::load(options)?),
@@ -176,20 +177,41 @@ pub(crate) fn assemble_parts(
     parts: &[RetrieverOptions],
     observe: &mut Observer<'_>,
 ) -> Result<Parts> {
-    let Some(source) = &options.general.source else {
-        return Err(Error::Config(vec![crate::Diagnostic {
-            origin: "config".into(),
-            line: 0,
-            key: "source".into(),
-            message: "is missing; a retriever needs passages".into(),
-        }]));
-    };
+    let Some(source) = &options.general.source else { return Err(missing_source()) };
     let (mut hashes, mut recalls) = (Vec::new(), Vec::new());
     let store = store(source, observe, &mut hashes)?;
     let (hashes, recalls) = (&mut hashes, &mut recalls);
     let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls };
     let retrievers: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
     Ok(Parts { retrievers: retrievers?, store })
+}
+
+/// Builds or opens the store and a dense index over it; the assembly has no retriever.
+///
+/// # Errors
+/// As [`assemble`].
+pub(crate) fn assemble_dense(
+    options: &Options,
+    dense: &DenseOptions,
+    observe: &mut Observer<'_>,
+) -> Result<(Assembly, Dense)> {
+    let parts = Options { retriever: None, ..options.clone() };
+    let mut assembly = assemble_retrieval(&parts, observe)?;
+    let (Some(source), Some(store)) = (&options.general.source, &assembly.store) else {
+        return Err(missing_source());
+    };
+    let (hashes, recalls) = (&mut assembly.hashes, &mut assembly.recalls);
+    let dense = Indexes { source, store, aliases: None, observe, hashes, recalls }.dense(dense)?;
+    Ok((assembly, dense))
+}
+
+fn missing_source() -> Error {
+    Error::Config(vec![crate::Diagnostic {
+        origin: "config".into(),
+        line: 0,
+        key: "source".into(),
+        message: "is missing; a retriever needs passages".into(),
+    }])
 }
 
 /// Holds a retriever to the pages that a file lists, or to the others.
@@ -305,6 +327,10 @@ impl Indexes<'_, '_> {
         let key = hash_json(&("dense", options.key()?, self.store.hash()));
         let (folder, hash) = self.place("dense", key);
         self.record("search", options);
+        if options.passage_model.is_some() {
+            let blake3 = hash_json(&hash_model(&options.model)?);
+            self.hashes.push(PartHash { part: "queries", path: options.model.clone(), blake3 });
+        }
         let step = "index dense".to_owned();
         if folder.exists() {
             (self.observe)(Event::Skip { step });

@@ -1,7 +1,9 @@
-//! From a ranking to a prediction's provenance.
+//! From a ranking to a prediction's provenance, and which pieces of passages hold gold evidence.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sporran_kilt::{Hit, Passage, PassageId, PassageStore, Provenance, store::PageIndex, with_context};
+use sporran_kilt::{
+    Example, Hit, Passage, PassageId, PassageStore, Provenance, store::PageIndex, with_context,
+};
 
 use crate::options::{EvidenceOptions, PageScore};
 
@@ -75,6 +77,42 @@ pub(crate) fn provenance(
         });
     }
     items
+}
+
+/// All passages of the gold pages of a record, in the order of its evidence.
+pub(crate) fn gold_passages<'s>(
+    example: &'s Example,
+    store: &'s PassageStore,
+) -> impl Iterator<Item = Passage> + 's {
+    let gold = example.gold.iter().flat_map(|output| output.evidence());
+    let pages = gold.filter_map(|item| store.page_by_id(&item.wikipedia_id.as_ref()?.text()));
+    pages.flat_map(|page| store.passages_of(page).map(|id| store.passage(PassageId(id))))
+}
+
+/// Whether `piece` of a page, or the page where there is none, holds what an item of gold evidence points at.
+pub(crate) fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &PassageStore) -> bool {
+    let of_page = gold.wikipedia_id.as_ref().is_some_and(|id| id.text() == page);
+    of_page
+        && piece.is_none_or(|piece| {
+            span(gold, store).is_none_or(|span| {
+                let (span, piece) = (span.trim(), piece.trim());
+                piece.contains(span) || span.contains(piece)
+            })
+        })
+}
+
+/// The text of a span within one paragraph; `None` where the evidence is a page as a whole.
+fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
+    let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
+    let number = |id: &Option<sporran_kilt::Id>| id.as_ref().and_then(sporran_kilt::Id::number);
+    let paragraph = u32::try_from(number(&item.start_paragraph_id)?).ok()?;
+    let (start, end) = (number(&item.start_character)?, number(&item.end_character)?);
+    let count = usize::try_from(end.checked_sub(start)?).ok()?;
+    if paragraph as usize >= store.paragraph_count(page) {
+        return None;
+    }
+    let text = store.paragraph(page, paragraph);
+    Some(text.chars().skip(usize::try_from(start).ok()?).take(count).collect())
 }
 
 #[cfg(test)]

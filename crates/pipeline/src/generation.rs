@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::{
-    CausalOptions, ExtractiveOptions, FidOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions,
-    VerifierOptions,
+    CausalOptions, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
+    Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
 use sporran_transformers::{DeviceName, Precision, find_gguf};
@@ -25,6 +25,9 @@ pub enum GeneratorOptions {
     RagSequence(RagSequenceOptions),
     /// `kind = "rag-token"`
     RagToken(RagTokenOptions),
+    /// `kind = "memnet"`: a transformer memory network.
+    #[serde(rename = "memnet")]
+    MemNet(MemNetOptions),
     /// `kind = "verifier"`: checks claims by labelling evidence.
     Verifier(VerifierOptions),
     /// `kind = "extractive"`: a span of the most relevant passage.
@@ -90,6 +93,7 @@ impl GeneratorOptions {
             Self::RagSequence(options) => {
                 (&options.model, options.device, options.precision, &options.prompt)
             }
+            Self::MemNet(options) => (&options.model, options.device, options.precision, &options.prompt),
             Self::RagToken(options) => (&options.model, options.device, options.precision, &options.prompt),
             Self::Causal(options) => (&options.model, options.device, options.precision, &options.prompt),
             Self::Title(_) => return Vec::new(),
@@ -116,11 +120,12 @@ impl GeneratorOptions {
     }
 }
 
-const GENERATORS: [&str; 9] = [
+const GENERATORS: [&str; 10] = [
     "seq2seq",
     "fid",
     "rag-sequence",
     "rag-token",
+    "memnet",
     "verifier",
     "extractive",
     "causal",
@@ -150,6 +155,7 @@ fn generator<'t>(
         "fid" => document.read(key, table, &[]).map(GeneratorOptions::Fid),
         "rag-sequence" => document.read(key, table, &[]).map(GeneratorOptions::RagSequence),
         "rag-token" => document.read(key, table, &[]).map(GeneratorOptions::RagToken),
+        "memnet" => document.read(key, table, &[]).map(GeneratorOptions::MemNet),
         "verifier" => document.read(key, table, &[]).map(GeneratorOptions::Verifier),
         "extractive" => document.read(key, table, &[]).map(GeneratorOptions::Extractive),
         "causal" => document.read(key, table, &[]).map(GeneratorOptions::Causal),
@@ -264,6 +270,7 @@ mod tests {
             ("seq2seq", "batch-size = 3"),
             ("fid", "batch-tokens = 900"),
             ("rag-sequence", "decoding = \"fast\""),
+            ("memnet", "evidence = \"passage\""),
             ("rag-token", "generation.temperature = 0.7\ngeneration.do-sample = true"),
         ] {
             let stage =
@@ -297,7 +304,7 @@ mod tests {
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("fid", train));
         assert!(
-            found.contains("`generator.kind`: expected `seq2seq`, `verifier` or `extractive`"),
+            found.contains("`generator.kind`: expected `seq2seq`, `memnet`, `rag-token`, `rag-sequence`,"),
             "{found}"
         );
     }

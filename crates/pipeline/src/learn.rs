@@ -10,8 +10,7 @@ use candle_core::{DType, Device};
 use sporran_transformers::{
     BertConfig, Checkpoint, ModelConfig,
     training::{
-        EvaluationError, Objective, Training, TrainingOptions, Variables, best_folder, export,
-        train as optimise,
+        EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export, train as optimise,
     },
 };
 
@@ -42,13 +41,27 @@ pub(crate) struct Learning<'a> {
 }
 
 impl Learning<'_> {
-    /// Trains, from the newest checkpoint if there is one.
+    /// Trains, from the newest checkpoint if there is one, and puts the best weights in their place.
     pub(crate) fn run<O: Objective>(
         &self,
         objective: &O,
         judge: Option<Judge<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
+        let outcome = self.optimise(objective, judge, observe)?;
+        if let Some(best) = &outcome.best_folder {
+            export(best, self.model, self.dtype, self.companions)?;
+        }
+        Ok(Trained { model: self.model.to_path_buf(), steps: outcome.step, best: outcome.best })
+    }
+
+    /// Trains, from the newest checkpoint if there is one.
+    pub(crate) fn optimise<O: Objective>(
+        &self,
+        objective: &O,
+        judge: Option<Judge<'_>>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Outcome> {
         let Self { variables, options, folder, model, companions, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
         let training = Training { objective, variables, options, evaluate: judge, folder, companions };
@@ -70,10 +83,7 @@ impl Learning<'_> {
         if begun {
             observe(Event::End);
         }
-        if let Some(best) = best_folder(folder)? {
-            export(&best, model, self.dtype, companions)?;
-        }
-        Ok(Trained { model: model.to_path_buf(), steps: outcome.step, best: outcome.best })
+        Ok(outcome)
     }
 }
 

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Dataset, PassageSplit, Split};
-use sporran_transformers::{DeviceName, training::TrainingOptions};
+use sporran_transformers::{
+    DeviceName,
+    training::{KnowledgeOptions, TrainingOptions},
+};
 
 use crate::{
     Error, Result,
@@ -202,6 +205,12 @@ pub struct TrainOptions {
     /// Generators of kind `verifier`: pieces without evidence that a pass shows beside each claim's evidence.
     #[serde(default = "negatives")]
     pub negatives: usize,
+    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the question encoder that learns through the
+    /// generator; the trained one goes to `retriever.model`. Without it, the retriever stays as it is.
+    pub question_encoder: Option<PathBuf>,
+    /// `[train.knowledge]`: the loss of a memory network.
+    #[serde(default)]
+    pub knowledge: KnowledgeOptions,
     /// Tokens of a target, at most.
     #[serde(default = "target_tokens")]
     pub target_tokens: usize,

@@ -248,15 +248,27 @@ fn reranker_options<'t>(
 
 /// Finds what is wrong with a retriever's options that can be read: models that are not there, values that do not fit
 /// together.
-pub(crate) fn check(options: &RetrieverOptions, document: &mut Document<'_>) {
+/// `learned`: the encoder of queries is yet to be made.
+pub(crate) fn check(options: &RetrieverOptions, learned: bool, document: &mut Document<'_>) {
     // A `[reranker]` beside the `[retriever]` was read as a retriever around it.
     match options {
         RetrieverOptions::Reranked(RerankedOptions { reranker, base }) if document.has("reranker") => {
             check_reranker(reranker, "reranker", document);
             check_retriever(base, "retriever", document);
         }
+        RetrieverOptions::Dense(dense) if learned => check_dense(dense, learned, "retriever", document),
         _ => check_retriever(options, "retriever", document),
     }
+}
+
+fn check_dense(options: &DenseOptions, learned: bool, key: &str, document: &mut Document<'_>) {
+    if let Err(error) = options.check() {
+        document.report_key(key, error.to_string());
+    }
+    if !learned {
+        check_model(Some(&options.model), &format!("{key}.model"), document);
+    }
+    check_model(options.passage_model.as_ref(), &format!("{key}.passage-model"), document);
 }
 
 fn check_retriever(options: &RetrieverOptions, key: &str, document: &mut Document<'_>) {
@@ -267,14 +279,7 @@ fn check_retriever(options: &RetrieverOptions, key: &str, document: &mut Documen
     };
     match options {
         RetrieverOptions::Bm25(_) | RetrieverOptions::TfIdf(_) => {}
-        RetrieverOptions::Dense(options) => {
-            report(document, "", options.check().err());
-            for (name, model) in
-                [("model", Some(&options.model)), ("passage-model", options.passage_model.as_ref())]
-            {
-                check_model(model, &format!("{key}.{name}"), document);
-            }
-        }
+        RetrieverOptions::Dense(options) => check_dense(options, false, key, document),
         RetrieverOptions::EntityTitle(options) => {
             if let Err(error) = options.check() {
                 document.report_key(key, error.to_string());

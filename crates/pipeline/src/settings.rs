@@ -11,6 +11,7 @@ use crate::{
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
     options::{Options, Target, TasksOptions},
+    rag::dense_options,
     retrieval,
 };
 
@@ -150,8 +151,8 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
 }
 
 /// What is wrong with `[train]` beside another generator.
-pub(crate) const UNTRAINED: &str =
-    "expected `seq2seq`, `verifier` or `extractive`: they are the kinds that `[train]` makes a model for";
+pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
+     makes a model for";
 
 /// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
 pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
@@ -196,7 +197,8 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         document.report_key("pages.file", format!("no file {}", pages.file.display()));
     }
     if let Some(retriever) = &options.retriever {
-        retrieval::check(retriever, document);
+        let learned = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
+        retrieval::check(retriever, learned, document);
     }
     if let Some(generator) = &options.generator {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
@@ -210,6 +212,9 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
             options.generator,
             None | Some(
                 GeneratorOptions::Seq2Seq(_)
+                    | GeneratorOptions::MemNet(_)
+                    | GeneratorOptions::RagToken(_)
+                    | GeneratorOptions::RagSequence(_)
                     | GeneratorOptions::Verifier(_)
                     | GeneratorOptions::Extractive(_)
             )
@@ -227,14 +232,25 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
                 document.report_key(&format!("train.examples.{key}"), message);
             }
         }
-        if let Some(from) = train.from.as_ref().filter(|from| !from.join("config.json").is_file()) {
-            document.report_key("train.from", format!("{} has no config.json", from.display()));
+        for (key, from) in [("train.from", &train.from), ("train.question-encoder", &train.question_encoder)]
+        {
+            if let Some(from) = from.as_ref().filter(|from| !from.join("config.json").is_file()) {
+                document.report_key(key, format!("{} has no config.json", from.display()));
+            }
+        }
+        if let Some(GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_)) = options.generator
+            && let Err((key, message)) = dense_options(options)
+        {
+            document.report_key(key, message);
         }
         if let Err(error) = train.device.check(Precision::F32) {
             document.report_key("train.device", error.to_string());
         }
         if let Err(error) = train.optimizer.check() {
             document.report_key("train.optimizer", error.to_string());
+        }
+        if let Err(error) = train.knowledge.check() {
+            document.report_key("train.knowledge", error.to_string());
         }
     }
 }

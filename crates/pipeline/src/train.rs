@@ -27,9 +27,11 @@ use crate::{
     encoders::train_encoder,
     generation::GeneratorOptions,
     learn::variables_of,
+    memory::train_memory,
     observe::{Event, Observer, Unit, advance, begin},
     options::{General, Options, Target, TasksOptions, TrainOptions},
     query::for_retrieval,
+    rag::{Rag, train_rag},
     reading::train_reader,
     settings::task_files,
     tasks,
@@ -82,6 +84,11 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         Some(GeneratorOptions::Verifier(verifier)) => {
             return train_verifier(options, train, verifier, observe);
         }
+        Some(GeneratorOptions::MemNet(network)) => return train_memory(options, train, network, observe),
+        Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
+        Some(GeneratorOptions::RagSequence(rag)) => {
+            return train_rag(options, train, Rag::Sequence(rag), observe);
+        }
         Some(GeneratorOptions::Extractive(reader)) => return train_reader(options, train, reader, observe),
         Some(_) => {
             let (key, message) = ("generator.kind".into(), crate::settings::UNTRAINED.into());
@@ -120,19 +127,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         with_titles(&mut judged, store);
     }
 
-    let Start { config, tokens, tokenizer, variables, mut companions } =
-        start(options, train, &assembly, &examples)?;
-    let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
-    config_json.push(b'\n');
-    companions.push(("config.json".to_owned(), config_json));
-    let vb = variables.builder(&train.device.open()?);
-    let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
-
-    companions.push(("model.toml".to_owned(), card(options, "generator", &variables).into_bytes()));
-
-    if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
-        wire_copying(&variables, config)?;
-    }
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
 
     let rows = Rows {
         examples: &examples,
@@ -258,6 +253,36 @@ fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Pa
     {
         *last = (store.passage(PassageId(store.passages_of(page).start)), last.1);
     }
+}
+
+/// An encoder-decoder in training.
+pub(crate) struct Pupil {
+    pub(crate) model: Arc<dyn Trainable>,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) variables: Variables,
+    /// The files that go beside the weights.
+    pub(crate) companions: Vec<(String, Vec<u8>)>,
+}
+
+/// The model that `[train]` starts from: a folder's, or one with random weights.
+pub(crate) fn pupil(
+    options: &Options,
+    train: &TrainOptions,
+    assembly: &Assembly,
+    examples: &[Reading],
+) -> Result<Pupil> {
+    let Start { config, tokens, tokenizer, variables, mut companions } =
+        start(options, train, assembly, examples)?;
+    let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
+    config_json.push(b'\n');
+    companions.push(("config.json".to_owned(), config_json));
+    let vb = variables.builder(&train.device.open()?);
+    let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
+    companions.push(("model.toml".to_owned(), card(options, "generator", &variables).into_bytes()));
+    if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
+        wire_copying(&variables, config)?;
+    }
+    Ok(Pupil { model, tokenizer, variables, companions })
 }
 
 /// What a training starts from.

@@ -98,17 +98,6 @@ impl Bart {
         mode.dropout(xs, self.config.dropout)
     }
 
-    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
-        let mut xs = self.embed(&self.encoder, &input.ids, 0, mode)?;
-        let bias = padding_bias(&input.mask, xs.dtype())?;
-        for layer in &self.encoder.layers {
-            let own = layer.own.project(&xs)?;
-            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
-            xs = layer.feed_forward(&xs, mode)?;
-        }
-        Memory::new(xs, input.mask.clone())
-    }
-
     /// Logits for decoder states (r, t, d).
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
         Ok(self.head.forward(states)?.broadcast_add(&self.logits_bias)?)
@@ -161,17 +150,27 @@ impl Seq2Seq for Bart {
 }
 
 impl Trainable for Bart {
-    fn forward(
-        &self,
-        input: &Batch,
-        decoder_ids: &Tensor,
-        decoder_mask: &Tensor,
-        mode: &mut Mode,
-    ) -> Result<Tensor> {
+    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
         if mode.is_training() {
             self.config.validate_training()?;
         }
-        let memory = self.encode_in(input, mode)?;
+        let mut xs = self.embed(&self.encoder, &input.ids, 0, mode)?;
+        let bias = padding_bias(&input.mask, xs.dtype())?;
+        for layer in &self.encoder.layers {
+            let own = layer.own.project(&xs)?;
+            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
+            xs = layer.feed_forward(&xs, mode)?;
+        }
+        Memory::new(xs, input.mask.clone())
+    }
+
+    fn decode_in(
+        &self,
+        decoder_ids: &Tensor,
+        decoder_mask: &Tensor,
+        memory: &Memory,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
         let (_, length) = decoder_ids.dims2()?;
         let mut xs = self.embed(&self.decoder, decoder_ids, 0, mode)?;
         let bias = causal_bias(length, 0, xs.dtype(), &self.device)?
@@ -179,7 +178,7 @@ impl Trainable for Bart {
         for layer in &self.decoder.layers {
             let own = layer.own.project(&xs)?;
             xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
-            xs = layer.cross_attend(xs, &memory, &mut LayerCache::default(), mode)?;
+            xs = layer.cross_attend(xs, memory, &mut LayerCache::default(), mode)?;
             xs = layer.feed_forward(&xs, mode)?;
         }
         self.logits(&xs)

@@ -9,7 +9,8 @@ use candle_core::{DType, Tensor};
 use crate::{
     batch::Batch,
     error::{Error, Result},
-    seq2seq::{Memory, Seq2Seq},
+    mode::Mode,
+    seq2seq::{Memory, Seq2Seq, Trainable},
 };
 
 /// The encoder's last hidden states of every row without padding, each of shape (length, d). Rows of like length are
@@ -62,6 +63,82 @@ pub fn fuse(texts: &[&[Tensor]]) -> Result<Memory> {
         .collect();
     let mask = Tensor::from_vec(mask, (texts.len(), longest), &device)?.to_dtype(DType::F32)?;
     Memory::new(hidden, mask)
+}
+
+/// Texts shorter than this share of a portion's longest are encoded with the next portion, so that padding stays small.
+const LEAST_SHARE: f64 = 0.75;
+
+/// The states of texts that were encoded apart, for a loss that goes back through them.
+pub struct Apart {
+    /// The states of all texts and of their padding, (tokens, d).
+    states: Tensor,
+    /// Where the states of each text begin, and how many they are.
+    places: Vec<(usize, usize)>,
+}
+
+impl Apart {
+    /// Encodes rows of tokens, those of like length together.
+    ///
+    /// # Errors
+    /// As for [`Trainable::encode_in`], and [`Error::Batch`] where there is no row or a row has no token.
+    pub fn encode<R: AsRef<[u32]>>(model: &dyn Trainable, rows: &[R], mode: &mut Mode) -> Result<Self> {
+        let length = |at: &usize| rows[*at].as_ref().len();
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|at| (std::cmp::Reverse(length(at)), *at));
+        let mut places = vec![(0, 0); rows.len()];
+        let (mut parts, mut begin) = (Vec::new(), 0);
+        let mut rest = order.as_slice();
+        while let Some(longest) = rest.first().map(length) {
+            let like = |at: &usize| length(at) as f64 >= LEAST_SHARE * longest as f64;
+            let count = rest.iter().take_while(|at| like(at)).count();
+            let (portion, after) = rest.split_at(count);
+            let inputs: Vec<&[u32]> = portion.iter().map(|at| rows[*at].as_ref()).collect();
+            let batch = Batch::new(&inputs, model.special_tokens().pad, model.device())?;
+            parts.push(model.encode_in(&batch, mode)?.hidden().flatten(0, 1)?);
+            for at in portion {
+                places[*at] = (begin, length(at));
+                begin += longest;
+            }
+            rest = after;
+        }
+        if parts.is_empty() {
+            return Err(Error::Batch { expected: "at least one text".into(), found: "none".into() });
+        }
+        Ok(Self { states: Tensor::cat(&parts, 0)?, places })
+    }
+
+    /// One memory for inputs of several texts each, as [`fuse`] makes it: the states of input `i` are those of the texts
+    /// `inputs[i]`, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where there is no input, or an input has no text.
+    pub fn fuse(&self, inputs: &[Vec<usize>]) -> Result<Memory> {
+        let rows: Vec<Vec<u32>> = inputs
+            .iter()
+            .map(|texts| {
+                let tokens = texts.iter().flat_map(|&at| {
+                    let (begin, length) = self.places[at];
+                    begin as u32..(begin + length) as u32
+                });
+                tokens.collect()
+            })
+            .collect();
+        // Padding takes the first state, which the mask hides.
+        let chosen = Batch::new(&rows, 0, self.states.device())?;
+        let hidden = self.states.index_select(&chosen.ids.flatten_all()?, 0)?;
+        Memory::new(hidden.reshape((rows.len(), chosen.length(), ()))?, chosen.mask)
+    }
+
+    /// The sum of each text's states, divided by the root of their number: (texts, d).
+    pub(crate) fn sums(&self) -> Result<Tensor> {
+        let (tokens, _) = self.states.dims2()?;
+        let mut shares = vec![0f32; self.places.len() * tokens];
+        for (shares, &(begin, length)) in shares.chunks_exact_mut(tokens).zip(&self.places) {
+            shares[begin..][..length].fill((length as f32).sqrt().recip());
+        }
+        let shares = Tensor::from_vec(shares, (self.places.len(), tokens), self.states.device())?;
+        Ok(shares.matmul(&self.states)?)
+    }
 }
 
 #[cfg(test)]

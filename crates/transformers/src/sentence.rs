@@ -246,6 +246,15 @@ impl Sentences {
         Ok(Self { pooling: vec![pooling], ..self })
     }
 
+    /// The pooling whose result is the vector, where nothing else happens to it.
+    #[must_use]
+    pub fn pooling_alone(&self) -> Option<Pooling> {
+        match (self.pooling.as_slice(), self.steps.is_empty()) {
+            ([pooling], true) => Some(*pooling),
+            _ => None,
+        }
+    }
+
     /// The width of the vectors, for states of this width.
     #[must_use]
     pub fn width(&self, states: usize) -> usize {

@@ -116,19 +116,41 @@ pub trait Seq2Seq: Send + Sync {
 
 /// An encoder-decoder that can be trained.
 pub trait Trainable: Seq2Seq {
-    /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
-    /// dtype of the weights. `decoder_ids` (b, t) of type u32 begin with the decoder start token;
-    /// `decoder_mask` (b, t) is 1 at tokens and 0 at padding. Position `i` sees only positions up to `i`.
+    /// [`encode`](Seq2Seq::encode) in `mode`: in training, a loss of the states goes back through them.
     ///
     /// # Errors
-    /// As for [`encode`](Seq2Seq::encode) and [`decode`](Seq2Seq::decode).
+    /// As for `encode`, and [`Error::Config`] where the config asks in training for what does not exist.
+    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory>;
+
+    /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
+    /// dtype of the weights. `decoder_ids` (b, t) of type u32 begin with the decoder start token;
+    /// `decoder_mask` (b, t) is 1 at tokens and 0 at padding. Position `i` sees only positions up to `i`, and all of row
+    /// `b` of the memory.
+    ///
+    /// # Errors
+    /// As for [`decode`](Seq2Seq::decode).
+    fn decode_in(
+        &self,
+        decoder_ids: &Tensor,
+        decoder_mask: &Tensor,
+        memory: &Memory,
+        mode: &mut Mode,
+    ) -> Result<Tensor>;
+
+    /// Both, one after the other.
+    ///
+    /// # Errors
+    /// As for both.
     fn forward(
         &self,
         input: &Batch,
         decoder_ids: &Tensor,
         decoder_mask: &Tensor,
         mode: &mut Mode,
-    ) -> Result<Tensor>;
+    ) -> Result<Tensor> {
+        let memory = self.encode_in(input, mode)?;
+        self.decode_in(decoder_ids, decoder_mask, &memory, mode)
+    }
 }
 
 /// (b, s) of ones and zeros to (b, 1, 1, s) of what is added to the scores of those keys.

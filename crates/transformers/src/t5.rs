@@ -72,21 +72,6 @@ impl T5 {
         &self.config
     }
 
-    /// The last hidden states (b, s, d) of the encoder.
-    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
-        let xs = self.shared.forward(&input.ids)?;
-        let bias = self.encoder.position_bias(input.length(), 0)?;
-        let bias = bias.broadcast_add(&padding_bias(&input.mask, xs.dtype())?)?;
-        let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
-        for block in &self.encoder.blocks {
-            let normed = block.own_norm.forward(&xs, mode)?;
-            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
-            xs = block.add(xs, ys, mode)?;
-            xs = block.feed_forward(xs, mode)?;
-        }
-        Memory::new(self.encoder.finish(&xs, mode)?, input.mask.clone())
-    }
-
     /// Logits for decoder states (r, t, d).
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
         if self.config.scales_decoder_outputs() {
@@ -148,14 +133,27 @@ impl Seq2Seq for T5 {
 }
 
 impl Trainable for T5 {
-    fn forward(
+    fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
+        let xs = self.shared.forward(&input.ids)?;
+        let bias = self.encoder.position_bias(input.length(), 0)?;
+        let bias = bias.broadcast_add(&padding_bias(&input.mask, xs.dtype())?)?;
+        let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
+        for block in &self.encoder.blocks {
+            let normed = block.own_norm.forward(&xs, mode)?;
+            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            xs = block.add(xs, ys, mode)?;
+            xs = block.feed_forward(xs, mode)?;
+        }
+        Memory::new(self.encoder.finish(&xs, mode)?, input.mask.clone())
+    }
+
+    fn decode_in(
         &self,
-        input: &Batch,
         decoder_ids: &Tensor,
         decoder_mask: &Tensor,
+        memory: &Memory,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let memory = self.encode_in(input, mode)?;
         let (_, length) = decoder_ids.dims2()?;
         let xs = self.shared.forward(decoder_ids)?;
         let bias = self

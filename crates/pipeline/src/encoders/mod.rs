@@ -17,6 +17,7 @@ use sporran_transformers::{
 
 use crate::options::TasksOptions;
 
+pub(crate) use train::sentence_layout;
 pub use train::train_encoder;
 
 /// What is trained.

@@ -141,7 +141,12 @@ impl Run<'_> {
         let judge = judge.map(|judge| move || judge().map_err(EvaluationError::from));
         let trained = learning.run(objective, judge.as_ref().map(|judge| judge as Judge<'_>), observe)?;
         if training.kind == EncoderKind::BiEncoder {
-            sentence_layout(&training.model, training, encoder.config().hidden_size)?;
+            sentence_layout(
+                &training.model,
+                training.pooling,
+                training.similarity,
+                encoder.config().hidden_size,
+            )?;
         }
         Ok(trained)
     }
@@ -247,27 +252,32 @@ fn companions(
 }
 
 /// What makes a folder one of sentence-transformers.
-fn sentence_layout(folder: &Path, training: &EncoderTraining, width: usize) -> Result<()> {
+pub(crate) fn sentence_layout(
+    folder: &Path,
+    pooling: Pooling,
+    similarity: Similarity,
+    width: usize,
+) -> Result<()> {
     let class = |name: &str| format!("sentence_transformers.models.{name}");
     let mut modules = vec![
         serde_json::json!({"idx": 0, "name": "0", "path": "", "type": class("Transformer")}),
         serde_json::json!({"idx": 1, "name": "1", "path": "1_Pooling", "type": class("Pooling")}),
     ];
-    if training.similarity == Similarity::Cosine {
+    if similarity == Similarity::Cosine {
         modules.push(
             serde_json::json!({"idx": 2, "name": "2", "path": "2_Normalize", "type": class("Normalize")}),
         );
     }
-    let pooling = serde_json::json!({
+    let layout = serde_json::json!({
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": training.pooling == Pooling::Cls,
-        "pooling_mode_mean_tokens": training.pooling == Pooling::Mean,
+        "pooling_mode_cls_token": pooling == Pooling::Cls,
+        "pooling_mode_mean_tokens": pooling == Pooling::Mean,
         "pooling_mode_max_tokens": false,
         "pooling_mode_mean_sqrt_len_tokens": false,
     });
     let write =
         |path: PathBuf, value: &serde_json::Value| jsonl::write(path, format!("{value:#}\n").as_bytes());
-    write(folder.join("1_Pooling/config.json"), &pooling)?;
+    write(folder.join("1_Pooling/config.json"), &layout)?;
     // The list comes last: with it the folder is complete.
     write(folder.join("modules.json"), &serde_json::Value::Array(modules))?;
     Ok(())

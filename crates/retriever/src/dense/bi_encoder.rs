@@ -125,6 +125,15 @@ impl BiEncoder {
         if self.lowercase { text.to_lowercase() } else { text }
     }
 
+    /// The tokens of texts, as the model reads them.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn rows(&self, texts: &[&str]) -> Result<Vec<EncoderRow>> {
+        let texts: Vec<String> = texts.iter().map(|text| self.dressed(text)).collect();
+        Ok(self.input.rows(&texts.iter().map(|text| Text::One(text)).collect::<Vec<_>>())?)
+    }
+
     fn vectors(&self, texts: &[Text<'_>]) -> Result<Embeddings> {
         let rows = self.input.rows(texts)?;
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();

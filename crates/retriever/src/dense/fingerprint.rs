@@ -14,17 +14,19 @@ use crate::{Error, Result};
 /// same weights change nothing.
 const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
 
-/// BLAKE3, in hexadecimal, over the encoders' weight and config files and over the options that change a passage's vector. Not over
-/// the device or the size of batches, which change the rounding of sums only.
+/// BLAKE3, in hexadecimal, over the weight and config files of the passages' encoder and over the options that change a
+/// passage's vector. Not over the device or the size of batches, which change the rounding of sums only, nor over an
+/// encoder that reads queries alone: the index stays while that one is trained.
 ///
 /// # Errors
 /// [`Error::Io`] where a file cannot be read.
 pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
-    let model = folder_hash(&options.model)?;
-    let passage_model = options.passage_model.as_deref().map(folder_hash).transpose()?;
+    let (key, folder) = match &options.passage_model {
+        Some(folder) => ("passage-model", folder),
+        None => ("model", &options.model),
+    };
     let key = json!({
-        "model": model,
-        "passage-model": passage_model,
+        key: folder_hash(folder)?,
         "pooling": options.pooling,
         "passage-template": options.passage_template,
         "similarity": options.similarity,
@@ -101,6 +103,8 @@ mod tests {
         let cosine = DenseOptions { similarity: Similarity::Cosine, ..options.clone() };
         let towers = DenseOptions { passage_model: Some(folder.into()), ..options.clone() };
         let hashes = [first, second, encoder_hash(&cosine).unwrap(), encoder_hash(&towers).unwrap()];
+        let queries = DenseOptions { model: folder.join("1_Pooling"), ..towers };
+        assert_eq!(encoder_hash(&queries).unwrap(), hashes[3]);
         assert!(hashes.iter().enumerate().all(|(at, hash)| !hashes[..at].contains(hash)));
         let missing = DenseOptions::new(folder.join("none"));
         assert!(matches!(encoder_hash(&missing), Err(Error::Io { action: "open", .. })));

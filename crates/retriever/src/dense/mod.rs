@@ -1,7 +1,8 @@
 //! Texts as vectors, and the search among vectors.
 //!
 //! An [`Encoder`] makes vectors of texts; [`BiEncoder`] is one. A [`VectorIndex`] finds the vectors that are nearest to
-//! others; [`Index`] is one on disk. [`Dense`] is the retriever that has both.
+//! others; [`Index`] is one on disk. [`Dense`] is the retriever that has both, and
+//! [`PassageEncoder`] what its index is made with.
 
 mod bi_encoder;
 mod encoder;
@@ -26,5 +27,5 @@ pub use options::{
     VectorStorage,
 };
 pub use recall::Recall;
-pub use retriever::Dense;
+pub use retriever::{Dense, PassageEncoder};
 pub use sporran_kernels::Filter;

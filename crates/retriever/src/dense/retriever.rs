@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sporran_kilt::{Hit, PassageId, Query};
+use sporran_transformers::EncoderRow;
 
 use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, VectorIndex,
@@ -44,6 +45,39 @@ fn passage_template(options: &DenseOptions) -> Result<Option<Template>> {
     let expected = "a text with `{title}`, `{text}` or both";
     let template = options.passage_template.as_deref();
     template.map(|text| Template::parse("passage-template", expected, text, &["title", "text"])).transpose()
+}
+
+/// Makes the vectors of passages, as an index takes them.
+pub struct PassageEncoder {
+    encoder: BiEncoder,
+    template: Option<Template>,
+}
+
+impl PassageEncoder {
+    /// Loads the encoder of passages.
+    ///
+    /// # Errors
+    /// Those of [`BiEncoder::load`], and [`Error::Option`] for a wrong template.
+    pub fn load(options: &DenseOptions) -> Result<Self> {
+        let template = passage_template(options)?;
+        let folder = options.passage_model.as_ref().unwrap_or(&options.model);
+        Ok(Self { encoder: load(options, folder, template.as_ref())?, template })
+    }
+
+    /// The vectors of passages, each a title and a text.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn encode(&self, passages: &[(&str, &str)]) -> Result<Embeddings> {
+        match &self.template {
+            None => self.encoder.encode_passages(passages),
+            Some(template) => {
+                let texts: Vec<_> =
+                    passages.iter().map(|(title, text)| template.fill(&[title, text])).collect();
+                self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+        }
+    }
 }
 
 impl DenseOptions {
@@ -100,33 +134,22 @@ impl Dense {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         options.check()?;
-        let template = passage_template(options)?;
-        let folder = options.passage_model.as_ref().unwrap_or(&options.model);
-        let encoder = load(options, folder, template.as_ref())?;
+        let encoder = PassageEncoder::load(options)?;
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
         let vectors = |from: u32| Portions {
             passages: passages(PassageId(from)).into_iter(),
             next: from,
-            encode: |passages: &[(T, U)]| match &template {
-                None => {
-                    let pairs: Vec<_> =
-                        passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
-                    encoder.encode_passages(&pairs)
-                }
-                Some(template) => {
-                    let texts: Vec<_> = passages
-                        .iter()
-                        .map(|(title, text)| template.fill(&[title.as_ref(), text.as_ref()]))
-                        .collect();
-                    encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-                }
+            encode: |passages: &[(T, U)]| {
+                let pairs: Vec<_> =
+                    passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
+                encoder.encode(&pairs)
             },
         };
         Index::build(
             &options.index,
             options.similarity,
-            encoder.dim(),
+            encoder.encoder.dim(),
             origin,
             vectors,
             dir.as_ref(),
@@ -163,18 +186,31 @@ impl Dense {
         &self.index
     }
 
+    /// Queries as texts for the encoder.
+    fn texts(&self, queries: &[&str]) -> Vec<String> {
+        let text = |query: &&str| match &self.template {
+            None => (*query).to_owned(),
+            Some(template) => template.fill(&[query]),
+        };
+        queries.iter().map(text).collect()
+    }
+
     /// The vectors of queries.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn encode(&self, queries: &[&str]) -> Result<Embeddings> {
-        match &self.template {
-            None => self.encoder.encode(queries),
-            Some(template) => {
-                let texts: Vec<String> = queries.iter().map(|query| template.fill(&[query])).collect();
-                self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-            }
-        }
+        let texts = self.texts(queries);
+        self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The tokens of queries, as the encoder reads them.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn rows(&self, queries: &[&str]) -> Result<Vec<EncoderRow>> {
+        let texts = self.texts(queries);
+        self.encoder.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
     }
 }
 

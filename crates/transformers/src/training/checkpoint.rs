@@ -218,11 +218,28 @@ pub(crate) fn restore(root: &Path, optimizer: &mut AdamW) -> Result<Option<Posit
 /// # Errors
 /// [`Error::Io`] where a file cannot be read or written; a tensor error where the weights are not safetensors.
 pub fn export(snapshot: &Path, to: &Path, dtype: DType, companions: &Companions) -> Result<()> {
+    export_part(snapshot, "", to, dtype, companions)
+}
+
+/// The same of the tensors whose names begin with `prefix`, which they lose: one of several models that were trained
+/// together.
+///
+/// # Errors
+/// As for [`export`].
+pub fn export_part(
+    snapshot: &Path,
+    prefix: &str,
+    to: &Path,
+    dtype: DType,
+    companions: &Companions,
+) -> Result<()> {
     let path = snapshot.join(WEIGHTS);
     fs::metadata(&path).map_err(Error::io(&path, "read"))?;
     let mut tensors = BTreeMap::new();
     for (name, tensor) in candle_core::safetensors::load(&path, &Device::Cpu)? {
-        tensors.insert(name, tensor.to_dtype(dtype)?);
+        if let Some(name) = name.strip_prefix(prefix) {
+            tensors.insert(name.to_owned(), tensor.to_dtype(dtype)?);
+        }
     }
     let files: Vec<(&str, &[u8])> = companions.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
     write_folder(to, &[(WEIGHTS, tensors)], &files)
@@ -289,5 +306,11 @@ mod tests {
         let tensors = candle_core::safetensors::load(to.join(WEIGHTS), &Device::Cpu).unwrap();
         assert_eq!(tensors["w"].dtype(), DType::F16);
         assert_eq!(fs::read(to.join("config.json")).unwrap(), b"{}");
+        let names = |prefix: &str| {
+            export_part(&best, prefix, &to, DType::F32, &[]).unwrap();
+            let tensors = candle_core::safetensors::load(to.join(WEIGHTS), &Device::Cpu).unwrap();
+            tensors.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!((names(""), names("v.")), (vec!["w".to_owned()], vec![]));
     }
 }

@@ -147,31 +147,35 @@ impl ContrastOptions {
         Ok(())
     }
 
-    /// Which states a vector is made of.
-    fn pick(&self) -> Pick<'static> {
-        if self.pooling == Pooling::Cls { Pick::First } else { Pick::All }
-    }
-
     /// The vectors (rows, d) of picked states.
     fn vectors(&self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
-        let vectors = if self.pooling == Pooling::Cls {
-            states.clone()
-        } else {
-            let tokens: usize = lengths.iter().sum();
-            let mut shares = vec![0.0f32; lengths.len() * tokens];
-            let mut first = 0;
-            for (row, &length) in lengths.iter().enumerate() {
-                shares[row * tokens + first..][..length].fill(1.0 / length as f32);
-                first += length;
-            }
-            Tensor::from_vec(shares, (lengths.len(), tokens), states.device())?.matmul(states)?
-        };
+        let vectors = pooled(self.pooling, states, lengths)?;
         if !self.cosine {
             return Ok(vectors);
         }
         let lengths = (vectors.sqr()?.sum_keepdim(D::Minus1)? + 1e-12)?.sqrt()?;
         Ok(vectors.broadcast_div(&lengths)?)
     }
+}
+
+/// Which states a vector is made of.
+pub(super) fn pick(pooling: Pooling) -> Pick<'static> {
+    if pooling == Pooling::Cls { Pick::First } else { Pick::All }
+}
+
+/// The vectors (rows, d) of picked states of rows of these lengths: `cls`, or else their mean.
+pub(super) fn pooled(pooling: Pooling, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
+    if pooling == Pooling::Cls {
+        return Ok(states.clone());
+    }
+    let tokens: usize = lengths.iter().sum();
+    let mut shares = vec![0.0f32; lengths.len() * tokens];
+    let mut first = 0;
+    for (row, &length) in lengths.iter().enumerate() {
+        shares[row * tokens + first..][..length].fill(1.0 / length as f32);
+        first += length;
+    }
+    Ok(Tensor::from_vec(shares, (lengths.len(), tokens), states.device())?.matmul(states)?)
 }
 
 impl TunedEncoder {
@@ -190,7 +194,7 @@ impl TunedEncoder {
         for batch in crate::batch::length_batches(&lengths, usize::MAX, tokens) {
             let members: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
             let lengths: Vec<usize> = members.iter().map(|row| row.ids.len()).collect();
-            let states = self.states(&members, contrast.pick())?;
+            let states = self.states(&members, pick(contrast.pooling))?;
             let vectors = contrast.vectors(&states, &lengths)?.to_vec2::<f32>()?;
             for (at, vector) in batch.into_iter().zip(vectors) {
                 found[at] = vector;
@@ -261,7 +265,7 @@ impl Objective for ContrastiveObjective<'_> {
         let rows = batch.rows();
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         let (queries, passages) = (batch.shown.len(), rows.len() - batch.shown.len());
-        self.encoder.learn(&rows, self.contrast.pick(), seed, gradients, |states, _| {
+        self.encoder.learn(&rows, pick(self.contrast.pooling), seed, gradients, |states, _| {
             let vectors = self.contrast.vectors(states, &lengths)?;
             let asked = vectors.narrow(0, 0, queries)?;
             let answers = vectors.narrow(0, queries, passages)?.t()?;

@@ -94,18 +94,29 @@ impl TrainingBatch {
     pub fn new(rows: &[&Row], pad: u32, start: u32, device: &Device) -> Result<Self> {
         let sources: Vec<&[u32]> = rows.iter().map(|row| row.source.as_slice()).collect();
         let input = Batch::new(&sources, pad, device)?;
-        let shifted: Vec<Vec<u32>> = rows
-            .iter()
-            .map(|row| {
-                std::iter::once(start).chain(row.target.iter().copied()).take(row.target.len()).collect()
-            })
-            .collect();
-        let decoder = Batch::new(&shifted, pad, device)?;
-        let length = decoder.length();
-        let padding = |row: &Row| std::iter::repeat_n(IGNORED_LABEL, length - row.target.len());
-        let labels = rows.iter().flat_map(|row| row.target.iter().copied().chain(padding(row))).collect();
+        let targets: Vec<&[u32]> = rows.iter().map(|row| row.target.as_slice()).collect();
+        let (decoder, labels) = shifted(&targets, pad, start, device)?;
         Ok(Self { input, decoder_ids: decoder.ids, decoder_mask: decoder.mask, labels })
     }
+}
+
+/// `targets` shifted right behind `start` and padded with `pad`, and what each position should predict, row by row;
+/// [`IGNORED_LABEL`] at padding.
+pub(crate) fn shifted(
+    targets: &[&[u32]],
+    pad: u32,
+    start: u32,
+    device: &Device,
+) -> Result<(Batch, Vec<u32>)> {
+    let inputs: Vec<Vec<u32>> = targets
+        .iter()
+        .map(|target| std::iter::once(start).chain(target.iter().copied()).take(target.len()).collect())
+        .collect();
+    let decoder = Batch::new(&inputs, pad, device)?;
+    let length = decoder.length();
+    let padding = |target: &[u32]| std::iter::repeat_n(IGNORED_LABEL, length - target.len());
+    let labels = targets.iter().flat_map(|target| target.iter().copied().chain(padding(target))).collect();
+    Ok((decoder, labels))
 }
 
 /// Rows are sorted by length inside pools of this many batches: enough to make neighbours equally long, few enough
@@ -142,6 +153,33 @@ pub fn batches_of(rows: &[Row], token_budget: usize, seed: u64, epoch: u64) -> V
         batches.push(batch);
     }
     batches.shuffle(&mut rng);
+    batches
+}
+
+/// The batches of one epoch of what has these lengths in tokens, each of at most `token_budget` tokens, or one member: in
+/// a random order that is a function of `seed` and `epoch` alone.
+pub(crate) fn shuffled_batches(
+    lengths: &[usize],
+    token_budget: usize,
+    seed: u64,
+    epoch: u64,
+) -> Vec<Vec<usize>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(epoch);
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.shuffle(&mut rng);
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    let mut tokens = 0;
+    for at in order {
+        match batches.last_mut() {
+            Some(batch) if tokens + lengths[at] <= token_budget => batch.push(at),
+            _ => {
+                batches.push(vec![at]);
+                tokens = 0;
+            }
+        }
+        tokens += lengths[at];
+    }
     batches
 }
 
@@ -194,6 +232,19 @@ mod tests {
         assert_eq!(batches_of(&rows, 60, 7, 3), batches_of(&rows, 60, 7, 3));
         assert_ne!(batches_of(&rows, 60, 7, 3), batches_of(&rows, 60, 7, 4));
         assert_ne!(batches_of(&rows, 60, 7, 3), batches_of(&rows, 60, 8, 3));
+    }
+
+    #[test]
+    fn shuffled_batches_hold_everything_once_within_the_budget() {
+        let lengths: Vec<usize> = (0..50).map(|at| 1 + at * 7 % 13).chain([90]).collect();
+        let batches = shuffled_batches(&lengths, 30, 3, 1);
+        let mut seen = batches.concat();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..51).collect::<Vec<_>>());
+        let tokens = |batch: &Vec<usize>| batch.iter().map(|&at| lengths[at]).sum::<usize>();
+        assert!(batches.iter().all(|batch| tokens(batch) <= 30 || batch[..] == [50]));
+        assert_eq!(batches, shuffled_batches(&lengths, 30, 3, 1));
+        assert_ne!(batches, shuffled_batches(&lengths, 30, 3, 2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Cross-entropy over the positions that count, fused into one differentiable operation.
+//! Cross-entropy of the positions that count, fused into one differentiable operation.
 //!
 //! Written out in tensor operations, log-softmax, gather and the masked mean make about ten passes over the logits
 //! and keep most of them for the backward pass. Here the forward pass reads the logits once and the backward pass
@@ -28,8 +28,8 @@ impl CustomOp1 for CrossEntropy {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
         let (_, classes) = layout.shape().dims2()?;
         let logits = contiguous(storage, layout)?;
-        let mut sum = 0f64;
-        for (row, &label) in logits.chunks_exact(classes).zip(&self.labels) {
+        let mut losses = vec![0f32; self.labels.len()];
+        for ((row, &label), out) in logits.chunks_exact(classes).zip(&self.labels).zip(&mut losses) {
             if label == IGNORED_LABEL {
                 continue;
             }
@@ -39,20 +39,21 @@ impl CustomOp1 for CrossEntropy {
                 let mean = row.iter().sum::<f32>() / classes as f32;
                 loss += self.smoothing * (normaliser - mean);
             }
-            sum += f64::from(loss);
+            *out = loss;
         }
-        Ok((CpuStorage::F32(vec![sum as f32]), Shape::from(())))
+        Ok((CpuStorage::F32(losses), Shape::from(self.labels.len())))
     }
 
     fn bwd(&self, logits: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
-        let scale = gradient.to_scalar::<f32>()?;
-        Ok(Some(logits.apply_op1_no_bwd(&CrossEntropyGradient { forward: self, scale })?))
+        let scales = gradient.to_vec1::<f32>()?;
+        Ok(Some(logits.apply_op1_no_bwd(&CrossEntropyGradient { forward: self, scales })?))
     }
 }
 
 struct CrossEntropyGradient<'a> {
     forward: &'a CrossEntropy,
-    scale: f32,
+    /// What each row's loss counts.
+    scales: Vec<f32>,
 }
 
 impl CustomOp1 for CrossEntropyGradient<'_> {
@@ -66,16 +67,16 @@ impl CustomOp1 for CrossEntropyGradient<'_> {
         let smoothing = self.forward.smoothing;
         let mut out = vec![0f32; logits.len()];
         let rows = logits.chunks_exact(classes).zip(out.chunks_exact_mut(classes));
-        for ((row, out), &label) in rows.zip(&self.forward.labels) {
+        for (((row, out), &label), scale) in rows.zip(&self.forward.labels).zip(&self.scales) {
             if label == IGNORED_LABEL {
                 continue;
             }
             let normaliser = log_sum_exp(row);
             let uniform = smoothing / classes as f32;
             for (o, x) in out.iter_mut().zip(row) {
-                *o = self.scale * ((x - normaliser).exp() - uniform);
+                *o = scale * ((x - normaliser).exp() - uniform);
             }
-            out[label as usize] -= self.scale * (1.0 - smoothing);
+            out[label as usize] -= scale * (1.0 - smoothing);
         }
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
@@ -88,15 +89,23 @@ fn contiguous<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Resu
     }
 }
 
-/// The sum of -log softmax(logits)\[label\] over the labels that are not [`IGNORED_LABEL`].
+/// The sum of -log softmax(logits)\[label\] over the labels that are not [`IGNORED_LABEL`]: a differentiable scalar.
+///
+/// # Errors
+/// As for [`cross_entropies`].
+pub fn cross_entropy(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
+    Ok(cross_entropies(logits, labels, smoothing)?.sum_all()?)
+}
+
+/// -log softmax(logits)\[label\] of each row, 0 where the label is [`IGNORED_LABEL`]: differentiable, of shape (rows).
 ///
 /// `logits` is f32 of shape (.., classes) with one label a row. With `smoothing` e the target gives 1 - e to the
-/// label and e to all classes in equal shares (Szegedy et al. 2016). The result is a differentiable scalar.
+/// label and e to all classes in equal shares (Szegedy et al. 2016).
 ///
 /// # Errors
 /// Fails when the number of labels differs from the number of rows, a label is not a class, the smoothing is not in
 /// 0..1, or the logits are not f32.
-pub fn cross_entropy(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
+pub(crate) fn cross_entropies(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
     let classes = logits.dims().last().copied().unwrap_or(0);
     let rows = logits.elem_count().checked_div(classes).unwrap_or(0);
     if rows != labels.len() {
@@ -136,7 +145,7 @@ fn composed(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
     let log_probabilities = candle_nn::ops::log_softmax(logits, 1)?;
     let chosen = (log_probabilities.gather(&safe, 1)?.squeeze(1)? * f64::from(1.0 - smoothing))?;
     let spread = (log_probabilities.mean(1)? * f64::from(smoothing))?;
-    Ok(((chosen + spread)? * weights)?.sum_all()?.neg()?)
+    Ok(((chosen + spread)? * weights)?.neg()?)
 }
 
 #[cfg(test)]
@@ -163,7 +172,7 @@ mod tests {
         for smoothing in [0.0, 0.2] {
             let (a, b) = (logits(), logits());
             let fused = (cross_entropy(&a, &LABELS, smoothing).unwrap() * 0.5).unwrap();
-            let plain = (composed(&b, &LABELS, smoothing).unwrap() * 0.5).unwrap();
+            let plain = (composed(&b, &LABELS, smoothing).unwrap().sum_all().unwrap() * 0.5).unwrap();
             let (x, y) = (fused.to_scalar::<f32>().unwrap(), plain.to_scalar::<f32>().unwrap());
             assert!((x - y).abs() < 1e-5, "{x} {y}");
             let gradient = |loss: &Tensor, var: &Var| -> Vec<f32> {
@@ -172,6 +181,22 @@ mod tests {
             for (x, y) in gradient(&fused, &a).iter().zip(gradient(&plain, &b)) {
                 assert!((x - y).abs() < 1e-6, "{x} {y}");
             }
+        }
+    }
+
+    #[test]
+    fn rows_can_count_differently() {
+        let (a, b) = (logits(), logits());
+        let counts = Tensor::new(&[2f32, 5.0, -1.0, 0.5], &Device::Cpu).unwrap();
+        let weighed = |losses: Tensor| (losses * &counts).unwrap().sum_all().unwrap();
+        let fused = weighed(cross_entropies(&a, &LABELS, 0.0).unwrap());
+        let plain = weighed(composed(&b, &LABELS, 0.0).unwrap());
+        assert!((fused.to_scalar::<f32>().unwrap() - plain.to_scalar::<f32>().unwrap()).abs() < 1e-5);
+        let gradient = |loss: &Tensor, var: &Var| -> Vec<f32> {
+            loss.backward().unwrap().get(var).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+        };
+        for (x, y) in gradient(&fused, &a).iter().zip(gradient(&plain, &b)) {
+            assert!((x - y).abs() < 1e-6, "{x} {y}");
         }
     }
 

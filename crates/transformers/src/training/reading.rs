@@ -2,8 +2,6 @@
 //! answer, and where. The places of an answer are marginalised over.
 
 use candle_core::{Device, Tensor};
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 
 use crate::{
     BertConfig, EncoderRow, Head, ModelConfig, ReaderHead,
@@ -12,6 +10,7 @@ use crate::{
     error::{Error, Result},
     training::{
         Variables,
+        data::shuffled_batches,
         objective::Objective,
         optimizer::Gradients,
         options::TrainingOptions,
@@ -114,24 +113,13 @@ impl Objective for ReaderObjective<'_> {
                 });
             }
         }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(number);
-        let mut order: Vec<usize> = (0..questions.len()).collect();
-        order.shuffle(&mut rng);
-        let mut batches: Vec<Vec<ReadQuestion>> = Vec::new();
-        let mut tokens = usize::MAX;
-        for at in order {
-            let more: usize = questions[at].rows.iter().map(|row| row.ids.len()).sum();
-            if tokens.saturating_add(more) > self.options.tokens_per_batch {
-                batches.push(Vec::new());
-                tokens = 0;
-            }
-            if let Some(batch) = batches.last_mut() {
-                batch.push(questions[at].clone());
-            }
-            tokens += more;
-        }
-        Ok(batches)
+        let tokens = |question: &ReadQuestion| question.rows.iter().map(|row| row.ids.len()).sum();
+        let lengths: Vec<usize> = questions.iter().map(tokens).collect();
+        let batches = shuffled_batches(&lengths, self.options.tokens_per_batch, self.options.seed, number);
+        Ok(batches
+            .into_iter()
+            .map(|batch| batch.into_iter().map(|at| questions[at].clone()).collect())
+            .collect())
     }
 
     fn weight(&self, batch: &Vec<ReadQuestion>) -> f64 {

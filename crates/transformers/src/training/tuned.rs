@@ -147,11 +147,29 @@ impl TunedEncoder {
         gradients: &mut Gradients,
         loss: impl FnOnce(&Tensor, &mut Mode) -> Result<Tensor>,
     ) -> Result<f64> {
+        self.learn_beside(rows, pick, seed, gradients, (&[], &mut Vec::new()), loss)
+    }
+
+    /// The same for a loss that depends on further variables, whose gradients are added to theirs.
+    ///
+    /// # Errors
+    /// As for [`learn`](Self::learn).
+    pub(crate) fn learn_beside(
+        &self,
+        rows: &[&EncoderRow],
+        pick: Pick<'_>,
+        seed: u64,
+        gradients: &mut Gradients,
+        (others, of_others): (&[Var], &mut Gradients),
+        loss: impl FnOnce(&Tensor, &mut Mode) -> Result<Tensor>,
+    ) -> Result<f64> {
         let mut mode = Mode::training(seed);
         let Some(packed) = &self.packed else {
             let states = self.taped(rows, pick, &mut mode)?;
             let loss = loss(&states, &mut mode)?;
-            add_gradients(&loss.backward()?, &self.all, gradients)?;
+            let store = loss.backward()?;
+            add_gradients(&store, &self.all, gradients)?;
+            add_gradients(&store, others, of_others)?;
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         };
         let seeds = Seeds::new(seed);
@@ -161,6 +179,7 @@ impl TunedEncoder {
         let loss = loss(states.as_tensor(), &mut mode)?;
         let store = loss.backward()?;
         add_gradients(&store, &self.all, gradients)?;
+        add_gradients(&store, others, of_others)?;
         if let Some(gradient) = store.get(&states) {
             let width = packed.width();
             let values = gradient.flatten_all()?.to_vec1::<f32>()?;

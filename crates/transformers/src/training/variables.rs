@@ -37,6 +37,16 @@ impl Variables {
         Self { seed, table: Table::default(), initial: Arc::new(tensors.into_iter().collect()) }
     }
 
+    /// The variables of several models as one collection, each under its name with the prefix of its model before it.
+    #[must_use]
+    pub fn joined(parts: &[(&str, &Self)]) -> Self {
+        let named = |(prefix, part): &(&str, &Self)| {
+            part.all().into_iter().map(|(name, var)| (format!("{prefix}{name}"), var)).collect::<Vec<_>>()
+        };
+        let table = parts.iter().flat_map(named).collect();
+        Self { seed: 0, table: Arc::new(Mutex::new(table)), initial: Arc::default() }
+    }
+
     /// What a model takes its f32 weights from.
     #[must_use]
     pub fn builder(&self, device: &Device) -> VarBuilder<'static> {
@@ -180,6 +190,20 @@ mod tests {
         assert_eq!(one.id(), two.id());
         assert_eq!(variables.parameter_count(), 3);
         assert!(vb.get(4, "w").is_err());
+    }
+
+    #[test]
+    fn joined_variables_are_those_of_their_parts() {
+        let (one, two) = (Variables::new(0), Variables::new(1));
+        for variables in [&one, &two] {
+            variables.builder(&Device::Cpu).get_with_hints(2, "w", Init::Const(1.0)).unwrap();
+        }
+        let both = Variables::joined(&[("b.", &two), ("a.", &one)]);
+        let names: Vec<String> = both.all().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["a.w", "b.w"]);
+        both.named("b.w").unwrap().set(&Tensor::new(&[3f32, 4.0], &Device::Cpu).unwrap()).unwrap();
+        assert_eq!(two.named("w").unwrap().to_vec1::<f32>().unwrap(), [3.0, 4.0]);
+        assert_eq!(one.named("w").unwrap().to_vec1::<f32>().unwrap(), [1.0, 1.0]);
     }
 
     #[test]

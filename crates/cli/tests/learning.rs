@@ -1,0 +1,216 @@
+//! Generators that learn what to read, from a config: a memory network chooses a sentence; the encoder of RAG's questions
+//! learns through the generator, and the index of passages stays.
+
+mod common;
+
+use std::{fs, path::Path, process::Output};
+
+use common::{errors, root, sporran};
+use serde_json::Value;
+
+/// Of words that the fixture's encoder knows.
+const WHO: [&str; 4] = ["king", "queen", "president", "author"];
+const WHAT: [&str; 4] = ["book", "song", "film", "city"];
+
+fn page(at: usize) -> String {
+    let (who, what) = (WHO[at], WHAT[at]);
+    format!(
+        r#"{{"wikipedia_id":"{at}","wikipedia_title":"{who}","text":["{who}","The {who} wrote the {what}."]}}"#
+    )
+}
+
+fn question(at: usize) -> String {
+    let (who, what) = (WHO[at], WHAT[at]);
+    format!(
+        r#"{{"id":"{at}","input":"The {who} wrote","output":[{{"answer":"{what}","provenance":[{{"wikipedia_id":"{at}"}}]}}]}}"#
+    )
+}
+
+fn world(folder: &Path, kind: &str) {
+    let encoder = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
+    fs::write(folder.join("pages.jsonl"), [0, 1, 2, 3].map(page).join("\n")).unwrap();
+    fs::write(folder.join("nq-dev-kilt.jsonl"), [0, 1, 2, 3].map(question).join("\n")).unwrap();
+    let config = format!(
+        r#"
+name = "r"
+[source]
+path = "pages.jsonl"
+[tasks]
+files = ["nq-dev-kilt.jsonl"]
+[retriever]
+kind = "dense"
+model = "questions"
+passage-model = '{encoder}'
+pooling = "mean"
+similarity = "inner-product"
+[generator]
+kind = "{kind}"
+model = "trained"
+prompt.passages = 2
+prompt.max-tokens = 40
+generation.max-new-tokens = 6
+generation.num-beams = 2
+[train]
+model = "trained"
+question-encoder = '{encoder}'
+[train.examples]
+files = ["nq-dev-kilt.jsonl"]
+[train.shape]
+d-model = 32
+d-ff = 64
+d-kv = 8
+heads = 4
+encoder-layers = 1
+decoder-layers = 1
+vocabulary = 300
+[train.optimizer]
+steps = 80
+tokens-per-batch = 320
+learning-rate = 3e-3
+warmup-steps = 10
+"#
+    );
+    fs::write(folder.join("c.toml"), config).unwrap();
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let output = sporran(folder, &[&["-q"], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    output
+}
+
+/// The folders of dense indexes.
+fn indexes(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder.join("indexes")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("dense-")).collect()
+}
+
+#[test]
+fn both_models_learn_and_answer_over_the_index_of_before() {
+    for kind in ["rag-token", "rag-sequence"] {
+        let folder = tempfile::tempdir().unwrap();
+        world(folder.path(), kind);
+        let output = run(folder.path(), &["train", "c.toml", "--json"]);
+        let trained: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(trained["best"][1].as_f64().unwrap() > 0.99, "{kind}: {trained}");
+        let before = indexes(folder.path());
+        run(folder.path(), &["run", "c.toml"]);
+        let report = fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        // What was judged while it learned is what a run gives, with both folders as they were written.
+        assert_eq!(report["tasks"][0]["scores"]["answer"].as_f64(), trained["best"][1].as_f64(), "{report}");
+        assert_eq!((before.len(), indexes(folder.path())), (1, before));
+        let read = |path: &Path| fs::read(path.join("model.safetensors")).unwrap();
+        let start = root().join("crates/transformers/tests/data/encoders/bert-sequence");
+        assert_ne!(read(&folder.path().join("questions")), read(&start));
+        assert!(folder.path().join("questions/1_Pooling/config.json").is_file());
+    }
+}
+
+#[test]
+fn a_retriever_that_cannot_be_learned_with_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), "rag-token");
+    for (change, message) in [
+        ("retriever.similarity=\"cosine\"", "`retriever.similarity`: expected `inner-product`"),
+        ("train.question-encoder=\"none\"", "none"),
+        ("train.optimizer.label-smoothing=0.1", "label-smoothing"),
+    ] {
+        let output = sporran(folder.path(), &["-q", "train", "c.toml", change]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{change}: {}", errors(&output));
+        assert!(errors(&output).contains(message), "{change}: {}", errors(&output));
+    }
+    let path = folder.path().join("c.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    let passages = config.lines().find(|line| line.starts_with("passage-model")).unwrap().to_owned();
+    fs::write(&path, config.replace(&passages, "")).unwrap();
+    let output = sporran(folder.path(), &["-q", "train", "c.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("`retriever.passage-model`: is missing"), "{}", errors(&output));
+}
+
+const NAMES: [&str; 4] = ["Ada", "Ben", "Cleo", "Dan"];
+const WORKS: [&str; 4] = ["books", "songs", "films", "ships"];
+
+/// A page with two sentences, of which the second answers.
+fn biography(at: usize) -> String {
+    let (who, what) = (NAMES[at], WORKS[at]);
+    format!(
+        r#"{{"wikipedia_id":"{at}","wikipedia_title":"{who}","text":["{who}","{who} lives here. {who} makes {what}."]}}"#
+    )
+}
+
+fn turn(at: usize) -> String {
+    let (who, what) = (NAMES[at], WORKS[at]);
+    let start = format!("{who} lives here. ").len();
+    let end = start + format!("{who} makes {what}.").len();
+    format!(
+        r#"{{"id":"{at}","input":"I know them all.\nAnd what does {who} do?","output":[{{"answer":"{who} makes {what}.","provenance":[{{"wikipedia_id":"{at}","start_paragraph_id":1,"start_character":{start},"end_paragraph_id":1,"end_character":{end}}}]}}]}}"#
+    )
+}
+
+fn dialogues(folder: &Path) {
+    fs::write(folder.join("pages.jsonl"), [0, 1, 2, 3].map(biography).join("\n")).unwrap();
+    fs::write(folder.join("wow-dev-kilt.jsonl"), [0, 1, 2, 3].map(turn).join("\n")).unwrap();
+    let config = r#"
+name = "r"
+[source]
+path = "pages.jsonl"
+[tasks]
+files = ["wow-dev-kilt.jsonl"]
+[retriever]
+kind = "bm25"
+[generator]
+kind = "memnet"
+model = "trained"
+prompt.passages = 1
+generation.max-new-tokens = 12
+[train]
+model = "trained"
+add-gold = true
+[train.knowledge]
+dropout = 0.0
+[train.examples]
+files = ["wow-dev-kilt.jsonl"]
+[train.shape]
+d-model = 32
+d-ff = 64
+d-kv = 8
+heads = 4
+encoder-layers = 1
+decoder-layers = 1
+vocabulary = 300
+[train.optimizer]
+steps = 150
+tokens-per-batch = 400
+learning-rate = 5e-3
+warmup-steps = 10
+"#;
+    fs::write(folder.join("c.toml"), config).unwrap();
+}
+
+#[test]
+fn a_memory_network_learns_which_sentence_to_answer_from() {
+    let folder = tempfile::tempdir().unwrap();
+    dialogues(folder.path());
+    let trained: Value =
+        serde_json::from_slice(&run(folder.path(), &["train", "c.toml", "--json"]).stdout).unwrap();
+    assert!(trained["best"][1].as_f64().unwrap() > 0.99, "{trained}");
+    run(folder.path(), &["run", "c.toml"]);
+    let report = fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    // F1 of the answers, which counts only where the page that was attended to is the gold one.
+    assert!(report["tasks"][0]["scores"]["kilt"].as_f64().unwrap() > 0.99, "{report}");
+    let output = run(folder.path(), &["explain", "c.toml", "--id", "2", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let prompts: Vec<&str> =
+        told["prompts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(prompts.len(), 3, "{prompts:?}");
+    assert!(prompts[0].ends_with("what does Cleo do?") && prompts[2].ends_with("Cleo makes films."));
+
+    let arguments = ["-q", "train", "c.toml", "name=s", "train.knowledge.weight=2"];
+    let wrong = sporran(folder.path(), &arguments).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
+    assert!(errors(&wrong).contains("knowledge.weight"), "{}", errors(&wrong));
+}

@@ -1,0 +1,222 @@
+//! Transformer memory networks (Dinan et al. 2019): what is known is a memory of pieces of passages, of which the dialogue
+//! attends to one, and the answer is written from both.
+
+use std::{path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Passage, PassageStore, Query};
+use sporran_transformers::{
+    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, attend_to_pieces, fuse,
+    generate_with,
+};
+
+use crate::{
+    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind, fid::batch_tokens,
+    passages::PassageReader, units,
+};
+
+/// `[generator]` with `kind = "memnet"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MemNetOptions {
+    /// The model's folder, in the Hugging Face layout: a T5 or BART that was trained so.
+    pub model: PathBuf,
+    /// How the weights are kept: `"f32"`, or `"int8"`, which is faster and rounds weights and inputs of every linear
+    /// layer to 8 bits.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// What a piece of the memory is: `sentence`, `passage` or `lead` (the first sentence of each passage's page).
+    #[serde(default = "sentence")]
+    pub evidence: UnitKind,
+    /// Pieces of a memory, at most, in the order of their passages.
+    #[serde(default = "pieces")]
+    pub pieces: usize,
+    /// `[generator.prompt]`: `passages` are cut into pieces, `passage` is the text of a piece and `input` that of the
+    /// dialogue; `passage-words` and `max-tokens` are for each of them. Without passages there is no memory.
+    #[serde(default)]
+    pub prompt: PromptOptions,
+    /// `[generator.generation]`: how the answer is searched for.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// Tokens that are worked on together, at most, unless one input with its pieces has more.
+    #[serde(default = "batch_tokens")]
+    pub batch_tokens: usize,
+}
+
+fn sentence() -> UnitKind {
+    UnitKind::Sentence
+}
+
+fn pieces() -> usize {
+    32
+}
+
+/// What a memory network reads, as tokens.
+pub struct MemoryInput {
+    tokenizer: Tokenizer,
+    prompt: Prompt,
+    store: Option<Arc<PassageStore>>,
+    evidence: UnitKind,
+    pieces: usize,
+    max_tokens: usize,
+}
+
+impl MemoryInput {
+    /// How `options` want it, each text within `longest` tokens, where the model has an end; `store` holds the pages whose
+    /// first sentences are read.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn new(
+        options: &MemNetOptions,
+        tokenizer: Tokenizer,
+        longest: Option<usize>,
+        store: Option<Arc<PassageStore>>,
+    ) -> Result<Self> {
+        if options.pieces == 0 {
+            return Err(Error::Option { option: "pieces", expected: "at least 1", found: "0".into() });
+        }
+        let prompt = Prompt::new(options.prompt.clone())?;
+        let max_tokens = longest.unwrap_or(usize::MAX).min(options.prompt.max_tokens);
+        let (evidence, pieces) = (options.evidence, options.pieces);
+        Ok(Self { tokenizer, prompt, store, evidence, pieces, max_tokens })
+    }
+
+    /// The most pieces of a memory.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.pieces
+    }
+
+    /// The pieces of a request's passages, in the passages' order.
+    ///
+    /// # Errors
+    /// As for [`units`].
+    pub fn units(&self, request: &Request<'_>) -> Result<Vec<Unit>> {
+        let read = request.passages.len().min(self.prompt.options().passages);
+        let request = Request { passages: &request.passages[..read], ..*request };
+        units(&request, self.evidence, false, self.store.as_deref())
+    }
+
+    /// The text of a dialogue.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn dialogue(&self, query: &Query) -> Result<String> {
+        self.prompt.text(&Request { query, passages: &[] }, &self.tokenizer)
+    }
+
+    /// The text of a piece of a passage.
+    #[must_use]
+    pub fn piece(&self, passage: &Passage, unit: &Unit) -> String {
+        self.prompt.passage(&passage.title, &unit.text, self.prompt.options().passage_words)
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer.encode(text, Some(self.max_tokens))?)
+    }
+
+    /// The texts of a request, the dialogue's first, and the passage of each piece.
+    fn texts(&self, request: &Request<'_>) -> Result<(Vec<String>, Vec<usize>)> {
+        let mut units = self.units(request)?;
+        units.truncate(self.pieces);
+        let mut texts = vec![self.dialogue(request.query)?];
+        texts.extend(units.iter().map(|unit| self.piece(request.passages[unit.passage].passage, unit)));
+        Ok((texts, units.into_iter().map(|unit| unit.passage).collect()))
+    }
+}
+
+/// A model that attends to one piece of what is known and answers from it.
+pub struct MemNet {
+    reader: PassageReader,
+    input: MemoryInput,
+}
+
+impl MemNet {
+    /// Loads the model; `store` holds the pages whose first sentences are read.
+    ///
+    /// # Errors
+    /// What is wrong with the model's folder or an option.
+    pub fn load(options: &MemNetOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&options.model)?;
+        let model = checkpoint.seq2seq(options.device, options.precision)?;
+        Self::new(options, model.into(), checkpoint.tokenizer()?, store)
+    }
+
+    /// A model that is loaded already.
+    ///
+    /// # Errors
+    /// What is wrong with an option.
+    pub fn new(
+        options: &MemNetOptions,
+        model: Arc<dyn Seq2Seq>,
+        tokenizer: Tokenizer,
+        store: Option<Arc<PassageStore>>,
+    ) -> Result<Self> {
+        let MemNetOptions { prompt, generation, batch_tokens, .. } = options;
+        let input = MemoryInput::new(options, tokenizer.clone(), model.max_input_length(), store)?;
+        Ok(Self { reader: PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?, input })
+    }
+}
+
+impl Generator for MemNet {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        let mut rows = Vec::with_capacity(requests.len());
+        let mut passages = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (texts, of_pieces) = self.input.texts(request)?;
+            rows.push(texts.iter().map(|text| self.input.tokens(text)).collect::<Result<Vec<_>>>()?);
+            passages.push(of_pieces);
+        }
+        let mut answers = vec![None; requests.len()];
+        for portion in self.reader.portions(rows) {
+            let states = self.reader.states(&portion)?;
+            let mut read = Vec::with_capacity(states.len());
+            let mut sources = Vec::with_capacity(states.len());
+            let mut rankings = Vec::with_capacity(states.len());
+            for ((states, rows), at) in states.iter().zip(&portion.rows).zip(&portion.requests) {
+                let scores = attend_to_pieces(&states[0], &states[1..])?;
+                let mut order: Vec<usize> = (0..scores.len()).collect();
+                order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+                let chosen = order.first().map(|piece| piece + 1).into_iter().chain([0]);
+                let (mut texts, mut source) = (Vec::new(), Vec::new());
+                for text in chosen {
+                    texts.push(states[text].clone());
+                    source.extend_from_slice(&rows[text]);
+                }
+                read.push(texts);
+                sources.push(source);
+                let mut ranking: Vec<usize> = Vec::new();
+                for passage in order.into_iter().map(|piece| passages[*at][piece]) {
+                    if !ranking.contains(&passage) {
+                        ranking.push(passage);
+                    }
+                }
+                rankings.push(ranking);
+            }
+            let memory = fuse(&read.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            let inputs = Inputs { sources: Some(&sources), constraint: None };
+            let found = generate_with(self.reader.model.as_ref(), &memory, &self.reader.generation, &inputs)?;
+            for ((at, found), evidence) in portion.requests.iter().zip(found).zip(rankings) {
+                let generation = self.reader.generation(&requests[*at], &found)?;
+                answers[*at] = Some(Generation { evidence, ..generation });
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn passages(&self) -> usize {
+        self.reader.passages()
+    }
+
+    fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
+        Ok(self.input.texts(request)?.0)
+    }
+}

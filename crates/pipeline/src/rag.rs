@@ -1,0 +1,283 @@
+//! Training retrieval-augmented generators: the generator learns from each passage apart, and the encoder of questions
+//! learns through the generator which passages help.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use sporran_generator::{
+    Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
+};
+use sporran_kilt::{PassageId, PassageStore, Query};
+use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
+use sporran_transformers::{
+    Checkpoint, Head, Pooling, Sentences, Tokenizer,
+    training::{
+        EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion,
+        TunedEncoder, export_part,
+    },
+};
+
+use crate::{
+    Error, Options, Result,
+    assemble::assemble_dense,
+    encoders::sentence_layout,
+    learn::{Learning, encoder_files},
+    observe::Observer,
+    options::TrainOptions,
+    query::for_retrieval,
+    retrieval::RetrieverOptions,
+    train::{Pupil, Reading, Trained, judged_score, pupil, readings},
+};
+
+fn fault(key: &str, message: &str) -> Error {
+    let (origin, key, message) = ("config".into(), key.into(), message.into());
+    Error::Config(vec![crate::Diagnostic { origin, line: 0, key, message }])
+}
+
+/// The retriever that RAG learns with: a dense one over all pages, whose scores are inner products.
+///
+/// # Errors
+/// The key at fault and what is wrong with it.
+pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
+    match &options.retriever {
+        Some(RetrieverOptions::Dense(dense)) if dense.similarity != Similarity::InnerProduct => {
+            Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
+        }
+        Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
+            Err(("pages", "expected none; RAG is trained on all pages"))
+        }
+        Some(RetrieverOptions::Dense(dense))
+            if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
+                && dense.passage_model.is_none() =>
+        {
+            let message =
+                "is missing; vectors of passages stay as they are while the question encoder is trained";
+            Err(("retriever.passage-model", message))
+        }
+        Some(RetrieverOptions::Dense(dense)) => Ok(dense),
+        _ => Err(("retriever.kind", "expected `dense`, whose scores RAG learns from")),
+    }
+}
+
+/// Which generator learns.
+#[derive(Clone, Copy)]
+pub(crate) enum Rag<'a> {
+    /// `kind = "rag-token"`
+    Token(&'a RagTokenOptions),
+    /// `kind = "rag-sequence"`
+    Sequence(&'a RagSequenceOptions),
+}
+
+/// Trains the models of a `rag-token` or `rag-sequence` generator on the records of `[train.examples]`, and judges them by
+/// their answers on `[tasks]`.
+///
+/// # Errors
+/// [`Error::Config`] where the retriever is not one to learn with; whatever is wrong with files, index, models or training.
+pub(crate) fn train_rag(
+    options: &Options,
+    train: &TrainOptions,
+    rag: Rag<'_>,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let (loss, prompt) = match rag {
+        Rag::Token(rag) => (RagLoss::Token, &rag.prompt),
+        Rag::Sequence(rag) => (RagLoss::Sequence, &rag.prompt),
+    };
+    let written = dense_options(options).map_err(|(key, message)| fault(key, message))?;
+    let from = train.question_encoder.as_ref().unwrap_or(&written.model);
+    let dense_options = DenseOptions { model: from.clone(), ..written.clone() };
+    let (assembly, dense) = assemble_dense(options, &dense_options, observe)?;
+    let Some(store) = &assembly.store else {
+        return Err(fault("source", "is missing; RAG reads its passages"));
+    };
+    // Passages are looked up while it learns, not before.
+    let mut read = |files, table, limit| {
+        readings(options, files, table, limit, prompt.passages, false, &assembly, observe)
+    };
+    let examples = read(&train.examples, "train.examples", None)?;
+    let mut judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+
+    let (checkpoint, pooling) = questions_from(from, &dense_options)?;
+    let device = train.device.open()?;
+    let encoder = TunedEncoder::open_questions(&checkpoint, options.general.seed, &device)?;
+    let encoder_learns = train.question_encoder.is_some();
+    let models = RagModels {
+        encoder: &encoder,
+        pooling,
+        encoder_learns,
+        generator: model.as_ref(),
+        variables: &variables,
+    };
+    let world = World {
+        store,
+        passages: PassageEncoder::load(&dense_options)?,
+        vectors: Mutex::default(),
+        prompt: Prompt::new(prompt.clone())?,
+        max_tokens: model.max_input_length().unwrap_or(usize::MAX).min(prompt.max_tokens),
+        tokenizer: &tokenizer,
+        dense: &dense,
+    };
+    let rows = |readings: &[Reading]| {
+        let queries: Vec<Query> = readings
+            .iter()
+            .map(|reading| for_retrieval(&reading.example.query, &options.general.query))
+            .collect();
+        dense.rows(&queries.iter().map(|query| query.text.as_str()).collect::<Vec<_>>())
+    };
+    let questions: Vec<RagQuestion> = rows(&examples)?
+        .into_iter()
+        .zip(&examples)
+        .map(|(question, reading)| {
+            let answers = reading.example.answers();
+            // Records without an answer are not read.
+            let target = answers.first().copied().unwrap_or_default();
+            Ok(RagQuestion { question, target: tokenizer.encode(target, Some(train.target_tokens))? })
+        })
+        .collect::<Result<_>>()?;
+    let find = |batch: &[usize], vectors: &[Vec<f32>]| {
+        let queries: Vec<&Query> = batch.iter().map(|&at| &examples[at].example.query).collect();
+        world.find(&queries, vectors).map_err(|error| sporran_transformers::Error::Callback {
+            what: "the search for passages",
+            source: error.into(),
+        })
+    };
+    let optimizer = &train.optimizer;
+    let tokens_each = prompt.passages * world.max_tokens;
+    let objective = RagObjective::new(models, &questions, &find, loss, optimizer, tokens_each)?;
+
+    let asked = rows(&judged)?;
+    let answers = match rag {
+        Rag::Sequence(rag) => RagGenerator::sequence(rag, model.clone(), tokenizer.clone())?,
+        Rag::Token(rag) => RagGenerator::token(rag, model.clone(), tokenizer.clone())?,
+    };
+    let judged = Mutex::new(&mut judged);
+    let score = || -> Result<f64> {
+        let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let vectors = models.vectors(&asked.iter().collect::<Vec<_>>(), optimizer.tokens_per_batch)?;
+        for (reading, found) in judged.iter_mut().zip(world.search(&vectors)?) {
+            reading.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
+        }
+        judged_score(&answers, &judged)
+    };
+    let judge = || score().map_err(EvaluationError::from);
+    let trained = models.trained();
+    let learning = Learning {
+        variables: &trained,
+        options: optimizer,
+        folder: options.general.output.join(&options.general.name).join("training"),
+        model: &train.model,
+        dtype: DType::F16,
+        companions: &[],
+        score: "mean score",
+    };
+    let outcome = learning.optimise(&objective, (!asked.is_empty()).then_some(&judge), observe)?;
+    if let Some(best) = &outcome.best_folder {
+        export_part(best, RAG_PREFIXES[0], &train.model, DType::F16, &companions)?;
+        if encoder_learns {
+            let files = question_files(from, &checkpoint, &encoder)?;
+            export_part(best, RAG_PREFIXES[1], &written.model, DType::F32, &files)?;
+            if !matches!(encoder.head(), Head::Vector(_)) {
+                let width = encoder.config().hidden_size;
+                sentence_layout(&written.model, pooling, Similarity::InnerProduct, width)?;
+            }
+        }
+    }
+    Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
+}
+
+/// The encoder of questions in a folder, and how its states become a vector.
+fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Pooling)> {
+    let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
+        // DPR's head has the say over its own vectors.
+        return Ok((Checkpoint::open(folder)?, dense.pooling.unwrap_or(Pooling::Cls)));
+    };
+    let pooling = sentences.pooling_alone().filter(|own| dense.pooling.is_none_or(|wanted| wanted == *own));
+    let expected = "expected an encoder whose vectors are pooled states and nothing more";
+    let pooling = pooling.ok_or_else(|| fault("train.question-encoder", expected))?;
+    Ok((Checkpoint::open(&sentences.encoder)?, pooling))
+}
+
+/// The files that stand beside the weights of a question encoder, with those in which sentence-transformers says how a
+/// text is read.
+fn question_files(
+    from: &Path,
+    checkpoint: &Checkpoint,
+    encoder: &TunedEncoder,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = encoder_files(checkpoint, encoder.config())?;
+    for name in ["sentence_bert_config.json", "config_sentence_transformers.json"] {
+        let path = from.join(name);
+        if path.is_file() {
+            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
+        }
+    }
+    Ok(files)
+}
+
+/// What passages are looked up in, and how they are read.
+struct World<'a> {
+    store: &'a Arc<PassageStore>,
+    dense: &'a Dense,
+    passages: PassageEncoder,
+    /// The vectors of the passages that were found so far.
+    vectors: Mutex<FxHashMap<PassageId, Vec<f32>>>,
+    prompt: Prompt,
+    tokenizer: &'a Tokenizer,
+    max_tokens: usize,
+}
+
+impl World<'_> {
+    /// The passages that are nearest to vectors, as many as the prompt has.
+    fn search(&self, vectors: &[Vec<f32>]) -> Result<Vec<Vec<(PassageId, f32)>>> {
+        let Some(width) = vectors.first().map(Vec::len) else { return Ok(Vec::new()) };
+        let asked = Embeddings::new(width, vectors.concat())?;
+        let PromptOptions { passages, .. } = self.prompt.options();
+        let found = self.dense.index().search(&asked, (*passages).max(1), None)?;
+        let hit = |(id, score)| (PassageId(id), score);
+        Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
+    }
+
+    /// The passages of queries with these vectors, as the generator reads them.
+    fn find(&self, queries: &[&Query], vectors: &[Vec<f32>]) -> Result<Vec<Vec<FoundPassage>>> {
+        let found = self.search(vectors)?;
+        self.encode(found.iter().flatten().map(|(id, _)| *id))?;
+        let known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let passage = |query: &Query, id: &PassageId| -> Result<FoundPassage> {
+            let passage = self.store.passage(*id);
+            let candidates = [Candidate { passage: &passage, score: 0.0 }];
+            let text = self.prompt.text(&Request { query, passages: &candidates }, self.tokenizer)?;
+            let text = self.tokenizer.encode(&text, Some(self.max_tokens))?;
+            Ok(FoundPassage { vector: known[id].clone(), text })
+        };
+        let of = |(query, found): (&&Query, &Vec<(PassageId, f32)>)| {
+            found.iter().map(|(id, _)| passage(query, id)).collect::<Result<Vec<_>>>()
+        };
+        queries.par_iter().zip(&found).map(of).collect()
+    }
+
+    /// Sees to it that the vectors of passages are known.
+    fn encode(&self, ids: impl Iterator<Item = PassageId>) -> Result<()> {
+        let mut known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new: Vec<PassageId> = ids.filter(|id| !known.contains_key(id)).collect();
+        new.sort_unstable();
+        new.dedup();
+        let texts: Vec<(&str, String)> = new
+            .iter()
+            .map(|id| (self.store.page_title(self.store.page_of(*id)), self.store.text(*id)))
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let pairs: Vec<(&str, &str)> = texts.iter().map(|(title, text)| (*title, text.as_str())).collect();
+        let vectors = self.passages.encode(&pairs)?;
+        known.extend(new.into_iter().zip(vectors.rows().map(<[f32]>::to_vec)));
+        Ok(())
+    }
+}
