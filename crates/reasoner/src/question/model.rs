@@ -134,7 +134,8 @@ impl QuestionModel {
                     Vectors::From(start) => (None, Some(start)),
                     Vectors::Fixed(fixed) => (Some(fixed), None),
                 };
-                for rows in fixed.iter().chain(&start).filter(|rows| rows.dims() != [entities, 2 * rank]) {
+                let given = fixed.as_ref().or(start.as_ref());
+                if let Some(rows) = given.filter(|rows| rows.dims() != [entities, 2 * rank]) {
                     let message = format!(
                         "vectors of entities: expected {entities} rows of {}, found {:?}",
                         2 * rank,
