@@ -80,11 +80,8 @@ pub(super) fn train(
     observe: &mut Observer<'_>,
 ) -> Result<(u64, f64)> {
     let (model, device) = (&options.relations.model, options.relations.device);
-    if let Some(from) = &training.from {
-        copy_encoder(from, &model.join(LAYERS))?;
-    }
     let encoder = match &training.from {
-        Some(_) => Some(LayerEncoder::open(&model.join(LAYERS), device, Precision::F32)?),
+        Some(from) => Some(LayerEncoder::open(from, device, Precision::F32)?),
         None => None,
     };
     let labels = properties.len();
@@ -134,6 +131,9 @@ pub(super) fn train(
     };
     let judge = (!judges.is_empty()).then_some(&evaluate as Judge<'_>);
     let trained = learning.run(&objective, judge, observe)?;
+    if let Some(from) = &training.from {
+        copy_encoder(from, &model.join(LAYERS))?;
+    }
     Ok((trained.steps, tune(model, options, judges)?))
 }
 
