@@ -98,7 +98,7 @@ pub(super) fn train(
     let variables = Variables::new(options.seed);
     let network = RelationNetwork::new(&training.shape, file.encoder.as_ref(), labels, &variables)?;
     let examples = reader.examples(learned, encoder.as_ref())?;
-    let objective = RelationObjective::new(&network, examples, &training.optimizer);
+    let objective = RelationObjective::new(&network, examples, training.negatives, &training.optimizer);
     let read: Vec<Vec<ReadSentence>> = judges
         .iter()
         .map(|annotated| reader.sentences(&asked(annotated), encoder.as_ref()))

@@ -164,7 +164,7 @@ pub struct RelationsOptions {
 }
 
 /// `[relations.bilstm]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmTraining {
     /// `[relations.bilstm.shape]`: what it reads, and its sizes.
@@ -172,8 +172,17 @@ pub struct BilstmTraining {
     /// The folder of an encoder, the mixed layers of which stand in the place of words that are learned from nothing. It is
     /// not trained further, and is put beside the model.
     pub from: Option<PathBuf>,
+    /// Of the pairs that have no property, the share that each pass draws.
+    pub negatives: f64,
     /// `[relations.bilstm.optimizer]`: passes, batches, learning rate.
     pub optimizer: TrainingOptions,
+}
+
+impl Default for BilstmTraining {
+    fn default() -> Self {
+        let (shape, optimizer) = (BilstmShape::default(), TrainingOptions::default());
+        Self { shape, from: None, negatives: 1.0, optimizer }
+    }
 }
 
 /// `[relations.training]`
@@ -392,6 +401,10 @@ impl BilstmTraining {
         let key = |name: &str| format!("relations.bilstm.{name}");
         if let Err((name, message)) = self.shape.check() {
             document.report_key(&key(&format!("shape.{name}")), message);
+        }
+        if !(0.0..=1.0).contains(&self.negatives) {
+            let message = format!("expected a number from 0 to 1, found {}", self.negatives);
+            document.report_key(&key("negatives"), message);
         }
         if let Err(error) = self.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());

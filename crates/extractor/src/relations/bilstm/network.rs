@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Var};
-use rand::{SeedableRng, seq::SliceRandom};
+use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kernels::{Dropout, Isa};
 use sporran_transformers::{
@@ -13,7 +13,7 @@ use sporran_transformers::{
 
 use super::{
     BilstmShape, EncoderWords, RelationExample,
-    reading::ReadSentence,
+    reading::{KnownOutputs, ReadSentence},
     weights::{
         FEATURES, HEAD, LSTM, MIX, Model, Placed, SCALE, Sizes, Tokens, WORDS, WORDS_BIAS, Weights, hashed,
     },
@@ -80,17 +80,11 @@ impl RelationNetwork {
     }
 
     /// Adds the gradients of the summed cross-entropy of what is known, over `weight`, and gives that sum.
-    fn learn(
-        &self,
-        batch: &[&RelationExample],
-        weight: f64,
-        seed: u64,
-        gradients: &mut Gradients,
-    ) -> Model<f64> {
+    fn learn(&self, batch: &[Picked<'_>], weight: f64, seed: u64, gradients: &mut Gradients) -> Model<f64> {
         let isa = Isa::detected();
         let weights = self.now()?;
         let dropout = self.sizes.shape.dropout;
-        let sentences: Vec<&ReadSentence> = batch.iter().map(|example| &*example.sentence).collect();
+        let sentences: Vec<&ReadSentence> = batch.iter().map(|picked| picked.sentence).collect();
         let words: Vec<&WordRows> = hashed(&sentences).collect();
         // A word without one of its groups is known by the others, so that no group does all the work.
         let mut kept = vec![1.0; words.len() * GROUPS];
@@ -98,10 +92,10 @@ impl RelationNetwork {
         let tokens = weights.tokens(&sentences, Some(&kept));
         let mut pairs: Vec<Placed<'_>> = Vec::new();
         let mut first = 0;
-        for example in batch {
-            let pair = |(at, _): &(usize, _)| Placed { first, pair: &example.sentence.pairs[*at] };
-            pairs.extend(example.pairs.iter().map(pair));
-            first += example.sentence.slots.len();
+        for picked in batch {
+            let pair = |(at, _): &&(usize, KnownOutputs)| Placed { first, pair: &picked.sentence.pairs[*at] };
+            pairs.extend(picked.pairs.iter().map(pair));
+            first += picked.sentence.slots.len();
         }
         let (mut xs, lengths) = weights.inputs(&tokens, &pairs);
         let drop_inputs = Dropout::new(dropout, seed_of(seed, 1));
@@ -115,7 +109,7 @@ impl RelationNetwork {
         let outputs = self.sizes.outputs();
         let mut to_logits = vec![0.0f32; logits.len()];
         let mut sum = 0.0;
-        let known = batch.iter().flat_map(|example| &example.pairs).map(|(_, known)| known);
+        let known = batch.iter().flat_map(|picked| &picked.pairs).map(|(_, known)| known);
         for (pair, known) in known.enumerate() {
             for (output, value) in known {
                 let logit = f64::from(logits[pair * outputs + output]);
@@ -255,37 +249,54 @@ fn missing(name: &str) -> Error {
 pub struct RelationObjective<'a> {
     network: &'a RelationNetwork,
     examples: Arc<Vec<RelationExample>>,
+    negatives: f64,
     tokens_per_batch: usize,
     seed: u64,
 }
 
-/// Examples that are learned together.
+/// Pairs that are learned together.
 pub struct RelationBatch {
     examples: Arc<Vec<RelationExample>>,
-    members: Vec<usize>,
+    /// Numbers of examples, with those of their pairs.
+    members: Vec<(usize, Vec<usize>)>,
+}
+
+/// Pairs of a sentence that are learned from.
+struct Picked<'a> {
+    sentence: &'a ReadSentence,
+    pairs: Vec<&'a (usize, KnownOutputs)>,
+}
+
+impl Picked<'_> {
+    fn tokens(&self) -> usize {
+        self.pairs.iter().map(|(at, _)| self.sentence.pairs[*at].tokens.len()).sum()
+    }
+}
+
+fn picked<'a>(examples: &'a [RelationExample], at: usize, pairs: &[usize]) -> Picked<'a> {
+    let RelationExample { sentence, pairs: all } = &examples[at];
+    Picked { sentence, pairs: pairs.iter().map(|pair| &all[*pair]).collect() }
 }
 
 impl RelationBatch {
-    fn members(&self) -> impl Iterator<Item = &RelationExample> {
-        self.members.iter().map(|&at| &self.examples[at])
+    fn members(&self) -> impl Iterator<Item = Picked<'_>> {
+        self.members.iter().map(|(at, pairs)| picked(&self.examples, *at, pairs))
     }
 }
 
 impl<'a> RelationObjective<'a> {
-    /// Learns examples. The tokens of a batch are those of its pairs, each by itself.
+    /// Learns examples. Of the pairs that have no property each pass draws the share `negatives`. The tokens of a batch are
+    /// those of its pairs, each by itself.
     #[must_use]
     pub fn new(
         network: &'a RelationNetwork,
         examples: Vec<RelationExample>,
+        negatives: f64,
         options: &TrainingOptions,
     ) -> Self {
         let (tokens_per_batch, seed) = (options.tokens_per_batch, options.seed);
-        Self { network, examples: Arc::new(examples), tokens_per_batch, seed }
+        Self { network, examples: Arc::new(examples), negatives, tokens_per_batch, seed }
     }
-}
-
-fn tokens(example: &RelationExample) -> usize {
-    example.pairs.iter().map(|(at, _)| example.sentence.pairs[*at].tokens.len()).sum()
 }
 
 impl Objective for RelationObjective<'_> {
@@ -310,29 +321,38 @@ impl Objective for RelationObjective<'_> {
         let mut batches: Vec<RelationBatch> = Vec::new();
         let mut all = usize::MAX;
         for at in order {
-            let more = tokens(&self.examples[at]);
+            let known = self.examples[at].pairs.iter().map(|(_, known)| known);
+            let mut is_picked = |known: &KnownOutputs| {
+                known.iter().any(|(_, value)| *value > 0.5) || rng.random::<f64>() < self.negatives
+            };
+            let pairs: Vec<usize> =
+                known.enumerate().filter(|(_, known)| is_picked(known)).map(|(pair, _)| pair).collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            let more = picked(&self.examples, at, &pairs).tokens();
             if all.saturating_add(more) > self.tokens_per_batch {
                 batches.push(RelationBatch { examples: self.examples.clone(), members: Vec::new() });
                 all = 0;
             }
             all += more;
             if let Some(batch) = batches.last_mut() {
-                batch.members.push(at);
+                batch.members.push((at, pairs));
             }
         }
         Ok(batches)
     }
 
     fn weight(&self, batch: &RelationBatch) -> f64 {
-        batch.members().flat_map(|example| &example.pairs).map(|(_, known)| known.len()).sum::<usize>() as f64
+        batch.members().flat_map(|picked| picked.pairs).map(|(_, known)| known.len()).sum::<usize>() as f64
     }
 
     fn tokens(&self, batch: &RelationBatch) -> usize {
-        batch.members().map(tokens).sum()
+        batch.members().map(|picked| picked.tokens()).sum()
     }
 
     fn learn(&self, batch: &RelationBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Model<f64> {
-        let members: Vec<&RelationExample> = batch.members().collect();
+        let members: Vec<Picked<'_>> = batch.members().collect();
         self.network.learn(&members, weight, seed, gradients)
     }
 }

@@ -94,7 +94,7 @@ fn every_variable_has_the_gradient_that_differences_show() {
         let variables = Variables::new(3);
         let network = RelationNetwork::new(&shape, None, properties.len(), &variables).unwrap();
         let options = TrainingOptions::default();
-        let objective = RelationObjective::new(&network, examples, &options);
+        let objective = RelationObjective::new(&network, examples, 1.0, &options);
         let batch = objective.epoch(0).unwrap().remove(0);
         check_gradients(&variables, &|| {
             let mut gradients = zeros(&variables);
@@ -117,7 +117,7 @@ fn the_mix_of_an_encoder_s_layers_has_its_gradient_too() {
     let examples = reader.examples(&documents[..3], Some(&encoder)).unwrap();
     let variables = Variables::new(3);
     let network = RelationNetwork::new(&shape, Some(encoder.words()), properties.len(), &variables).unwrap();
-    let objective = RelationObjective::new(&network, examples, &TrainingOptions::default());
+    let objective = RelationObjective::new(&network, examples, 1.0, &TrainingOptions::default());
     let batch = objective.epoch(0).unwrap().remove(0);
     check_gradients(&variables, &|| {
         let mut gradients = zeros(&variables);
@@ -202,4 +202,26 @@ fn a_fact_without_links_says_nothing_of_links() {
     documents[0].facts[0].linked = true;
     assert_eq!(outputs(&documents), [(0, 1.0), (1, 1.0), (2, 0.0), (3, 0.0)]);
     assert_eq!(documents[0].mentions[0].form, MentionForm::Name);
+}
+
+#[test]
+fn each_pass_draws_its_own_negatives_and_has_all_positives() {
+    let (documents, properties) = told();
+    let shape = shape(Pooling::Max, 0.0);
+    let reader = BilstmReader::new(&file(&shape, &properties, &documents));
+    let examples = reader.examples(&documents, None).unwrap();
+    let network = RelationNetwork::new(&shape, None, properties.len(), &Variables::new(3)).unwrap();
+    let options = TrainingOptions { tokens_per_batch: 1_000_000, ..TrainingOptions::default() };
+    let pairs = |negatives: f64, number: u64| {
+        let objective = RelationObjective::new(&network, examples.clone(), negatives, &options);
+        let batches = objective.epoch(number).unwrap();
+        (objective.weight(&batches[0]), objective.tokens(&batches[0]))
+    };
+    // Twelve sentences state a fact and twelve do not: three outputs are known of the former (the fact has no links), four of
+    // the latter.
+    assert_eq!((pairs(1.0, 0).0, pairs(0.0, 0).0), (12.0 * 3.0 + 12.0 * 4.0, 12.0 * 3.0));
+    let halves: Vec<f64> = (0..6).map(|number| pairs(0.5, number).0).collect();
+    assert!(halves.iter().all(|weight| (36.0..=84.0).contains(weight)));
+    assert!(halves.iter().any(|weight| *weight != halves[0]), "{halves:?}");
+    assert_eq!(pairs(0.5, 3), pairs(0.5, 3));
 }
