@@ -164,3 +164,98 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
     // Nothing was trained yet.
     assert!(refused(&["populate", "c.toml"]).contains("aliases.tsv"));
 }
+
+/// The BiLSTM of the baselines, small enough for a test, with all that it can read.
+const BILSTM: &str = r#"
+name = "bilstm"
+seed = 3
+coreference = "rules"
+
+[annotations]
+files = ["train.json"]
+judge-every = 4
+
+[mentions]
+tagger = "ROOT/models/ner-small"
+forms = ["name", "pronoun"]
+
+[relations]
+model = "model"
+
+[relations.bilstm.shape]
+words = {buckets = 2048, width = 12}
+projected = 16
+hidden = 16
+dropout = 0.1
+pairs = "by-type"
+
+[relations.bilstm.optimizer]
+epochs = 4
+tokens-per-batch = 2048
+learning-rate = 0.02
+warmup-steps = 2
+
+[linker]
+aliases = "aliases.tsv"
+types = "types.json"
+facts = "ROOT/examples/minikilt/kb/triples.tsv.gz"
+
+[input]
+format = "knowledgenet"
+files = ["train.json"]
+folds = [4]
+"#;
+
+#[test]
+fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
+    let folder = folder();
+    let folder = folder.path();
+    fs::write(folder.join("c.toml"), BILSTM.replace("ROOT", root().to_str().unwrap())).unwrap();
+    fs::write(folder.join("types.json"), r#"{"Q42": ["Q5"]}"#).unwrap();
+    let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
+    assert!(learned["covered"].as_f64().unwrap() > 0.5, "{learned}");
+    let weights = fs::read(folder.join("model/model.safetensors")).unwrap();
+
+    // Killed in the middle and called again, it makes the same weights.
+    let again =
+        ["output=again", "relations.model=again-model", "relations.bilstm.optimizer.checkpoint-every=3"];
+    let mut killed = sporran(folder, &[&["-q", "train", "c.toml"][..], &again].concat()).spawn().unwrap();
+    let checkpoints = folder.join("again/bilstm/training");
+    let is_checkpoint = |entry: std::io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("checkpoint"))
+    };
+    while !fs::read_dir(&checkpoints).is_ok_and(|mut entries| entries.any(is_checkpoint)) {
+        assert!(killed.try_wait().unwrap().is_none(), "finished before it was killed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(!folder.join("again-model/model.safetensors").exists());
+    json(folder, &[&["-q", "train", "c.toml", "--json"][..], &again].concat());
+    assert!(fs::read(folder.join("again-model/model.safetensors")).unwrap() == weights);
+
+    let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
+    assert!(report["files"][0]["linked"].as_u64().unwrap() > 0, "{report}");
+    let guess = folder.join("runs/bilstm/knowledgenet/train.json");
+    let scores = ["evaluate", "--knowledgenet", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
+    let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
+    assert!(scores["f1"].as_f64().unwrap() > 0.3, "{scores}");
+
+    // With the layers of an encoder for words, which goes into the model's folder.
+    let from = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
+    let mixed = ["name=mixed", "relations.model=mixed", "relations.bilstm.optimizer.epochs=1"];
+    let from = format!("relations.bilstm.from={from}");
+    json(folder, &[&["-q", "train", "c.toml", "--json", &from][..], &mixed].concat());
+    json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &mixed].concat());
+    assert!(folder.join("mixed/encoder/model.safetensors").is_file());
+
+    let refused = |arguments: &[&str]| {
+        let output = sporran(folder, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    };
+    let told = refused(&["train", "c.toml", "relations.bilstm.shape.hidden=0", "mentions.tagger=none"]);
+    assert!(told.contains("shape.hidden") && told.contains("none has no tagger.json"), "{told}");
+    fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
+    assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
+}

@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
 pub use linker::{AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, normal_form};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
-pub use populator::{Populated, Populator, Proposals};
+pub use populator::{Formed, Populated, Populator, Proposals};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
 pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};

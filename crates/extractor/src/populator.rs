@@ -3,9 +3,11 @@
 use rayon::prelude::*;
 
 use crate::{
-    Argument, Chain, Coreference, Document, Extractor, Fact, Linker, Mention, MentionFinder, Result, Span,
-    proposals,
-    relations::{Asked, Candidates, RelationModel, Thresholds, decode, sentences},
+    Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder,
+    MentionForm, Result, Span, proposals,
+    relations::{
+        Asked, Background, Candidates, EntityFacts, RelationModel, Stated, Thresholds, decode, sentences,
+    },
 };
 
 /// Names, dates and pronouns as [`proposals`] finds them.
@@ -18,6 +20,22 @@ impl MentionFinder for Proposals {
     }
 }
 
+/// Only those mentions that another finder finds which are put in one of some ways.
+pub struct Formed {
+    /// What finds mentions.
+    pub finder: Box<dyn MentionFinder>,
+    /// How those are put that stay.
+    pub forms: Vec<MentionForm>,
+}
+
+impl MentionFinder for Formed {
+    fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>> {
+        let mut found = self.finder.mentions(documents)?;
+        found.iter_mut().for_each(|own| own.retain(|mention| self.forms.contains(&mention.form)));
+        Ok(found)
+    }
+}
+
 /// An extractor of parts.
 pub struct Populator {
     /// What finds mentions.
@@ -26,6 +44,8 @@ pub struct Populator {
     pub coreference: Option<Box<dyn Coreference>>,
     /// What links them; without it facts have no links.
     pub linker: Option<Linker>,
+    /// What is known of the entities that names may mean, for models that read it.
+    pub knowledge: Option<EntityFacts>,
     /// What tells which properties hold.
     pub relations: Box<dyn RelationModel>,
 }
@@ -46,6 +66,14 @@ pub struct Populated {
     pub withheld: Vec<Fact>,
 }
 
+/// A document's mentions with all that is known of them.
+struct Prepared {
+    mentions: Vec<Mention>,
+    chains: Vec<Chain>,
+    links: Vec<Option<Link>>,
+    candidates: Vec<Candidates>,
+}
+
 impl Populator {
     /// Reads documents; result `i` is that of `documents[i]`.
     ///
@@ -53,13 +81,16 @@ impl Populator {
     /// Where a model fails.
     pub fn read(&self, documents: &[Document]) -> Result<Vec<Populated>> {
         let mentions = self.mentions.mentions(documents)?;
-        let candidates: Vec<Vec<Candidates>> = mentions.iter().map(|mentions| sentences(mentions)).collect();
+        let prepared: Vec<Prepared> = documents
+            .par_iter()
+            .zip(mentions)
+            .map(|(document, mentions)| self.prepare(document, mentions))
+            .collect::<Result<_>>()?;
         let asked: Vec<Asked<'_>> = documents
             .iter()
-            .zip(&mentions)
-            .zip(&candidates)
-            .flat_map(|((document, mentions), own)| {
-                own.iter().map(move |candidates| (document, mentions.as_slice(), candidates))
+            .zip(&prepared)
+            .flat_map(|(document, own)| {
+                own.candidates.iter().map(move |candidates| (document, own.mentions.as_slice(), candidates))
             })
             .collect();
         let properties = self.relations.properties();
@@ -73,24 +104,16 @@ impl Populator {
             }
         }
         let mut likely = likely.into_iter();
-        documents
-            .iter()
-            .zip(mentions)
-            .zip(&candidates)
-            .map(|((document, mentions), own)| {
-                let found = likely.by_ref().take(own.len()).collect();
-                self.populated(document, mentions, found, own)
+        let each = documents.iter().zip(prepared);
+        Ok(each
+            .map(|(document, prepared)| {
+                let found = likely.by_ref().take(prepared.candidates.len()).collect();
+                self.populated(document, prepared, found)
             })
-            .collect()
+            .collect())
     }
 
-    fn populated(
-        &self,
-        document: &Document,
-        mentions: Vec<Mention>,
-        found: Vec<Vec<(usize, usize, f32)>>,
-        candidates: &[Candidates],
-    ) -> Result<Populated> {
+    fn prepare(&self, document: &Document, mentions: Vec<Mention>) -> Result<Prepared> {
         let chains: Vec<Chain> = match &self.coreference {
             Some(coreference) => coreference.chains(document, &mentions)?,
             None => Vec::new(),
@@ -99,6 +122,16 @@ impl Populator {
             Some(linker) => linker.link(document, &mentions, &chains),
             None => vec![None; mentions.len()],
         };
+        let mut candidates = sentences(&mentions);
+        let names = self.linker.as_ref().map(Linker::table);
+        let background =
+            Background { chains: &chains, links: &links, knowledge: names.zip(self.knowledge.as_ref()) };
+        background.tell(document, &mentions, &mut candidates);
+        Ok(Prepared { mentions, chains, links, candidates })
+    }
+
+    fn populated(&self, document: &Document, prepared: Prepared, found: Vec<Vec<Stated>>) -> Populated {
+        let Prepared { mentions, chains, links, candidates } = prepared;
         let mut names: Vec<Span> = mentions.iter().map(|mention| mention.span).collect();
         for chain in &chains {
             for &(mention, _) in &chain.mentions {
@@ -107,22 +140,28 @@ impl Populator {
         }
         let properties = self.relations.properties().all();
         let thresholds = self.relations.thresholds().all();
+        let told = |stated: &Stated| {
+            let threshold = self.relations.link_thresholds().and_then(|all| all.all().get(stated.label));
+            threshold.zip(stated.linked).is_none_or(|(threshold, linked)| linked >= *threshold)
+        };
         let (mut facts, mut withheld) = (Vec::new(), Vec::new());
         for (candidates, found) in candidates.iter().zip(found) {
-            for (pair, label, confidence) in found {
+            for stated in found {
                 let argument = |at: u32| {
                     let at = candidates.mentions[at as usize];
-                    Argument { span: mentions[at].span, name: names[at], link: links[at].clone() }
+                    let link = if told(&stated) { links[at].clone() } else { None };
+                    Argument { span: mentions[at].span, name: names[at], link }
                 };
-                let ends = &candidates.pairs[pair];
+                let ends = &candidates.pairs[stated.pair];
                 let fact = Fact {
                     subject: argument(ends.first),
-                    property: properties[label].name.clone(),
+                    property: properties[stated.label].name.clone(),
                     object: argument(ends.second),
-                    confidence,
+                    confidence: stated.probability,
                     sentence: document.sentences[candidates.sentence].span,
                 };
-                if confidence >= thresholds[label] { facts.push(fact) } else { withheld.push(fact) }
+                let is_sure = stated.probability >= thresholds[stated.label];
+                if is_sure { facts.push(fact) } else { withheld.push(fact) }
             }
         }
         for list in [&mut facts, &mut withheld] {
@@ -131,7 +170,7 @@ impl Populator {
                 place(a).cmp(&place(b)).then_with(|| a.property.cmp(&b.property))
             });
         }
-        Ok(Populated { mentions, facts, withheld })
+        Populated { mentions, facts, withheld }
     }
 }
 

@@ -73,10 +73,17 @@ impl Bert {
     /// A tensor error, or [`Error::Batch`](crate::Error::Batch) where an input is longer than the model has
     /// positions for.
     pub fn forward(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
+        self.each_layer(input, mode, &mut |_| {})
+    }
+
+    /// The last hidden states; `see` is shown the embeddings and the states after each layer.
+    fn each_layer(&self, input: &Batch, mode: &mut Mode, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
         let mut xs = self.embed(input, mode)?;
+        see(&xs);
         let bias = padding_bias(&input.mask, xs.dtype())?;
         for layer in &self.layers {
             xs = layer.forward(&xs, &bias, mode)?;
+            see(&xs);
         }
         Ok(xs)
     }
@@ -131,6 +138,12 @@ impl Bert {
 impl Encoder for Bert {
     fn states(&self, input: &Batch) -> Result<Tensor> {
         Ok(self.forward(input, &mut Mode::Inference)?.detach())
+    }
+
+    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
+        let mut layers = Vec::with_capacity(1 + self.layers.len());
+        self.each_layer(input, &mut Mode::Inference, &mut |xs| layers.push(xs.detach()))?;
+        Ok(layers)
     }
 
     fn width(&self) -> usize {

@@ -15,6 +15,12 @@ pub trait Encoder: Send + Sync {
     /// positions for.
     fn states(&self, input: &Batch) -> Result<Tensor>;
 
+    /// The hidden states of every layer, each of shape (b, s, d): the embeddings first, [`states`](Self::states) last.
+    ///
+    /// # Errors
+    /// As for [`states`](Self::states).
+    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>>;
+
     /// The width of the states, d.
     fn width(&self) -> usize;
 

@@ -14,8 +14,8 @@ use candle_nn::{VarBuilder, VarMap};
 use common::near;
 use serde::Deserialize;
 use sporran_transformers::{
-    Batch, BertModel, Checkpoint, EncoderInput, EncoderModel, Error, Head, Mode, ModelConfig, Pooling,
-    Precision, Sentences, Text, Truncation, save,
+    Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Error, Head, Mode,
+    ModelConfig, Pooling, Precision, Sentences, Text, Truncation, save,
 };
 
 const FOLDERS: [&str; 17] = [
@@ -148,6 +148,32 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
                 near(&format!("{name}, {kind}"), &format!("{output}, padded batch and alone"), worst, 2e-5);
             }
         }
+    }
+}
+
+#[test]
+fn a_layer_s_states_are_those_of_a_model_that_ends_there() {
+    for name in ["bert-sequence", "roberta-token", "distilbert-token"] {
+        let fixture = Fixture::open(name);
+        let batch = fixture.batch(0..4);
+        let [candle, packed] = fixture.models().map(|model| model.body.layers(&batch).unwrap());
+        let ModelConfig::Bert(config) = fixture.checkpoint.config() else { panic!("{name}") };
+        assert_eq!(
+            (candle.len(), packed.len()),
+            (config.num_hidden_layers + 1, config.num_hidden_layers + 1)
+        );
+        for (a, b) in candle.iter().zip(&packed) {
+            assert!(difference(b, a, 0..4, &batch.mask) < 2e-5, "{name}");
+        }
+        let tensors =
+            candle_core::safetensors::load(folder(name).join("model.safetensors"), &Device::Cpu).unwrap();
+        let vb = VarBuilder::from_tensors(tensors, DType::F32, &Device::Cpu);
+        for (layers, states) in candle.iter().enumerate().skip(1) {
+            let config = BertConfig { num_hidden_layers: layers, ..config.clone() };
+            let short = Bert::new(&config, &vb).unwrap().states(&batch).unwrap();
+            assert!(difference(states, &short, 0..4, &batch.mask) < 1e-6, "{name}, {layers}");
+        }
+        assert!(difference(&candle[candle.len() - 1], &fixture.tensors["states"], 0..4, &batch.mask) < 2e-5);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use sporran_transformers::StatePair;
 
+use super::Known;
 use crate::{EntityType, Mention, MentionForm};
 
 /// A sentence with its mentions and the ordered pairs of them that may be a fact's subject and object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
     /// The sentence's number in its document.
     pub sentence: usize,
@@ -13,12 +14,17 @@ pub struct Candidates {
     pub mentions: Vec<usize>,
     /// Subject and object, as numbers in `mentions`, with what is known of them beside the text.
     pub pairs: Vec<StatePair>,
+    /// What is known of each of `mentions` beside the text; each by itself until [`Background::tell`](super::Background::tell)
+    /// has told more.
+    pub known: Vec<Known>,
+    /// For each of `pairs` the hashes of the properties that a knowledge base has from the subject to the object.
+    pub facts: Vec<Vec<u64>>,
 }
 
 /// Buckets of how far two mentions are from each other, for each order of them.
-const DISTANCES: u32 = 8;
+pub(super) const DISTANCES: u32 = 8;
 /// Buckets of how many mentions stand between them.
-const BETWEEN: u32 = 5;
+pub(super) const BETWEEN: u32 = 5;
 /// Numbers that [`pair_features`] gives are below this.
 pub const FEATURES: usize = (2 * DISTANCES + BETWEEN) as usize;
 
@@ -44,11 +50,21 @@ pub fn sentences(mentions: &[Mention]) -> Vec<Candidates> {
             }
         }
         if !pairs.is_empty() {
-            all.push(Candidates { sentence, mentions: (start..end).collect(), pairs });
+            let (known, facts) = (own.iter().map(Known::alone).collect(), vec![Vec::new(); pairs.len()]);
+            all.push(Candidates { sentence, mentions: (start..end).collect(), pairs, known, facts });
         }
         start = end;
     }
     all
+}
+
+/// The bucket of a distance in tokens: 0, 1, 2, 3-4, 5-8, 9-16, 17-32, more.
+pub(super) fn distance_bucket(distance: usize) -> u32 {
+    match distance {
+        0..3 => distance as u32,
+        // 3 and 4 give 3.
+        _ => (2 + (distance - 1).ilog2()).min(DISTANCES - 1),
+    }
 }
 
 /// What is known of a pair of mentions of a sentence beside its text: the order and distance of the two, and how many
@@ -56,12 +72,7 @@ pub fn sentences(mentions: &[Mention]) -> Vec<Candidates> {
 #[must_use]
 pub fn pair_features(mentions: &[Mention], first: usize, second: usize) -> Vec<u32> {
     let (left, right) = (&mentions[first.min(second)], &mentions[first.max(second)]);
-    let distance = right.tokens.start.saturating_sub(left.tokens.end);
-    // 0, 1, 2, 3-4, 5-8, 9-16, 17-32, more
-    let bucket = match distance {
-        0..3 => distance as u32,
-        _ => (2 + (distance - 1).ilog2()).min(DISTANCES - 1),
-    };
+    let bucket = distance_bucket(right.tokens.start.saturating_sub(left.tokens.end));
     let order = if first < second { 0 } else { DISTANCES };
     let between = (first.abs_diff(second) as u32 - 1).min(BETWEEN - 1);
     vec![order + bucket, 2 * DISTANCES + between]

@@ -9,13 +9,40 @@ use super::{Properties, Thresholds};
 pub struct Scores {
     labels: usize,
     values: Vec<f32>,
+    /// How likely the links of a fact are worth telling, in the order of `values`; none where a model does not judge that.
+    links: Vec<f32>,
+}
+
+/// A property that a pair may be said to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// The pair's number.
+    pub pair: usize,
+    /// The property's number.
+    pub label: usize,
+    /// How likely it is.
+    pub probability: f32,
+    /// How likely its links are worth telling; none where the model does not judge that.
+    pub linked: Option<f32>,
 }
 
 impl Scores {
     /// From one probability for each of `labels`, pair after pair.
     #[must_use]
     pub fn new(labels: usize, values: Vec<f32>) -> Self {
-        Self { labels, values }
+        Self { labels, values, links: Vec::new() }
+    }
+
+    /// The same with a probability for the links of each.
+    #[must_use]
+    pub fn with_links(self, links: Vec<f32>) -> Self {
+        Self { links, ..self }
+    }
+
+    /// The probabilities of links in the place of those of facts.
+    #[must_use]
+    pub fn of_links(&self) -> Self {
+        Self::new(self.labels, self.links.clone())
     }
 
     /// How likely property `label` is of pair `pair`; 0 where there is no such pair.
@@ -39,7 +66,7 @@ impl Scores {
             let sum: f32 = parts.iter().map(|(scores, weight)| weight * logit(scores.values[at])).sum();
             1.0 / (1.0 + (-sum / weights).exp())
         };
-        Self { labels: first.labels, values: (0..first.values.len()).map(mean).collect() }
+        Self::new(first.labels, (0..first.values.len()).map(mean).collect())
     }
 
     /// Both directions of two mentions are decided together: a symmetric property has the mean of both, of another the less
@@ -65,15 +92,16 @@ impl Scores {
     }
 }
 
-/// The pairs and properties that count as stated, with their probabilities, pair after pair.
+/// The pairs and properties that count as stated, pair after pair.
 #[must_use]
-pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<(usize, usize, f32)> {
+pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<Stated> {
     let mut stated = Vec::new();
     for pair in 0..pairs {
         for (label, threshold) in thresholds.all().iter().enumerate() {
             let probability = scores.of(pair, label);
             if probability >= *threshold {
-                stated.push((pair, label, probability));
+                let linked = scores.links.get(pair * scores.labels + label).copied();
+                stated.push(Stated { pair, label, probability, linked });
             }
         }
     }
@@ -101,7 +129,7 @@ mod tests {
         let joint = scores.joint(&pairs, &properties());
         let thresholds = Thresholds::new(vec![0.5, 0.5]);
         let stated: Vec<(usize, usize)> =
-            decode(&joint, 3, &thresholds).into_iter().map(|(pair, label, _)| (pair, label)).collect();
+            decode(&joint, 3, &thresholds).into_iter().map(|stated| (stated.pair, stated.label)).collect();
         // Spouses have 0.6 both ways; of the two children only the likelier stays; a date has no way back.
         assert_eq!(stated, [(0, 0), (1, 0), (1, 1), (2, 1)]);
     }

@@ -21,6 +21,8 @@ pub struct GoldFact {
     pub subject: Span,
     /// The object's mention, as it was annotated.
     pub object: Span,
+    /// Whether both of its ends are linked.
+    pub linked: bool,
     /// Sentences, as numbers in [`Annotated::candidates`], and pairs of them whose mentions both overlap the fact's.
     pub pairs: Vec<(usize, usize)>,
 }
@@ -39,6 +41,28 @@ pub struct Annotated {
     pub targets: Vec<Vec<PairTarget>>,
     /// The facts.
     pub facts: Vec<GoldFact>,
+}
+
+impl Annotated {
+    /// Whether a pair of a sentence is that of a fact of this property whose ends are both linked.
+    #[must_use]
+    pub fn is_linked(&self, sentence: usize, pair: usize, label: usize) -> bool {
+        let is =
+            |fact: &GoldFact| fact.linked && fact.label == label && fact.pairs.contains(&(sentence, pair));
+        self.facts.iter().any(is)
+    }
+
+    /// What is known of links: the facts that have both, and targets without those facts that lack one.
+    #[must_use]
+    pub fn linked(&self) -> Self {
+        let mut linked = self.clone();
+        linked.facts.retain(|fact| fact.linked);
+        for (sentence, targets) in linked.targets.iter_mut().enumerate() {
+            targets
+                .retain(|target| target.value < 0.5 || self.is_linked(sentence, target.pair, target.label));
+        }
+        linked
+    }
 }
 
 /// Joins a document's mentions with its annotation.
@@ -70,7 +94,9 @@ pub fn annotated(
             let subject = checked(field("subjectStart"), fact.subject_start, fact.subject_end)?;
             let object = checked(field("objectStart"), fact.object_start, fact.object_end)?;
             let Some(label) = properties.position(&fact.property.text()) else { continue };
-            facts.push(GoldFact { label, subject, object, pairs: Vec::new() });
+            let is_link = |uri: &Option<String>| uri.as_deref().is_some_and(|uri| !uri.is_empty());
+            let linked = is_link(&fact.subject_uri) && is_link(&fact.object_uri);
+            facts.push(GoldFact { label, subject, object, linked, pairs: Vec::new() });
         }
         let labels: Vec<usize> = passage
             .exhaustive

@@ -38,7 +38,8 @@ struct Placed<'a> {
     own: u64,
 }
 
-fn hash(text: &str) -> u64 {
+/// FNV-1a.
+pub(super) fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

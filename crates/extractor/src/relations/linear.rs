@@ -288,7 +288,7 @@ pub(super) mod tests {
     use serde_json::json;
 
     /// Sentences in which people marry or do not.
-    fn documents() -> (Vec<Annotated>, Properties) {
+    pub(in crate::relations) fn documents() -> (Vec<Annotated>, Properties) {
         let sources: Vec<sporran_kilt::knowledgenet::Document> = (0..24)
             .map(|at| {
                 let holds = at % 2 == 0;

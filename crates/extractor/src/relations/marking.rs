@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Kinds of a mention times forms of it.
-const CLASSES: usize = 15;
+pub(super) const CLASSES: usize = 15;
 
 /// The tokens that stand before and after a mention. What stands before tells its kind and form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,15 +83,16 @@ impl Marking {
     }
 }
 
-fn class(mention: &Mention) -> usize {
-    let kind = match mention.kind {
+/// The number of a type and a form, below [`CLASSES`].
+pub(super) fn class(kind: EntityType, form: MentionForm) -> usize {
+    let kind = match kind {
         EntityType::Person => 0,
         EntityType::Organisation => 1,
         EntityType::Location => 2,
         EntityType::Date => 3,
         EntityType::Other => 4,
     };
-    let form = match mention.form {
+    let form = match form {
         MentionForm::Name => 0,
         MentionForm::Pronoun => 1,
         MentionForm::Nominal => 2,
@@ -127,7 +128,7 @@ impl Markers {
                     mentions.get(marks.len()).filter(|mention| mention.span.start < ends)
                 {
                     marks.push(ids.len());
-                    ids.push(self.open[class(mention)]);
+                    ids.push(self.open[class(mention.kind, mention.form)]);
                     open.push(mention.span.end);
                 }
             }

@@ -2,10 +2,12 @@
 //!
 //! [`Properties`] are those that a training file is annotated for. [`sentences`] cuts a document's mentions into sentences with
 //! their candidate pairs. A [`RelationModel`] tells how likely each property is of each pair: [`LinearRelations`] by hashed
-//! features of the words, [`MarkedEntities`] by an encoder that reads the sentence with its mentions marked, [`Averaged`] by
+//! features of the words, [`BilstmRelations`] by the BiLSTM of KnowledgeNet's baselines, [`MarkedEntities`] by an encoder that reads the sentence with its mentions marked, [`Averaged`] by
 //! several of them. [`Thresholds`] turn that into facts.
 
 mod averaged;
+mod background;
+mod bilstm;
 mod candidates;
 mod decoding;
 mod examples;
@@ -21,8 +23,13 @@ use std::path::Path;
 use sporran_transformers::{DeviceName, Precision};
 
 pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart};
+pub use background::{Background, EntityFacts, Known};
+pub use bilstm::{
+    BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, EncoderWords, LAYERS, LayerEncoder,
+    Pairing, Pooling, ReadSentence, RelationExample, RelationNetwork, RelationObjective,
+};
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
-pub use decoding::{Scores, decode};
+pub use decoding::{Scores, Stated, decode};
 pub use examples::{Annotated, GoldFact, annotated, covered, pair_examples};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
 pub use marked::{MARKED, MarkedEntities, MarkedOptions};
@@ -45,6 +52,12 @@ pub trait RelationModel: Send + Sync {
     /// The probability from which each property counts as stated.
     fn thresholds(&self) -> &Thresholds;
 
+    /// The probability from which the links of a fact are told, where the model judges them; else they are told wherever the
+    /// linker has them.
+    fn link_thresholds(&self) -> Option<&Thresholds> {
+        None
+    }
+
     /// How likely each property is of each pair.
     ///
     /// # Errors
@@ -59,6 +72,9 @@ pub trait RelationModel: Send + Sync {
 pub fn open(folder: &Path, device: DeviceName, precision: Precision) -> Result<Box<dyn RelationModel>> {
     if folder.join(LINEAR).is_file() {
         return Ok(Box::new(LinearRelations::load(folder)?));
+    }
+    if folder.join(BILSTM).is_file() {
+        return Ok(Box::new(BilstmRelations::load(folder, device, precision)?));
     }
     if folder.join(AVERAGED).is_file() {
         return Ok(Box::new(Averaged::load(folder, device, precision)?));

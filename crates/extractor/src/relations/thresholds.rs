@@ -154,7 +154,13 @@ mod tests {
         let target =
             |pair: usize| PairTarget { pair, label: 0, value: f32::from(u8::from(pair < 4)), weight: 1.0 };
         let span = crate::Span { start: 0, end: 1 };
-        let fact = |pair: usize| GoldFact { label: 0, subject: span, object: span, pairs: vec![(0, pair)] };
+        let fact = |pair: usize| GoldFact {
+            label: 0,
+            subject: span,
+            object: span,
+            linked: false,
+            pairs: vec![(0, pair)],
+        };
         let annotated = Annotated {
             document: Document::new("d", ""),
             mentions: Vec::new(),

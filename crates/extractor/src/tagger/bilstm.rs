@@ -19,29 +19,6 @@ const TABLE: &str = "words.weight";
 const LSTM: &str = "lstm";
 const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
-/// The vectors of words: each group's mean, then the flags. In training whole groups may be dropped.
-fn vectors(
-    features: &WordFeatures,
-    table: &[f32],
-    words: &[&WordRows],
-    keep: &dyn Fn(usize) -> f32,
-) -> Vec<f32> {
-    let (inputs, width) = (features.inputs(), features.width);
-    let mut out = vec![0.0; words.len() * inputs];
-    for (at, (word, out)) in words.iter().zip(out.chunks_exact_mut(inputs)).enumerate() {
-        for (group, rows) in word.groups.iter().enumerate() {
-            let share = keep(at * GROUPS + group) / rows.len() as f32;
-            let sum = &mut out[group * width..][..width];
-            for row in rows {
-                let row = &table[*row as usize * width..][..width];
-                sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += share * value);
-            }
-        }
-        out[GROUPS * width..].copy_from_slice(&word.flags);
-    }
-    out
-}
-
 /// The tagger under training.
 pub struct BiLstmEmitter {
     features: WordFeatures,
@@ -115,8 +92,8 @@ impl BiLstmEmitter {
     }
 }
 
-/// The scores of states.
-fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
+/// The outputs of a linear layer: (rows, outputs) for `states` (rows, inputs).
+pub(crate) fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
     let tokens = states.len() / weights.inputs();
     let mut input = Rows::new(tokens, weights.inputs());
     for (at, state) in states.chunks_exact(weights.inputs()).enumerate() {
@@ -129,7 +106,7 @@ fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
 }
 
 /// A seed of its own for each use of dropout.
-fn seed_of(seed: u64, which: u64) -> u64 {
+pub(crate) fn seed_of(seed: u64, which: u64) -> u64 {
     let x = seed.wrapping_add((which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -151,7 +128,7 @@ impl Emitter for BiLstmEmitter {
         let words: Vec<&WordRows> = inputs.iter().flat_map(|input| input.iter()).collect();
         let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
         let table = self.table.flatten_all()?.to_vec1::<f32>()?;
-        let xs = vectors(&self.features, &table, &words, &|_| 1.0);
+        let xs = self.features.vectors(&table, &words, None);
         self.forward_head(&self.lstm.pack()?.states(&xs, &lengths)?)
     }
 
@@ -169,7 +146,7 @@ impl Emitter for BiLstmEmitter {
         // A word without one of its groups is known by the others, so that no group does all the work.
         let mut kept = vec![1.0; words.len() * GROUPS];
         Dropout::new(self.dropout / 2.0, seed_of(seed, 0)).apply(isa, 0, &mut kept);
-        let mut xs = vectors(&self.features, &table, &words, &|at| kept[at]);
+        let mut xs = self.features.vectors(&table, &words, Some(&kept));
         let drop_inputs = Dropout::new(self.dropout, seed_of(seed, 1));
         drop_inputs.apply(isa, 0, &mut xs);
         let pass = self.lstm.forward(&xs, &lengths, Some(seed_of(seed, 2)))?;
@@ -199,18 +176,8 @@ impl Emitter for BiLstmEmitter {
         drop_states.apply(isa, 0, &mut to_states);
         let mut to_xs = self.lstm.backward(pass, &to_states, gradients)?;
         drop_inputs.apply(isa, 0, &mut to_xs);
-        let (inputs, width) = (self.features.inputs(), self.features.width);
         let to_table = self.gradient(TABLE, gradients)?;
-        for (at, (word, to_x)) in words.iter().zip(to_xs.chunks_exact(inputs)).enumerate() {
-            for (group, rows) in word.groups.iter().enumerate() {
-                let share = kept[at * GROUPS + group] / rows.len() as f32;
-                let slope = &to_x[group * width..][..width];
-                for row in rows {
-                    let row = &mut to_table[*row as usize * width..][..width];
-                    row.iter_mut().zip(slope).for_each(|(sum, value)| *sum += share * value);
-                }
-            }
-        }
+        self.features.add_gradient(&words, &kept, (&to_xs, self.features.inputs()), to_table);
         Ok(value)
     }
 }
@@ -269,7 +236,7 @@ impl BiLstmTagger {
             .collect();
         let words: Vec<&WordRows> = rows.iter().collect();
         let lengths: Vec<usize> = sentences.iter().map(Vec::len).collect();
-        let xs = vectors(&self.features, &self.table, &words, &|_| 1.0);
+        let xs = self.features.vectors(&self.table, &words, None);
         Ok(head(&self.head, &self.bias, &self.lstm.states(&xs, &lengths)?))
     }
 }

@@ -19,7 +19,7 @@ impl Default for WordFeatures {
 }
 
 /// Groups of rows whose means stand side by side in a word's vector: the word, its parts, its form.
-pub(super) const GROUPS: usize = 3;
+pub(crate) const GROUPS: usize = 3;
 /// Flags behind the groups.
 pub(super) const FLAGS: usize = 8;
 
@@ -35,6 +35,47 @@ impl WordFeatures {
     #[must_use]
     pub fn inputs(&self) -> usize {
         GROUPS * self.width + FLAGS
+    }
+
+    /// The vectors of words over a table (buckets, width): each group's mean, then the flags, (words, inputs). `kept` has a
+    /// factor for each group of each word, so that training can drop whole groups.
+    pub(crate) fn vectors(&self, table: &[f32], words: &[&WordRows], kept: Option<&[f32]>) -> Vec<f32> {
+        let (inputs, width) = (self.inputs(), self.width);
+        let mut out = vec![0.0; words.len() * inputs];
+        for (at, (word, out)) in words.iter().zip(out.chunks_exact_mut(inputs)).enumerate() {
+            for (group, rows) in word.groups.iter().enumerate() {
+                let share = kept.map_or(1.0, |kept| kept[at * GROUPS + group]) / rows.len() as f32;
+                let sum = &mut out[group * width..][..width];
+                for row in rows {
+                    let row = &table[*row as usize * width..][..width];
+                    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += share * value);
+                }
+            }
+            out[GROUPS * width..].copy_from_slice(&word.flags);
+        }
+        out
+    }
+
+    /// Adds the gradient of the table to `to_table`, from that of the vectors of words, whose first [`inputs`](Self::inputs)
+    /// values stand at the start of each row of `to_vectors`, `stride` wide.
+    pub(crate) fn add_gradient(
+        &self,
+        words: &[&WordRows],
+        kept: &[f32],
+        (to_vectors, stride): (&[f32], usize),
+        to_table: &mut [f32],
+    ) {
+        let width = self.width;
+        for (at, (word, to_vector)) in words.iter().zip(to_vectors.chunks_exact(stride)).enumerate() {
+            for (group, rows) in word.groups.iter().enumerate() {
+                let share = kept[at * GROUPS + group] / rows.len() as f32;
+                let slope = &to_vector[group * width..][..width];
+                for row in rows {
+                    let row = &mut to_table[*row as usize * width..][..width];
+                    row.iter_mut().zip(slope).for_each(|(sum, value)| *sum += share * value);
+                }
+            }
+        }
     }
 
     /// What is read of a word, the first of its sentence or a later one.

@@ -1,7 +1,7 @@
 //! Names and dates by a trained tagger: an encoder or a BiLSTM under a conditional random field.
 
-mod bilstm;
-mod features;
+pub(crate) mod bilstm;
+pub(crate) mod features;
 mod saved;
 
 use std::{collections::HashMap, ops::Range, path::Path};

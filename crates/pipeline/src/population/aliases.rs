@@ -69,7 +69,10 @@ struct Question {
 ///
 /// # Errors
 /// Those of reading, with file, line and field.
-pub(super) fn build(documents: &[knowledgenet::Document], names: &[NamesOptions]) -> Result<AliasTable> {
+pub(super) fn build<'a>(
+    documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
+    names: &[NamesOptions],
+) -> Result<AliasTable> {
     let mut builder = AliasTableBuilder::default();
     for NamesOptions { file, format } in names {
         add(&mut builder, file, *format)?;

@@ -4,8 +4,10 @@
 
 mod aliases;
 mod average;
+mod bilstm;
 mod errors;
 mod options;
+mod parts;
 mod populate;
 mod sources;
 mod train;
@@ -13,8 +15,9 @@ mod train;
 pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
-    AnnotationsOptions, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions, PopulationOptions,
-    Purpose, RelationsOptions, RelationsTraining, TriplesOptions, is_population,
+    AnnotationsOptions, BilstmTraining, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions,
+    MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TriplesOptions,
+    is_population,
 };
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_extractor::{LinkerOptions, relations::LinearTraining};
+use sporran_extractor::{
+    LinkerOptions, MentionForm,
+    relations::{BilstmShape, LinearTraining},
+};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
 use super::{aliases::NamesOptions, sources::InputFormat};
@@ -31,6 +34,9 @@ pub struct PopulationOptions {
     pub annotations: Option<AnnotationsOptions>,
     /// `[relations]`: what tells which properties hold.
     pub relations: RelationsOptions,
+    /// `[mentions]`: what finds mentions, and which of them are read.
+    #[serde(default)]
+    pub mentions: MentionsOptions,
     /// `coreference`: `none`, or `rules`, which lend pronouns and partial names the links of their chains.
     #[serde(default)]
     pub coreference: CoreferenceKind,
@@ -41,6 +47,23 @@ pub struct PopulationOptions {
     /// `[triples]`: how facts become triples.
     #[serde(default)]
     pub triples: TriplesOptions,
+}
+
+/// `[mentions]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MentionsOptions {
+    /// The folder of a trained tagger, which tells persons, organisations, places and dates apart; without it names are found
+    /// by their capitals and are of no type.
+    pub tagger: Option<PathBuf>,
+    /// How the mentions that are read are put: `name` (dates are names), `pronoun`, `nominal`.
+    pub forms: Vec<MentionForm>,
+}
+
+impl Default for MentionsOptions {
+    fn default() -> Self {
+        Self { tagger: None, forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal] }
+    }
 }
 
 /// What puts mentions of one entity together.
@@ -66,6 +89,10 @@ pub struct LinkingOptions {
     /// `[[linker.names]]`: where training takes names from, beside the links of `[annotations]`.
     #[serde(default)]
     pub names: Vec<NamesOptions>,
+    /// The types of entities, which a model of `[relations.bilstm]` reads: one JSON object, for each id a list of types.
+    pub types: Option<PathBuf>,
+    /// A knowledge base's folder or file of triples; the model reads what it has between two mentions.
+    pub facts: Option<PathBuf>,
 }
 
 /// `[input]`: files that are read one after the other.
@@ -115,8 +142,8 @@ fn judge_every() -> usize {
     8
 }
 
-/// `[relations]`: a linear model of the words, or an encoder that reads a sentence with its mentions marked; with both
-/// `linear` and `training` the mean of the two.
+/// `[relations]`: a linear model of the words, a BiLSTM, or an encoder that reads a sentence with its mentions marked; with
+/// both `linear` and `training` the mean of the two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {
@@ -132,6 +159,30 @@ pub struct RelationsOptions {
     pub linear: Option<LinearTraining>,
     /// `[relations.training]`: how an encoder that reads marked mentions is made.
     pub training: Option<RelationsTraining>,
+    /// `[relations.bilstm]`: how a BiLSTM over the tokens around two mentions is made (Mesquita et al., 2019).
+    pub bilstm: Option<BilstmTraining>,
+}
+
+/// `[relations.bilstm]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct BilstmTraining {
+    /// `[relations.bilstm.shape]`: what it reads, and its sizes.
+    pub shape: BilstmShape,
+    /// The folder of an encoder, the mixed layers of which stand in the place of words that are learned from nothing. It is
+    /// not trained further, and is put beside the model.
+    pub from: Option<PathBuf>,
+    /// Of the pairs that have no property, the share that each pass draws.
+    pub negatives: f64,
+    /// `[relations.bilstm.optimizer]`: passes, batches, learning rate.
+    pub optimizer: TrainingOptions,
+}
+
+impl Default for BilstmTraining {
+    fn default() -> Self {
+        let (shape, optimizer) = (BilstmShape::default(), TrainingOptions::default());
+        Self { shape, from: None, negatives: 1.0, optimizer }
+    }
 }
 
 /// `[relations.training]`
@@ -258,6 +309,18 @@ impl PopulationOptions {
             range("threshold", linker.decision.threshold, 1.0, document);
             range("context", linker.decision.context, 100.0, document);
             range("unknown", linker.decision.unknown, 100.0, document);
+            for (key, path) in [("types", &linker.types), ("facts", &linker.facts)] {
+                if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
+                    document.report_key(&format!("linker.{key}"), format!("no file {}", path.display()));
+                }
+            }
+        }
+        if let Some(tagger) = self.mentions.tagger.as_ref().filter(|path| !path.join("tagger.json").is_file())
+        {
+            document.report_key("mentions.tagger", format!("{} has no tagger.json", tagger.display()));
+        }
+        if self.mentions.forms.is_empty() {
+            document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
         }
         if let Some(input) = &self.input {
             let mut stems = BTreeSet::new();
@@ -287,6 +350,13 @@ impl PopulationOptions {
             if !(linear.rate > 0.0 && linear.rate.is_finite() && (0.0..1.0).contains(&linear.decay)) {
                 let message = "expected a `rate` above 0 and a `decay` from 0 to below 1";
                 document.report_key("relations.linear", message);
+            }
+        }
+        if let Some(bilstm) = &relations.bilstm {
+            bilstm.check(purpose, document);
+            if relations.linear.is_some() || relations.training.is_some() {
+                let message = "expected no `[relations.linear]` and no `[relations.training]` beside it";
+                document.report_key("relations.bilstm", message);
             }
         }
         let Some(training) = &relations.training else { return };
@@ -323,5 +393,27 @@ impl PopulationOptions {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
+    }
+}
+
+impl BilstmTraining {
+    fn check(&self, purpose: Purpose, document: &mut Document<'_>) {
+        let key = |name: &str| format!("relations.bilstm.{name}");
+        if let Err((name, message)) = self.shape.check() {
+            document.report_key(&key(&format!("shape.{name}")), message);
+        }
+        if !(0.0..=1.0).contains(&self.negatives) {
+            let message = format!("expected a number from 0 to 1, found {}", self.negatives);
+            document.report_key(&key("negatives"), message);
+        }
+        if let Err(error) = self.optimizer.check() {
+            document.report_key(&key("optimizer"), error.to_string());
+        }
+        match &self.from {
+            Some(from) if purpose != Purpose::Populate && !from.join("config.json").is_file() => {
+                document.report_key(&key("from"), format!("{} has no config.json", from.display()));
+            }
+            _ => {}
+        }
     }
 }

@@ -9,14 +9,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{
-    AliasTable, Argument, Document, Fact, Linker, Populated, Populator, Proposals, Span,
-    coreference::Rules,
-    relations::{Properties, open as open_relations},
+    Argument, Document, Fact, Populated, Populator, Span,
+    relations::{LAYERS, Properties},
 };
 use sporran_kilt::{Output, Record, jsonl, knowledgenet};
 
 use super::{
-    options::{CoreferenceKind, InputOptions, PopulationOptions},
+    options::{InputOptions, PopulationOptions},
+    parts::open,
     sources::{InputFormat, Source, each_portion},
 };
 use crate::{
@@ -99,8 +99,18 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let start = Instant::now();
     let populator = open(options)?;
     let mut hashes = hash_model(&options.relations.model)?;
+    let encoder = options.relations.model.join(LAYERS);
+    if encoder.is_dir() {
+        hashes.extend(hash_model(&encoder)?);
+    }
+    if let Some(tagger) = &options.mentions.tagger {
+        hashes.extend(hash_model(tagger)?);
+    }
     if let Some(linker) = &options.linker {
         hashes.push(hash_file(&linker.aliases)?);
+        for path in linker.types.iter().chain(&linker.facts) {
+            hashes.extend(hash_model(path)?);
+        }
     }
     let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
     let mut files = Vec::new();
@@ -131,24 +141,6 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     Ok(report)
 }
 
-/// Loads what the config names.
-pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
-    let relations = &options.relations;
-    let linker = match &options.linker {
-        Some(linker) => Some(Linker::new(AliasTable::load(&linker.aliases)?, linker.decision.clone())),
-        None => None,
-    };
-    Ok(Populator {
-        mentions: Box::new(Proposals),
-        coreference: match options.coreference {
-            CoreferenceKind::None => None,
-            CoreferenceKind::Rules => Some(Box::new(Rules)),
-        },
-        linker,
-        relations: open_relations(&relations.model, relations.device, relations.precision)?,
-    })
-}
-
 /// One file's way.
 struct Populating<'a> {
     options: &'a PopulationOptions,
@@ -169,6 +161,7 @@ impl Populating<'_> {
                 &input.folds,
                 &options.triples,
                 options.coreference,
+                &options.mentions.forms,
                 options.linker.as_ref().map(|linker| &linker.decision),
             ),
         ));

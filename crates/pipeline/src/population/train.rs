@@ -9,7 +9,7 @@ use std::{
 use candle_core::DType;
 use serde::Serialize;
 use sporran_extractor::{
-    Document, proposals,
+    Document,
     relations::{
         Annotated, Asked, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
         MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated, covered,
@@ -29,7 +29,9 @@ use sporran_transformers::{
 use super::{
     aliases::build,
     average::{PARTS, average},
+    bilstm::{tell, train as train_bilstm},
     options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
+    parts::mentions,
     populate::parent,
 };
 use crate::{
@@ -63,14 +65,7 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
-    let documents: Vec<Annotated> = sources
-        .iter()
-        .map(|source| {
-            let document = Document::new(source.id.to_string(), source.text.clone());
-            let mentions = proposals(&document);
-            annotated(source, &properties, document, mentions)
-        })
-        .collect::<Result<_, _>>()?;
+    let mut documents = join(options, &sources, &properties)?;
     let names = match &options.linker {
         Some(linker) => {
             let table = build(&sources, &linker.names)?;
@@ -87,13 +82,21 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         let judged = fit_linear(options, linear, annotations.judge_every, &properties, &documents, observe)?;
         return Ok(Learned { model, steps: linear.passes as u64, covered, judged, names });
     }
-    let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
+    if options.relations.bilstm.is_some() {
+        tell(options, &sources, &mut documents)?;
+    }
     let every = annotations.judge_every;
     let (mut learned, mut judges) = (Vec::new(), Vec::new());
     for (at, document) in documents.into_iter().enumerate() {
         if at % every == every - 1 { judges.push(document) } else { learned.push(document) }
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), reached, facts, "annotated documents");
+    if let Some(bilstm) = &options.relations.bilstm {
+        let parts = (learned.as_slice(), judges.as_slice());
+        let (steps, judged) = train_bilstm(options, bilstm, &properties, parts, observe)?;
+        return Ok(Learned { model, steps, covered, judged, names });
+    }
+    let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
     let marker = Marker::new(options, training, &properties, &learned)?;
     let folder = options.folder();
     let marked = match &options.relations.linear {
@@ -111,6 +114,20 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         None => tune(&marked, options, &judges)?,
     };
     Ok(Learned { model, steps, covered, judged, names })
+}
+
+/// The documents with their mentions, their candidates and what is annotated of these.
+fn join(
+    options: &PopulationOptions,
+    sources: &[knowledgenet::Document],
+    properties: &Properties,
+) -> Result<Vec<Annotated>> {
+    let texts: Vec<Document> =
+        sources.iter().map(|source| Document::new(source.id.to_string(), source.text.clone())).collect();
+    let mentions = mentions(options)?.mentions(&texts)?;
+    let each = sources.iter().zip(texts).zip(mentions);
+    let join = |((source, document), mentions)| annotated(source, properties, document, mentions);
+    Ok(each.map(join).collect::<Result<_, _>>()?)
 }
 
 /// Cross-validation over so many parts of the documents gives each a score that did not learn from it, which thresholds are
@@ -150,7 +167,7 @@ pub(super) fn asked(annotated: &Annotated) -> Vec<Asked<'_>> {
 }
 
 /// The scores of a document's sentences, both directions of a pair decided together.
-fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
+pub(super) fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
     let scores = model.score(&asked(annotated))?.into_iter().zip(&annotated.candidates);
     Ok(scores.map(|(scores, candidates)| scores.joint(&candidates.pairs, model.properties())).collect())
 }
@@ -351,7 +368,7 @@ impl<'a> Marker<'a> {
 }
 
 /// Micro F1 with thresholds that are tuned on the same documents.
-fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &Properties) -> f64 {
+pub(super) fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &Properties) -> f64 {
     let joined: Vec<(&Annotated, &[Scores])> = documents.iter().zip(scores).map(|(a, s)| (a, &**s)).collect();
     let thresholds = Thresholds::tuned(properties.len(), &joined);
     micro(&thresholds, &joined)

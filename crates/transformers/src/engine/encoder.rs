@@ -1,6 +1,6 @@
 //! The packed body of BERT and its kin.
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use sporran_kernels::Rows;
 
 use super::{
@@ -87,8 +87,9 @@ impl FastEncoder {
     }
 }
 
-impl Encoder for FastEncoder {
-    fn states(&self, input: &Batch) -> Result<candle_core::Tensor> {
+impl FastEncoder {
+    /// The tokens of a batch and their last states; `see` is shown the embeddings and the states after each layer.
+    fn run(&self, input: &Batch, see: &mut dyn FnMut(&Rows)) -> Result<(Ragged, Rows)> {
         let most = self.config.max_input_length();
         if input.length() > most {
             return Err(too_long("input", most, input.length()));
@@ -97,9 +98,22 @@ impl Encoder for FastEncoder {
         let types = input.types.as_ref().map(|types| types.to_vec2::<u32>()).transpose()?;
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;
-            Ok(self.stack.encode(machine, xs, &ragged.lengths))
+            Ok(self.stack.encode(machine, xs, &ragged.lengths, see))
         })?;
+        Ok((ragged, xs))
+    }
+}
+
+impl Encoder for FastEncoder {
+    fn states(&self, input: &Batch) -> Result<Tensor> {
+        let (ragged, xs) = self.run(input, &mut |_| {})?;
         ragged.padded(&xs, &self.device)
+    }
+
+    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
+        let mut layers = Vec::with_capacity(1 + self.stack.layers.len());
+        let (ragged, _) = self.run(input, &mut |xs| layers.push(xs.clone()))?;
+        layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()
     }
 
     fn width(&self) -> usize {

@@ -117,7 +117,7 @@ impl Seq2Seq for FastSeq2Seq {
             ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
-            Ok(self.encoder.encode(machine, xs, &ragged.lengths))
+            Ok(self.encoder.encode(machine, xs, &ragged.lengths, &mut |_| {}))
         })?;
         Memory::new(ragged.padded(&xs, &self.device)?, input.mask.clone())
     }

@@ -56,8 +56,15 @@ impl Stack {
         Some((0..self.heads).map(of).collect())
     }
 
-    /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder.
-    pub(super) fn encode(&self, machine: &mut Machine, mut xs: Rows, lengths: &[usize]) -> Rows {
+    /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder. `see` is shown
+    /// the embeddings as the first layer reads them, and the states after each layer.
+    pub(super) fn encode(
+        &self,
+        machine: &mut Machine,
+        mut xs: Rows,
+        lengths: &[usize],
+        see: &mut dyn FnMut(&Rows),
+    ) -> Rows {
         let longest = lengths.iter().copied().max().unwrap_or(1) as i64;
         let distances = self.distances(true, 1 - longest, longest - 1);
         let mut blocks = Vec::with_capacity(lengths.len());
@@ -70,6 +77,7 @@ impl Stack {
         if let Some(norm) = &self.embedding_norm {
             norm.forward(machine.core.isa, machine.core.team, &mut xs);
         }
+        see(&xs);
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
@@ -102,6 +110,7 @@ impl Stack {
             own.output.add(machine, mixed, &mut xs);
             self.after(machine, &own.norm, &mut xs);
             self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+            see(&xs);
         }
         self.finish(machine, &mut xs);
         machine.buffers = buffers;

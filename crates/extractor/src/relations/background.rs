@@ -1,0 +1,164 @@
+//! What is known of a sentence's mentions beside its words: their chains, what their names may mean, and what a knowledge base
+//! has of that.
+
+use rustc_hash::FxHashMap;
+
+use super::{Candidates, features::hash};
+use crate::{AliasTable, Chain, Document, EntityType, Link, Mention, MentionForm};
+
+/// What is known of a mention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The type of what it means: that of the best name of its chain, or its own.
+    pub kind: EntityType,
+    /// How sure it is that it belongs to its chain, 0 to 1; 0 where it is in none.
+    pub chained: f32,
+    /// Sentences between it and its chain's best name; none where it is in no chain.
+    pub distance: Option<usize>,
+    /// How sure its link is, 0 to 1; 0 where it has none.
+    pub linked: f32,
+    /// The hashes of the types of what its name, or that of its chain, may mean.
+    pub types: Vec<u64>,
+}
+
+impl Known {
+    /// What a mention says by itself.
+    #[must_use]
+    pub fn alone(mention: &Mention) -> Self {
+        Self { kind: mention.kind, chained: 0.0, distance: None, linked: 0.0, types: Vec::new() }
+    }
+}
+
+/// Types of entities and properties between them, by the ids that an [`AliasTable`] leads to.
+#[derive(Clone, Debug, Default)]
+pub struct EntityFacts {
+    types: FxHashMap<String, Vec<u64>>,
+    facts: FxHashMap<String, Vec<(String, u64)>>,
+}
+
+impl EntityFacts {
+    /// An entity is of a type.
+    pub fn add_type(&mut self, entity: &str, kind: &str) {
+        self.types.entry(entity.to_owned()).or_default().push(hash(kind));
+    }
+
+    /// A property holds between two entities.
+    pub fn add_fact(&mut self, subject: &str, property: &str, object: &str) {
+        self.facts.entry(subject.to_owned()).or_default().push((object.to_owned(), hash(property)));
+    }
+
+    fn between(&self, subject: &str, object: &str) -> impl Iterator<Item = u64> {
+        let facts = self.facts.get(subject).map_or(&[][..], Vec::as_slice);
+        facts.iter().filter(move |(other, _)| other == object).map(|(_, property)| *property)
+    }
+}
+
+/// What a name may mean is looked at as far as its so many most frequent meanings.
+const MEANINGS: usize = 3;
+
+/// What was found of a document before its properties are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Background<'a> {
+    /// Its chains.
+    pub chains: &'a [Chain],
+    /// The link of each mention.
+    pub links: &'a [Option<Link>],
+    /// What names may mean, and what is known of that.
+    pub knowledge: Option<(&'a AliasTable, &'a EntityFacts)>,
+}
+
+impl Background<'_> {
+    /// Writes what is known into the candidates of a document.
+    pub fn tell(&self, document: &Document, mentions: &[Mention], candidates: &mut [Candidates]) {
+        let mut known: Vec<Known> = mentions.iter().map(Known::alone).collect();
+        let mut names: Vec<usize> = (0..mentions.len()).collect();
+        for chain in self.chains {
+            let best = &mentions[chain.representative];
+            for &(at, sure) in &chain.mentions {
+                let distance = mentions[at].sentence.abs_diff(best.sentence);
+                known[at] = Known { chained: sure, distance: Some(distance), ..known[at].clone() };
+                if best.form == MentionForm::Name {
+                    known[at].kind = best.kind;
+                    names[at] = chain.representative;
+                }
+            }
+        }
+        for (known, link) in known.iter_mut().zip(self.links) {
+            known.linked = link.as_ref().map_or(0.0, |link| link.confidence);
+        }
+        let meant: Vec<Vec<&str>> = match self.knowledge {
+            Some((table, _)) => {
+                let of = |&name: &usize| meanings(table, document, &mentions[name]);
+                names.iter().map(of).collect()
+            }
+            None => Vec::new(),
+        };
+        if let Some((_, facts)) = self.knowledge {
+            for (known, meant) in known.iter_mut().zip(&meant) {
+                let types = meant.iter().filter_map(|id| facts.types.get(*id)).flatten();
+                known.types = types.copied().collect();
+                known.types.sort_unstable();
+                known.types.dedup();
+            }
+        }
+        for candidates in candidates {
+            candidates.known = candidates.mentions.iter().map(|at| known[*at].clone()).collect();
+            let Some((_, facts)) = self.knowledge else { continue };
+            for (pair, found) in candidates.pairs.iter().zip(&mut candidates.facts) {
+                let meant = |at: u32| &meant[candidates.mentions[at as usize]];
+                for subject in meant(pair.first) {
+                    for object in meant(pair.second) {
+                        found.extend(facts.between(subject, object));
+                    }
+                }
+                found.sort_unstable();
+                found.dedup();
+            }
+        }
+    }
+}
+
+/// The ids of what a name most often means.
+fn meanings<'a>(table: &'a AliasTable, document: &Document, name: &Mention) -> Vec<&'a str> {
+    if name.form != MentionForm::Name || name.kind == EntityType::Date {
+        return Vec::new();
+    }
+    let mut found: Vec<(&str, f32)> = table
+        .candidates(document.slice(name.span).unwrap_or_default())
+        .map(|(entity, count)| (entity.id.as_str(), count))
+        .collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    found.into_iter().take(MEANINGS).map(|(id, _)| id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AliasTableBuilder, proposals, relations::sentences};
+
+    #[test]
+    fn a_pronoun_has_what_is_known_of_its_chain() {
+        let document = Document::new("d", "Ann was born. She left Rome.");
+        let mut mentions = proposals(&document);
+        mentions[0].kind = EntityType::Person;
+        let mut candidates = sentences(&mentions);
+        let mut names = AliasTableBuilder::default();
+        names.add("Ann", "Q1", 2.0);
+        names.add("Rome", "Q2", 1.0);
+        let mut facts = EntityFacts::default();
+        facts.add_type("Q1", "human");
+        facts.add_fact("Q1", "P19", "Q2");
+        let chains = [Chain { mentions: vec![(0, 1.0), (1, 0.7)], representative: 0 }];
+        let link = Some(Link { entity: "Q2".into(), confidence: 0.6 });
+        let links = [None, None, link];
+        let table = names.build();
+        let background = Background { chains: &chains, links: &links, knowledge: Some((&table, &facts)) };
+        background.tell(&document, &mentions, &mut candidates);
+        // Only the second sentence has two mentions.
+        let [she, rome] = &candidates[0].known[..] else { panic!("{candidates:?}") };
+        assert_eq!((she.kind, she.chained, she.distance), (EntityType::Person, 0.7, Some(1)));
+        assert_eq!((she.types.as_slice(), she.linked), (&[hash("human")][..], 0.0));
+        assert_eq!((rome.chained, rome.distance, rome.linked), (0.0, None, 0.6));
+        assert_eq!(candidates[0].facts, [vec![hash("P19")], vec![]]);
+    }
+}

@@ -1,0 +1,117 @@
+//! The relation model of KnowledgeNet's baselines (Mesquita et al. 2019): a BiLSTM over the tokens around two mentions.
+//!
+//! A token has its word (hashed and learned from nothing, or the layers of an encoder that is not trained further, mixed as in
+//! Peters et al. 2018), the class of its mention, its distances to both mentions of the pair, how sure and how far coreference
+//! and links are, the types of what its mention may mean, and the properties that a knowledge base has between both.
+//!
+//! The paper's two features of the path between the mentions in a dependency parse have substitutes here, where nothing parses:
+//! the number of tokens and of mentions between the two, and whether a token stands between them. The paper reads a sentence
+//! once for each ordered pair; here two mentions are read once, with outputs for both directions.
+
+mod encoder;
+mod layout;
+mod network;
+mod reading;
+mod shape;
+mod weights;
+
+use std::{collections::HashMap, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
+
+pub use encoder::{LAYERS, LayerEncoder};
+pub use network::{RelationNetwork, RelationObjective};
+pub use reading::{BilstmReader, ReadSentence, RelationExample};
+pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
+
+use super::{Asked, Properties, RelationModel, Scores, Thresholds};
+use crate::error::{Error, Result};
+use weights::{LSTM, Model, Sizes, Weights};
+
+/// Sentences whose words' vectors are in memory at once.
+const PORTION: usize = 64;
+
+/// The model for inference.
+pub struct BilstmRelations {
+    file: BilstmFile,
+    reader: BilstmReader,
+    weights: Weights,
+    lstm: PackedBiLstm,
+    encoder: Option<LayerEncoder>,
+}
+
+impl BilstmRelations {
+    /// Loads a folder. Device and precision are those of its encoder.
+    ///
+    /// # Errors
+    /// Where a file is missing or wrong, or its parts do not fit each other.
+    pub fn load(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
+        let file = BilstmFile::load(folder)?;
+        let path = folder.join("model.safetensors");
+        let tensors: HashMap<String, Tensor> = candle_core::safetensors::load(&path, &Device::Cpu)
+            .map_err(|source| Error::Weights { path, source: Box::new(source) })?;
+        let encoder = match &file.encoder {
+            Some(words) => {
+                let encoder = LayerEncoder::open(&folder.join(LAYERS), device, precision)?;
+                if encoder.words() != words {
+                    return Err(Error::Model {
+                        what: folder.join(LAYERS).display().to_string(),
+                        expected: format!("{words:?}"),
+                        found: format!("{:?}", encoder.words()),
+                    });
+                }
+                Some(encoder)
+            }
+            None => None,
+        };
+        let (shape, labels) = (file.shape.clone(), file.properties.len());
+        let lstm = PackedBiLstm::open(shape.lstm(encoder.is_some()), LSTM, &tensors)?;
+        let sizes = Sizes { shape, encoder: file.encoder.clone(), labels };
+        let weights = Weights::new(sizes, |name, shape| take(&tensors, name, shape))?;
+        Ok(Self { reader: BilstmReader::new(&file), file, weights, lstm, encoder })
+    }
+}
+
+fn take(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usize]) -> Model<Vec<f32>> {
+    match tensors.get(name) {
+        Some(tensor) if tensor.dims() == shape => {
+            Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+        }
+        other => Err(sporran_transformers::Error::Training {
+            what: format!("tensor `{name}`"),
+            expected: format!("shape {shape:?}"),
+            found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
+        }),
+    }
+}
+
+impl RelationModel for BilstmRelations {
+    fn properties(&self) -> &Properties {
+        &self.file.properties
+    }
+
+    fn thresholds(&self) -> &Thresholds {
+        &self.file.thresholds
+    }
+
+    fn link_thresholds(&self) -> Option<&Thresholds> {
+        Some(&self.file.link_thresholds)
+    }
+
+    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
+        let mut scores = Vec::with_capacity(asked.len());
+        for portion in asked.chunks(PORTION) {
+            let sentences = self.reader.sentences(portion, self.encoder.as_ref())?;
+            let read: Vec<&ReadSentence> = sentences.iter().collect();
+            let logits = self.weights.logits(&self.lstm, &read)?;
+            for ((asked, sentence), logits) in portion.iter().zip(read).zip(logits) {
+                scores.push(self.reader.scores(*asked, sentence, &logits));
+            }
+        }
+        Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests;

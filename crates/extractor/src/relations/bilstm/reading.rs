@@ -1,0 +1,341 @@
+//! Sentences and their pairs as the BiLSTM reads them.
+
+use std::{ops::Range, sync::Arc};
+
+use sporran_transformers::training::PairTarget;
+
+use super::{
+    super::{
+        Annotated, Asked, Candidates, Scores,
+        candidates::{BETWEEN, distance_bucket},
+        marking::class,
+    },
+    BilstmFile, BilstmShape, LayerEncoder, Pairing, layout,
+};
+use crate::{EntityType, MentionForm, error::Result, tagger::WordRows};
+
+/// The words of a sentence.
+#[derive(Clone, Debug)]
+pub(super) enum Words {
+    /// Rows of the table of words.
+    Hashed(Vec<WordRows>),
+    /// The states of an encoder's layers, (tokens, layers, width).
+    Layers(Vec<f32>),
+}
+
+/// A sentence with the pairs that are asked for.
+#[derive(Clone, Debug)]
+pub struct ReadSentence {
+    pub(super) words: Words,
+    /// For each token the rows of its slots.
+    pub(super) slots: Vec<[Vec<u32>; layout::TOKEN_SLOTS]>,
+    pub(super) numbers: Vec<[f32; layout::TOKEN_NUMBERS]>,
+    pub(super) pairs: Vec<ReadPair>,
+}
+
+/// Two mentions in the order of the text, read once for both directions.
+#[derive(Clone, Debug)]
+pub(super) struct ReadPair {
+    /// The tokens that are read, counted within the sentence.
+    pub(super) tokens: Range<usize>,
+    pub(super) first: Range<usize>,
+    pub(super) second: Range<usize>,
+    /// The rows of the tokens and of the mentions between.
+    between: [u32; 2],
+    /// The rows of known properties.
+    facts: Vec<u32>,
+    /// The candidates' numbers of the pair from the first mention to the second, and back.
+    candidates: [Option<usize>; 2],
+}
+
+impl ReadPair {
+    /// The rows of a token's slots.
+    pub(super) fn slots(&self, token: usize) -> [&[u32]; layout::PAIR_SLOTS] {
+        let offset = |mention: &Range<usize>, first: u32| {
+            let row = if token < mention.start {
+                1 + distance_bucket(mention.start - token - 1)
+            } else if token >= mention.end {
+                1 + layout::OFFSETS / 2 + distance_bucket(token - mention.end)
+            } else {
+                0
+            };
+            (first + row) as usize
+        };
+        let one = |row: usize| &EVERY_ROW[row..=row];
+        [
+            one(offset(&self.first, layout::FIRST)),
+            one(offset(&self.second, layout::SECOND)),
+            &self.between[..1],
+            &self.between[1..],
+            &self.facts,
+        ]
+    }
+
+    /// Whether a token stands between both mentions.
+    pub(super) fn is_between(&self, token: usize) -> bool {
+        (self.first.end..self.second.start).contains(&token)
+    }
+}
+
+/// The numbers of all rows, so that a slot of one row is a slice as any other.
+static EVERY_ROW: [u32; layout::ROWS] = {
+    let mut rows = [0; layout::ROWS];
+    let mut at = 0;
+    while at < rows.len() {
+        rows[at] = at as u32;
+        at += 1;
+    }
+    rows
+};
+
+/// What is known of a pair: outputs of the network with their values.
+pub(super) type KnownOutputs = Vec<(usize, f32)>;
+
+/// Pairs of a sentence of which something is known.
+#[derive(Clone, Debug)]
+pub struct RelationExample {
+    pub(super) sentence: Arc<ReadSentence>,
+    /// Numbers of pairs with what is known of them.
+    pub(super) pairs: Vec<(usize, KnownOutputs)>,
+}
+
+/// Pairs that are learned together at most, so that a long sentence does not make a batch as long.
+const PAIRS: usize = 64;
+
+/// Of a property's facts one in so many makes its types count.
+const RARE: usize = 20;
+
+/// Reads sentences.
+#[derive(Clone, Debug)]
+pub struct BilstmReader {
+    shape: BilstmShape,
+    labels: usize,
+    kinds: Vec<Vec<(EntityType, EntityType)>>,
+}
+
+impl BilstmReader {
+    /// The reader of a model.
+    #[must_use]
+    pub fn new(file: &BilstmFile) -> Self {
+        Self { shape: file.shape.clone(), labels: file.properties.len(), kinds: file.kinds.clone() }
+    }
+
+    /// The types that each property is asked of, as far as documents tell: those of at least one in twenty of its facts.
+    /// Nothing where all pairs are asked for everything.
+    #[must_use]
+    pub fn kinds(
+        shape: &BilstmShape,
+        labels: usize,
+        documents: &[Annotated],
+    ) -> Vec<Vec<(EntityType, EntityType)>> {
+        if shape.pairs == Pairing::All {
+            return Vec::new();
+        }
+        let mut counts: Vec<std::collections::BTreeMap<(EntityType, EntityType), usize>> =
+            vec![Default::default(); labels];
+        for annotated in documents {
+            for fact in &annotated.facts {
+                let Some(&(sentence, pair)) = fact.pairs.first() else { continue };
+                let candidates = &annotated.candidates[sentence];
+                let ends = &candidates.pairs[pair];
+                let kind = |at| kind_of(shape, candidates, &annotated.mentions, at);
+                *counts[fact.label].entry((kind(ends.first), kind(ends.second))).or_default() += 1;
+            }
+        }
+        let often = |counts: std::collections::BTreeMap<_, usize>| {
+            let all: usize = counts.values().sum();
+            counts.into_iter().filter(|(_, count)| count * RARE >= all).map(|(kinds, _)| kinds).collect()
+        };
+        counts.into_iter().map(often).collect()
+    }
+
+    fn allows(&self, label: usize, kinds: (EntityType, EntityType)) -> bool {
+        self.kinds.get(label).is_none_or(|allowed| allowed.contains(&kinds))
+    }
+
+    /// The types of a pair's ends, a pair counted among the candidates.
+    fn ends(&self, (_, mentions, candidates): Asked<'_>, pair: usize) -> (EntityType, EntityType) {
+        let ends = &candidates.pairs[pair];
+        let kind = |at| kind_of(&self.shape, candidates, mentions, at);
+        (kind(ends.first), kind(ends.second))
+    }
+
+    /// Sentences as the network reads them; with an encoder, words are the states of its layers.
+    ///
+    /// # Errors
+    /// Where the encoder fails.
+    pub fn sentences(
+        &self,
+        asked: &[Asked<'_>],
+        encoder: Option<&LayerEncoder>,
+    ) -> Result<Vec<ReadSentence>> {
+        let words: Vec<Vec<&str>> = asked.iter().map(|asked| words_of(*asked)).collect();
+        let words: Vec<Words> = match encoder {
+            Some(encoder) => encoder.layers(&words)?.into_iter().map(Words::Layers).collect(),
+            None => {
+                let row = |(at, word): (usize, &&str)| self.shape.words.rows(word, at == 0);
+                let rows = |words: &Vec<&str>| Words::Hashed(words.iter().enumerate().map(row).collect());
+                words.iter().map(rows).collect()
+            }
+        };
+        Ok(asked.iter().zip(words).map(|(asked, words)| self.sentence(*asked, words)).collect())
+    }
+
+    fn sentence(&self, asked: Asked<'_>, words: Words) -> ReadSentence {
+        let (document, mentions, candidates) = asked;
+        let own = document.sentences[candidates.sentence].tokens.clone();
+        let mut slots: Vec<[Vec<u32>; layout::TOKEN_SLOTS]> =
+            vec![[vec![layout::CLASS], vec![], vec![]]; own.len()];
+        let mut numbers = vec![[0.0; layout::TOKEN_NUMBERS]; own.len()];
+        let place = |at: u32| {
+            let tokens = &mentions[candidates.mentions[at as usize]].tokens;
+            tokens.start - own.start..tokens.end - own.start
+        };
+        for (at, known) in candidates.known.iter().enumerate() {
+            let mention = &mentions[candidates.mentions[at]];
+            let class = match self.shape.enriched_types {
+                true => class(known.kind, mention.form),
+                false => class(mention.kind, MentionForm::Name),
+            };
+            let mut rows = [vec![layout::CLASS + 1 + class as u32], vec![], vec![]];
+            let mut sure = [0.0; layout::TOKEN_NUMBERS];
+            if self.shape.confidence {
+                let far = |distance| layout::CHAIN + distance_bucket(distance).min(layout::CHAINS - 1);
+                rows[1].extend(known.distance.map(far));
+                sure = [known.chained, known.linked];
+            }
+            if self.shape.knowledge {
+                let row = |hash: &u64| layout::TYPE + (hash % u64::from(layout::TYPES)) as u32;
+                rows[2].extend(known.types.iter().map(row));
+            }
+            for token in place(at as u32) {
+                slots[token].clone_from(&rows);
+                numbers[token] = sure;
+            }
+        }
+        let mut pairs: Vec<ReadPair> = Vec::new();
+        let mut places = vec![None; candidates.mentions.len() * candidates.mentions.len()];
+        for (number, ends) in candidates.pairs.iter().enumerate() {
+            let kinds = self.ends(asked, number);
+            if !(0..self.labels).any(|label| self.allows(label, kinds)) {
+                continue;
+            }
+            let (left, right) = (ends.first.min(ends.second), ends.first.max(ends.second));
+            let direction = usize::from(ends.first > ends.second);
+            let at = *places[left as usize * candidates.mentions.len() + right as usize].get_or_insert_with(
+                || {
+                    pairs.push(self.pair((place(left), place(right)), right - left, own.len()));
+                    pairs.len() - 1
+                },
+            );
+            let pair = &mut pairs[at];
+            pair.candidates[direction] = Some(number);
+            if self.shape.knowledge {
+                let base = layout::FACT + direction as u32 * layout::FACTS;
+                let row = |hash: &u64| base + (hash % u64::from(layout::FACTS)) as u32;
+                pair.facts.extend(candidates.facts[number].iter().map(row));
+            }
+        }
+        ReadSentence { words, slots, numbers, pairs }
+    }
+
+    fn pair(&self, (first, second): (Range<usize>, Range<usize>), apart: u32, tokens: usize) -> ReadPair {
+        let start = first.start.saturating_sub(self.shape.around);
+        let end = (second.end.max(first.end) + self.shape.around).min(tokens);
+        let gap = layout::GAP + distance_bucket(second.start.saturating_sub(first.end));
+        let others = layout::OTHERS + apart.saturating_sub(1).min(BETWEEN - 1);
+        ReadPair {
+            tokens: start..end,
+            first,
+            second,
+            between: [gap, others],
+            facts: Vec::new(),
+            candidates: [None; 2],
+        }
+    }
+
+    /// The examples of documents: what their passages say of pairs. A fact without both links says nothing of links.
+    ///
+    /// # Errors
+    /// Where the encoder fails.
+    pub fn examples(
+        &self,
+        documents: &[Annotated],
+        encoder: Option<&LayerEncoder>,
+    ) -> Result<Vec<RelationExample>> {
+        let mut examples = Vec::new();
+        for annotated in documents {
+            let known = |targets: &Vec<PairTarget>| !targets.is_empty();
+            let numbers: Vec<usize> =
+                (0..annotated.candidates.len()).filter(|&at| known(&annotated.targets[at])).collect();
+            let asked: Vec<Asked<'_>> = numbers
+                .iter()
+                .map(|&at| (&annotated.document, &*annotated.mentions, &annotated.candidates[at]))
+                .collect();
+            let sentences = self.sentences(&asked, encoder)?;
+            for ((number, asked), sentence) in numbers.into_iter().zip(asked).zip(sentences) {
+                let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); asked.2.pairs.len()];
+                for target in &annotated.targets[number] {
+                    if !self.allows(target.label, self.ends(asked, target.pair)) {
+                        continue;
+                    }
+                    outputs[target.pair].push((target.label, target.value));
+                    if target.value < 0.5 || annotated.is_linked(number, target.pair, target.label) {
+                        outputs[target.pair].push((self.labels + target.label, target.value));
+                    }
+                }
+                let sentence = Arc::new(sentence);
+                let of = |(at, pair): (usize, &ReadPair)| {
+                    let both = pair.candidates.iter().enumerate().flat_map(|(direction, number)| {
+                        let own = number.map_or(&[][..], |number| outputs[number].as_slice());
+                        own.iter().map(move |(output, value)| (direction * 2 * self.labels + output, *value))
+                    });
+                    let both: KnownOutputs = both.collect();
+                    (!both.is_empty()).then_some((at, both))
+                };
+                let pairs: Vec<(usize, KnownOutputs)> =
+                    sentence.pairs.iter().enumerate().filter_map(of).collect();
+                let parts = pairs.chunks(PAIRS);
+                examples.extend(
+                    parts.map(|part| RelationExample { sentence: sentence.clone(), pairs: part.to_vec() }),
+                );
+            }
+        }
+        Ok(examples)
+    }
+
+    /// The scores of a sentence's candidates from the logits of the pairs that were read; what is not asked is not likely at
+    /// all.
+    #[must_use]
+    pub fn scores(&self, asked: Asked<'_>, sentence: &ReadSentence, logits: &[f32]) -> Scores {
+        let labels = self.labels;
+        let count = asked.2.pairs.len() * labels;
+        let (mut values, mut links) = (vec![0.0; count], vec![0.0; count]);
+        for (pair, logits) in sentence.pairs.iter().zip(logits.chunks_exact(4 * labels.max(1))) {
+            for (direction, number) in pair.candidates.iter().enumerate() {
+                let Some(number) = *number else { continue };
+                let kinds = self.ends(asked, number);
+                let own = &logits[direction * 2 * labels..][..2 * labels];
+                for label in (0..labels).filter(|&label| self.allows(label, kinds)) {
+                    let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
+                    values[number * labels + label] = probability(own[label]);
+                    links[number * labels + label] = probability(own[labels + label]);
+                }
+            }
+        }
+        Scores::new(labels, values).with_links(links)
+    }
+}
+
+/// The words of a sentence.
+fn words_of<'a>((document, _, candidates): Asked<'a>) -> Vec<&'a str> {
+    document.sentences[candidates.sentence].tokens.clone().map(|at| document.word(at)).collect()
+}
+
+/// The type of a mention of a sentence, counted there.
+fn kind_of(shape: &BilstmShape, candidates: &Candidates, mentions: &[crate::Mention], at: u32) -> EntityType {
+    match shape.enriched_types {
+        true => candidates.known[at as usize].kind,
+        false => mentions[candidates.mentions[at as usize]].kind,
+    }
+}

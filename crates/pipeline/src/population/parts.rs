@@ -1,0 +1,80 @@
+//! The parts of a chain that a config names.
+
+use std::collections::BTreeMap;
+
+use sporran_extractor::{
+    AliasTable, Coreference, Formed, Linker, MentionFinder, Populator, Proposals,
+    coreference::Rules,
+    relations::{EntityFacts, open as open_relations},
+    tagger::{Computing, Tagger},
+};
+use sporran_kilt::{
+    jsonl,
+    kb::{KnowledgeBase, Part},
+};
+
+use super::options::{CoreferenceKind, LinkingOptions, PopulationOptions};
+use crate::Result;
+
+/// Loads all that the config names.
+pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
+    let relations = &options.relations;
+    let (linker, knowledge) = match &options.linker {
+        Some(linking) => {
+            let linker = Linker::new(AliasTable::load(&linking.aliases)?, linking.decision.clone());
+            let knowledge = knowledge(linking, linker.table())?;
+            (Some(linker), knowledge)
+        }
+        None => (None, None),
+    };
+    Ok(Populator {
+        mentions: mentions(options)?,
+        coreference: coreference(options.coreference),
+        linker,
+        knowledge,
+        relations: open_relations(&relations.model, relations.device, relations.precision)?,
+    })
+}
+
+/// What finds mentions.
+pub(super) fn mentions(options: &PopulationOptions) -> Result<Box<dyn MentionFinder>> {
+    let finder: Box<dyn MentionFinder> = match &options.mentions.tagger {
+        Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
+        None => Box::new(Proposals),
+    };
+    Ok(Box::new(Formed { finder, forms: options.mentions.forms.clone() }))
+}
+
+/// What puts mentions of one entity together.
+pub(super) fn coreference(kind: CoreferenceKind) -> Option<Box<dyn Coreference>> {
+    match kind {
+        CoreferenceKind::None => None,
+        CoreferenceKind::Rules => Some(Box::new(Rules)),
+    }
+}
+
+/// What is known of the entities of a table; nothing where the config names no file for it.
+pub(super) fn knowledge(linking: &LinkingOptions, table: &AliasTable) -> Result<Option<EntityFacts>> {
+    if linking.types.is_none() && linking.facts.is_none() {
+        return Ok(None);
+    }
+    let mut known = EntityFacts::default();
+    let ids: rustc_hash::FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
+    if let Some(path) = &linking.types {
+        let types: BTreeMap<String, Vec<String>> = jsonl::read_json(path)?;
+        for (entity, types) in types.iter().filter(|(entity, _)| ids.contains(entity.as_str())) {
+            types.iter().for_each(|kind| known.add_type(entity, kind));
+        }
+    }
+    if let Some(path) = &linking.facts {
+        let base = KnowledgeBase::open(path)?;
+        for triple in base.triples(Part::Train) {
+            let subject = base.entity_name(triple.subject);
+            let object = base.entity_name(triple.object);
+            if ids.contains(subject) && ids.contains(object) {
+                known.add_fact(subject, base.relation_name(triple.relation), object);
+            }
+        }
+    }
+    Ok(Some(known))
+}
