@@ -39,10 +39,13 @@ fn main() -> ExitCode {
         _ => tracing::Level::DEBUG,
     };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
-    if let Some(threads) = cli.threads
-        && let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global()
-    {
-        tracing::warn!("--threads has no effect: {error}");
+    if let Some(threads) = cli.threads {
+        // candle has threads of its own, and takes their number from here.
+        // SAFETY: no thread has been started yet, so that nothing else looks at the environment.
+        unsafe { std::env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
+        if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global() {
+            tracing::warn!("--threads has no effect: {error}");
+        }
     }
     match cli.command.run(cli.quiet) {
         Ok(()) => ExitCode::SUCCESS,
