@@ -415,12 +415,24 @@ mod tests {
         ] {
             assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));
         }
-        let embedded =
-            found(&["reasoner={kind='embed-kgqa', model='m', rank=4, embedding='e', train-entities=true}"]);
-        assert!(embedded.contains("`reasoner.rank`: expected it only without `embedding`"), "{embedded}");
-        let alone = found(&["reasoner={kind='embed-kgqa', model='m', train-entities=true}"]);
-        assert!(alone.contains("`reasoner.train-entities`: expected it only beside"), "{alone}");
         assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
         assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
+    }
+    #[test]
+    fn vectors_of_entities_come_from_one_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let text = "name = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
+                    train-entities = true\n";
+        std::fs::write(&path, text).unwrap();
+        let found = |overrides: &[&str]| {
+            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+            let found = ReasonOptions::check(&path, &overrides).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));
+        let both = found(&["reasoner.embedding=e", "reasoner.rank=4"]);
+        assert!(both.contains("`reasoner.rank`: expected it only without `embedding`"), "{both}");
+        assert!(!both.contains("train-entities"), "{both}");
     }
 }
