@@ -209,7 +209,7 @@ pub(crate) fn check(
     depth: Option<usize>,
     document: &mut Document<'_>,
 ) {
-    check_demonstrations(options, "generator", document);
+    check_own(options, "generator", document);
     for GeneratorModel { key, folder, device, precision, passages } in options.models("generator") {
         // A GGUF file has its config and its tokenizer in it.
         let in_one_file = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
@@ -231,8 +231,8 @@ pub(crate) fn check(
     }
 }
 
-/// Finds what is wrong with the examples that a model is to be shown.
-fn check_demonstrations(options: &GeneratorOptions, key: &str, document: &mut Document<'_>) {
+/// Finds what is wrong with what only one kind of generator has: examples that it is shown, the size of its memory.
+fn check_own(options: &GeneratorOptions, key: &str, document: &mut Document<'_>) {
     match options {
         GeneratorOptions::Causal(CausalOptions { demonstrations: Some(shown), .. }) => {
             for file in shown.files.iter().filter(|file| !file.is_file()) {
@@ -240,10 +240,13 @@ fn check_demonstrations(options: &GeneratorOptions, key: &str, document: &mut Do
                 document.report_key(&format!("{key}.demonstrations.files"), message);
             }
         }
+        GeneratorOptions::MemNet(MemNetOptions { pieces: 0, .. }) => {
+            document.report_key(&format!("{key}.pieces"), "expected at least 1, found 0");
+        }
         GeneratorOptions::ByDataset(options) => {
-            check_demonstrations(&options.default, &format!("{key}.default"), document);
+            check_own(&options.default, &format!("{key}.default"), document);
             for (dataset, generator) in &options.datasets {
-                check_demonstrations(generator, &format!("{key}.datasets.{}", dataset.stem()), document);
+                check_own(generator, &format!("{key}.datasets.{}", dataset.stem()), document);
             }
         }
         _ => {}
@@ -301,6 +304,10 @@ mod tests {
         assert!(check(&table("rag-token", "decoding = \"fast\"")).contains("`generator.decoding`"));
         assert!(check(&table("fid", "generation.top-pp = 0.5")).contains("did you mean `top-p`?"));
         assert!(check(&table("fid", "")).contains("m has no config.json"));
+        assert!(
+            check(&table("memnet", "pieces = 0"))
+                .contains("`generator.pieces`: expected at least 1, found 0")
+        );
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("fid", train));
         assert!(
