@@ -192,6 +192,20 @@ pub(super) struct BiLstmTagger {
     bias: Vec<f32>,
 }
 
+/// The values of a tensor of this name and shape.
+pub(crate) fn weights_of(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usize]) -> Model<Vec<f32>> {
+    match tensors.get(name) {
+        Some(tensor) if tensor.dims() == shape => {
+            Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+        }
+        other => Err(sporran_transformers::Error::Training {
+            what: format!("tensor `{name}`"),
+            expected: format!("shape {shape:?}"),
+            found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
+        }),
+    }
+}
+
 impl BiLstmTagger {
     pub(super) fn open(
         features: WordFeatures,
@@ -199,18 +213,7 @@ impl BiLstmTagger {
         labels: usize,
         tensors: &HashMap<String, Tensor>,
     ) -> Model<Self> {
-        let take = |name: &str, shape: &[usize]| -> Model<Vec<f32>> {
-            match tensors.get(name) {
-                Some(tensor) if tensor.dims() == shape => {
-                    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
-                }
-                other => Err(sporran_transformers::Error::Training {
-                    what: format!("tensor `{name}`"),
-                    expected: format!("shape {shape:?}"),
-                    found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
-                }),
-            }
-        };
+        let take = |name: &str, shape: &[usize]| weights_of(tensors, name, shape);
         if features.inputs() != lstm.inputs {
             return Err(sporran_transformers::Error::Options {
                 option: "inputs",

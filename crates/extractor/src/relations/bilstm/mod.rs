@@ -17,7 +17,7 @@ mod weights;
 
 use std::{collections::HashMap, path::Path};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
 
 pub use encoder::{LAYERS, LayerEncoder};
@@ -26,8 +26,11 @@ pub use reading::{BilstmReader, ReadSentence, RelationExample};
 pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
 
 use super::{Asked, Properties, RelationModel, Scores, Thresholds};
-use crate::error::{Error, Result};
-use weights::{LSTM, Model, Sizes, Weights};
+use crate::{
+    error::{Error, Result},
+    tagger::bilstm::weights_of,
+};
+use weights::{LSTM, Sizes, Weights};
 
 /// Sentences whose words' vectors are in memory at once.
 const PORTION: usize = 64;
@@ -68,21 +71,8 @@ impl BilstmRelations {
         let (shape, labels) = (file.shape.clone(), file.properties.len());
         let lstm = PackedBiLstm::open(shape.lstm(encoder.is_some()), LSTM, &tensors)?;
         let sizes = Sizes { shape, encoder: file.encoder.clone(), labels };
-        let weights = Weights::new(sizes, |name, shape| take(&tensors, name, shape))?;
+        let weights = Weights::new(sizes, |name, shape| weights_of(&tensors, name, shape))?;
         Ok(Self { reader: BilstmReader::new(&file), file, weights, lstm, encoder })
-    }
-}
-
-fn take(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usize]) -> Model<Vec<f32>> {
-    match tensors.get(name) {
-        Some(tensor) if tensor.dims() == shape => {
-            Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
-        }
-        other => Err(sporran_transformers::Error::Training {
-            what: format!("tensor `{name}`"),
-            expected: format!("shape {shape:?}"),
-            found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
-        }),
     }
 }
 
