@@ -84,6 +84,20 @@ def fusion_in_decoder(model, rows, options):
     return outputs(model, out, options)
 
 
+def attended(model, rows):
+    """What three decoder tokens attend to: the mean over them, over layers and over heads of the weights."""
+    encoder = model.get_encoder()
+    with torch.no_grad():
+        states = torch.cat([encoder(input_ids=torch.tensor([row])).last_hidden_state for row in rows], dim=1)
+        out = model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=torch.ones(states.shape[:2]),
+            decoder_input_ids=torch.tensor([[model.generation_config.decoder_start_token_id, 7, 9]]),
+            output_attentions=True,
+        )
+    return torch.stack(out.cross_attentions).mean((0, 1, 2, 3)).tolist()
+
+
 def rag(kind, model, n_docs):
     question = DPRConfig(
         vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
@@ -172,6 +186,8 @@ def main():
     folders = []
     for name in ["t5-relu", "bart"]:
         model = AutoModelForSeq2SeqLM.from_pretrained(DATA / name).eval()
+        # Only this way of computing attention shows its weights.
+        eager = AutoModelForSeq2SeqLM.from_pretrained(DATA / name, attn_implementation="eager").eval()
         rows, scores = texts(model, [3, 1, 4])
         cases = []
         for options in OPTIONS:
@@ -188,7 +204,8 @@ def main():
             cases.append(case)
             for kind in ("fid", "thorough", "fast", "token"):
                 print(name, kind, [[len(h["tokens"]) for h in row] for row in case[kind]])
-        folders.append({"name": name, "texts": rows, "scores": scores, "cases": cases})
+        attention = [attended(eager, texts_of) for texts_of in rows]
+        folders.append({"name": name, "texts": rows, "scores": scores, "attended": attention, "cases": cases})
     with open(DATA / "fusion.json", "w") as file:
         json.dump(folders, file, indent=None, separators=(",", ":"))
         file.write("\n")

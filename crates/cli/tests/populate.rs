@@ -259,3 +259,44 @@ fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
     fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
     assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
 }
+
+#[test]
+fn a_teacher_s_reading_of_other_text_is_learned_and_kept() {
+    let folder = folder();
+    let folder = folder.path();
+    json(folder, &["-q", "train", "c.toml", "--json"]);
+    let pages = root().join("examples/minikilt/knowledge_source.jsonl.gz");
+    let pages = format!("teacher.input.files=[\"{}\"]", pages.display());
+    let student = |name: &str, more: &[&str]| {
+        let model = format!("relations.model={name}");
+        let call = ["-q", "train", "c.toml", "--json", &model, "teacher.model=model", "teacher.every=40"];
+        json(folder, &[&call[..], &["teacher.input.format=kilt", &pages], more].concat());
+        fs::read(folder.join(name).join("linear.safetensors")).unwrap()
+    };
+    let first = student("student", &[]);
+    // The same documents without a teacher make another model.
+    assert!(first != fs::read(folder.join("model/linear.safetensors")).unwrap());
+    // What was read is taken from where it was kept: other probabilities there make another student.
+    let kept = folder.join("runs/kbp/readings/readings.safetensors");
+    let read = fs::read(&kept).unwrap();
+    let half = read.len() / 2;
+    let mut other = read.clone();
+    other[half..].fill(0);
+    fs::write(&kept, &other).unwrap();
+    assert!(student("forgetful", &[]) != first);
+    fs::write(&kept, &read).unwrap();
+    assert!(student("again", &[]) == first);
+    // Other text is read anew.
+    assert!(student("less", &["teacher.every=80"]) != first);
+    assert!(fs::read(&kept).unwrap() != read);
+
+    let wrong = ["train", "c.toml", "teacher.model=none", "teacher.every=0", "teacher.weight=0.0"];
+    let wrong = [&wrong[..], &["teacher.input.format=kilt", "teacher.input.files=[\"none\"]"]].concat();
+    let output = sporran(folder, &wrong).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    for expected in
+        ["`teacher.model`: no folder none", "`teacher.every`", "`teacher.weight`", "`teacher.input.files`"]
+    {
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    }
+}

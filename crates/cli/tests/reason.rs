@@ -140,3 +140,41 @@ fn mistakes_in_a_builder_are_told_with_their_keys() {
     let told = errors(&output);
     assert!(told.contains("`kb`: no file none") && told.contains("`documents.path`: no file p"), "{told}");
 }
+
+#[test]
+fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = format!("output={}", folder.path().display());
+    let report: Value = serde_json::from_str(&stdout(
+        &root(),
+        &["--quiet", "run", "configs/quickstart-reason.toml", "--json", &runs, "data.limit=2"],
+    ))
+    .unwrap();
+    assert_eq!(report["tests"][0]["questions"], 2);
+    let whole = [
+        "--quiet",
+        "run",
+        "configs/quickstart.toml",
+        "--json",
+        &runs,
+        "tasks.limit=1",
+        "tasks.datasets=[\"nq\"]",
+        "also=[\"configs/quickstart-reason.toml\"]",
+    ];
+    let report: Value = serde_json::from_str(&stdout(&root(), &whole)).unwrap();
+    assert_eq!(
+        (report["tasks"].as_array().map(Vec::len), report["also"][0]["tests"][0]["questions"].as_u64()),
+        (Some(1), Some(60))
+    );
+    assert!(folder.path().join("quickstart-reason/predictions/small_ood_test.jsonl").is_file());
+    // What only trains is no run, by itself or behind one.
+    let output = sporran(&root(), &["run", "configs/rules/codex-s.toml", &runs]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("nothing to run"), "{}", errors(&output));
+    let wrong = "also=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
+    let output = sporran(&root(), &["run", "configs/quickstart.toml", &runs, wrong]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    for expected in ["`also`: expected a config of population", "none.toml"] {
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    }
+}

@@ -90,6 +90,54 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
 }
 
 #[test]
+fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = dialogues(folder.path());
+    run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
+    let model = root().join("crates/transformers/tests/data/llama");
+    let path = config("response.toml");
+    let (file, model) = (format!("dialogues.file={data}"), format!("generator.model={}", model.display()));
+    let selection = "selection.model=runs/wowpp-tfidf/model";
+    let call = [
+        "--quiet",
+        "run",
+        &path,
+        &file,
+        &model,
+        selection,
+        "dialogues.limit=5",
+        "generator.precision=f32",
+        "generator.chat=none",
+        "generator.prompt.max-tokens=40",
+        "generator.generation.max-new-tokens=6",
+        "--json",
+    ];
+    let report = json_of(&run(folder.path(), &call));
+    assert_eq!((&report["dialogues"], &report["ranking"]["mrr@1"]), (&json!(5), &json!(1.0)));
+    let lines = |name: &str| {
+        let text = fs::read_to_string(folder.path().join("runs/wowpp-response").join(name)).unwrap();
+        text.lines().map(json_of).collect::<Vec<_>>()
+    };
+    let predictions = lines("predictions.jsonl");
+    assert_eq!((predictions.len(), lines("ranking.jsonl").len()), (5, 5));
+    let output = &predictions[1]["output"][0];
+    assert_eq!(output["provenance"][0]["text"], "the city is the city of the year");
+    assert_eq!(output["provenance"][0]["title"], "Title");
+    let words = |line: &Value| line["output"][0]["answer"].as_str().unwrap().split_whitespace().count();
+    let mean = predictions.iter().map(words).sum::<usize>() as f64 / 5.0;
+    assert!(mean > 0.0 && (report["words"].as_f64().unwrap() - mean).abs() < 1e-9);
+    // Without sentences there is nothing to point to.
+    let closed = ["generator.prompt.passages=0", "name=closed"];
+    run(folder.path(), &[&call[..], &closed].concat());
+    let text = fs::read_to_string(folder.path().join("runs/closed/predictions.jsonl")).unwrap();
+    assert_eq!(json_of(text.lines().next().unwrap())["output"][0]["provenance"], json!([]));
+    let wrong = ["selection.model=none", "generator.kind=verifier"];
+    let output = sporran(folder.path(), &[&call[..4], &wrong].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("generator"), "{}", errors(&output));
+}
+
+#[test]
 fn a_cross_encoder_is_validated_over_folds_and_goes_on_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("data.train={}", dialogues(folder.path()));

@@ -21,6 +21,7 @@ mod sentences;
 pub mod tagger;
 mod tags;
 mod tokens;
+pub mod triplets;
 
 pub use annotated::Annotated;
 pub use document::{Document, Sentence, Span};
@@ -28,7 +29,7 @@ pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
 pub use linker::{AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, normal_form};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
-pub use populator::{Formed, Populated, Populator, Proposals};
+pub use populator::{Formed, Populated, Populator, Proposals, Relations};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
 pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};

@@ -6,8 +6,10 @@ use crate::{
     Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder,
     MentionForm, Result, Span, proposals,
     relations::{
-        Asked, Background, Candidates, EntityFacts, RelationModel, Stated, Thresholds, decode, sentences,
+        Asked, Background, Candidates, EntityFacts, Properties, RelationModel, Stated, Thresholds, decode,
+        sentences,
     },
+    triplets::{ReadTriplet, TripletReader},
 };
 
 /// Names, dates and pronouns as [`proposals`] finds them.
@@ -36,6 +38,40 @@ impl MentionFinder for Formed {
     }
 }
 
+/// What tells which properties hold.
+pub enum Relations {
+    /// A model that is asked for pairs of mentions.
+    Pairs(Box<dyn RelationModel>),
+    /// A model that writes facts with their mentions. What it writes needs no mention that was found before; where it stands
+    /// at one it has that mention's name and link.
+    Triplets(Box<TripletReader>),
+}
+
+impl Relations {
+    /// What may hold.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        match self {
+            Self::Pairs(model) => model.properties(),
+            Self::Triplets(reader) => &reader.options().properties,
+        }
+    }
+
+    fn thresholds(&self) -> &Thresholds {
+        match self {
+            Self::Pairs(model) => model.thresholds(),
+            Self::Triplets(reader) => &reader.options().thresholds,
+        }
+    }
+
+    fn link_thresholds(&self) -> Option<&Thresholds> {
+        match self {
+            Self::Pairs(model) => model.link_thresholds(),
+            Self::Triplets(_) => None,
+        }
+    }
+}
+
 /// An extractor of parts.
 pub struct Populator {
     /// What finds mentions.
@@ -47,7 +83,7 @@ pub struct Populator {
     /// What is known of the entities that names may mean, for models that read it.
     pub knowledge: Option<EntityFacts>,
     /// What tells which properties hold.
-    pub relations: Box<dyn RelationModel>,
+    pub relations: Relations,
 }
 
 /// Sentences that are read before the next ones are made ready, so that memory does not grow with a document.
@@ -71,7 +107,22 @@ struct Prepared {
     mentions: Vec<Mention>,
     chains: Vec<Chain>,
     links: Vec<Option<Link>>,
+    /// Empty where facts are written with their mentions.
     candidates: Vec<Candidates>,
+}
+
+/// A subject or an object, and the mention that it stands at.
+type End = (Span, Option<usize>);
+
+/// What may be a fact.
+struct Likely {
+    sentence: usize,
+    subject: End,
+    object: End,
+    label: usize,
+    probability: f32,
+    /// How likely its links are worth telling; none where the model does not judge that.
+    linked: Option<f32>,
 }
 
 impl Populator {
@@ -86,31 +137,18 @@ impl Populator {
             .zip(mentions)
             .map(|(document, mentions)| self.prepare(document, mentions))
             .collect::<Result<_>>()?;
-        let asked: Vec<Asked<'_>> = documents
-            .iter()
-            .zip(&prepared)
-            .flat_map(|(document, own)| {
-                own.candidates.iter().map(move |candidates| (document, own.mentions.as_slice(), candidates))
-            })
-            .collect();
-        let properties = self.relations.properties();
         let low: Vec<f32> = self.relations.thresholds().all().iter().map(|value| value * NEAR).collect();
-        let low = Thresholds::new(low);
-        let mut likely = Vec::with_capacity(asked.len());
-        for portion in asked.chunks(PORTION) {
-            for (scores, (_, _, candidates)) in self.relations.score(portion)?.into_iter().zip(portion) {
-                let joint = scores.joint(&candidates.pairs, properties);
-                likely.push(decode(&joint, candidates.pairs.len(), &low));
+        let likely = match &self.relations {
+            Relations::Pairs(model) => between(model.as_ref(), documents, &prepared, &Thresholds::new(low))?,
+            Relations::Triplets(reader) => {
+                let documents: Vec<&Document> = documents.iter().collect();
+                let read = reader.read(&documents)?;
+                let each = prepared.iter().zip(read);
+                each.map(|(prepared, read)| at_mentions(prepared, &read, &low)).collect()
             }
-        }
-        let mut likely = likely.into_iter();
-        let each = documents.iter().zip(prepared);
-        Ok(each
-            .map(|(document, prepared)| {
-                let found = likely.by_ref().take(prepared.candidates.len()).collect();
-                self.populated(document, prepared, found)
-            })
-            .collect())
+        };
+        let each = documents.iter().zip(prepared).zip(likely);
+        Ok(each.map(|((document, prepared), likely)| self.populated(document, prepared, likely)).collect())
     }
 
     fn prepare(&self, document: &Document, mentions: Vec<Mention>) -> Result<Prepared> {
@@ -122,6 +160,9 @@ impl Populator {
             Some(linker) => linker.link(document, &mentions, &chains),
             None => vec![None; mentions.len()],
         };
+        let Relations::Pairs(_) = self.relations else {
+            return Ok(Prepared { mentions, chains, links, candidates: Vec::new() });
+        };
         let mut candidates = sentences(&mentions);
         let names = self.linker.as_ref().map(Linker::table);
         let background =
@@ -130,8 +171,8 @@ impl Populator {
         Ok(Prepared { mentions, chains, links, candidates })
     }
 
-    fn populated(&self, document: &Document, prepared: Prepared, found: Vec<Vec<Stated>>) -> Populated {
-        let Prepared { mentions, chains, links, candidates } = prepared;
+    fn populated(&self, document: &Document, prepared: Prepared, likely: Vec<Likely>) -> Populated {
+        let Prepared { mentions, chains, links, .. } = prepared;
         let mut names: Vec<Span> = mentions.iter().map(|mention| mention.span).collect();
         for chain in &chains {
             for &(mention, _) in &chain.mentions {
@@ -140,29 +181,25 @@ impl Populator {
         }
         let properties = self.relations.properties().all();
         let thresholds = self.relations.thresholds().all();
-        let told = |stated: &Stated| {
-            let threshold = self.relations.link_thresholds().and_then(|all| all.all().get(stated.label));
-            threshold.zip(stated.linked).is_none_or(|(threshold, linked)| linked >= *threshold)
+        let told = |likely: &Likely| {
+            let threshold = self.relations.link_thresholds().and_then(|all| all.all().get(likely.label));
+            threshold.zip(likely.linked).is_none_or(|(threshold, linked)| linked >= *threshold)
         };
         let (mut facts, mut withheld) = (Vec::new(), Vec::new());
-        for (candidates, found) in candidates.iter().zip(found) {
-            for stated in found {
-                let argument = |at: u32| {
-                    let at = candidates.mentions[at as usize];
-                    let link = if told(&stated) { links[at].clone() } else { None };
-                    Argument { span: mentions[at].span, name: names[at], link }
-                };
-                let ends = &candidates.pairs[stated.pair];
-                let fact = Fact {
-                    subject: argument(ends.first),
-                    property: properties[stated.label].name.clone(),
-                    object: argument(ends.second),
-                    confidence: stated.probability,
-                    sentence: document.sentences[candidates.sentence].span,
-                };
-                let is_sure = stated.probability >= thresholds[stated.label];
-                if is_sure { facts.push(fact) } else { withheld.push(fact) }
-            }
+        for likely in likely {
+            let argument = |(span, mention): End| {
+                let link = mention.filter(|_| told(&likely)).and_then(|at| links[at].clone());
+                Argument { span, name: mention.map_or(span, |at| names[at]), link }
+            };
+            let fact = Fact {
+                subject: argument(likely.subject),
+                property: properties[likely.label].name.clone(),
+                object: argument(likely.object),
+                confidence: likely.probability,
+                sentence: document.sentences[likely.sentence].span,
+            };
+            let is_sure = likely.probability >= thresholds[likely.label];
+            if is_sure { facts.push(fact) } else { withheld.push(fact) }
         }
         for list in [&mut facts, &mut withheld] {
             list.sort_by(|a, b| {
@@ -172,6 +209,65 @@ impl Populator {
         }
         Populated { mentions, facts, withheld }
     }
+}
+
+/// What a model says of pairs of mentions, as far as it reaches `low`.
+fn between(
+    model: &dyn RelationModel,
+    documents: &[Document],
+    prepared: &[Prepared],
+    low: &Thresholds,
+) -> Result<Vec<Vec<Likely>>> {
+    let asked: Vec<(usize, Asked<'_>)> = documents
+        .iter()
+        .zip(prepared)
+        .enumerate()
+        .flat_map(|(at, (document, own))| {
+            let of = move |candidates| (at, (document, own.mentions.as_slice(), candidates));
+            own.candidates.iter().map(of)
+        })
+        .collect();
+    let mut likely: Vec<Vec<Likely>> = documents.iter().map(|_| Vec::new()).collect();
+    for portion in asked.chunks(PORTION) {
+        let sentences: Vec<Asked<'_>> = portion.iter().map(|(_, asked)| *asked).collect();
+        for (scores, (document, (_, mentions, candidates))) in
+            model.score(&sentences)?.into_iter().zip(portion)
+        {
+            let joint = scores.joint(&candidates.pairs, model.properties());
+            for Stated { pair, label, probability, linked } in decode(&joint, candidates.pairs.len(), low) {
+                let end = |at: u32| {
+                    let mention = candidates.mentions[at as usize];
+                    (mentions[mention].span, Some(mention))
+                };
+                let ends = &candidates.pairs[pair];
+                let (sentence, subject, object) = (candidates.sentence, end(ends.first), end(ends.second));
+                likely[*document].push(Likely { sentence, subject, object, label, probability, linked });
+            }
+        }
+    }
+    Ok(likely)
+}
+
+/// What was written, as far as it reaches `low`, with the mentions that it stands at: one that holds it, or the only one that
+/// it holds.
+fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Likely> {
+    let mentions = &prepared.mentions;
+    let end = |span: Span| {
+        let around = mentions.iter().position(|mention| mention.span.contains(span));
+        let mut inside = (0..mentions.len()).filter(|&at| span.contains(mentions[at].span));
+        (span, around.or_else(|| inside.next().filter(|_| inside.next().is_none())))
+    };
+    read.iter()
+        .filter(|read| read.confidence >= low[read.triplet.label])
+        .map(|read| Likely {
+            sentence: read.sentence,
+            subject: end(read.triplet.head),
+            object: end(read.triplet.tail),
+            label: read.triplet.label,
+            probability: read.confidence,
+            linked: None,
+        })
+        .collect()
 }
 
 impl Extractor for Populator {

@@ -129,8 +129,7 @@ impl Demonstrations {
         let mut examples = Vec::new();
         for path in &options.files {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let name = name.trim_end_matches(".gz").trim_end_matches(".zst").to_owned();
-            let dataset = Dataset::from_file_name(&name).map(|(dataset, _)| dataset);
+            let dataset = Dataset::of_file_name(&name);
             for record in jsonl::open(path)?.records::<Record>() {
                 let record = record?;
                 let answer = record.outputs().iter().find_map(|output| output.answer.as_deref());

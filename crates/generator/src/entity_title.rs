@@ -122,11 +122,8 @@ impl EntityTitle {
     /// What is wrong with an option.
     pub fn new(options: &EntityTitleOptions, model: Box<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         options.check()?;
-        // What the tokenizer puts before any text is what the decoder learnt to begin with.
-        let (whole, plain) = (tokenizer.encode("a", None)?, tokenizer.encode_plain("a")?);
-        let before = whole.windows(plain.len().max(1)).position(|part| part == plain).unwrap_or(0);
-        let prompt = Prompt::new(options.prompt.clone())?;
-        Ok(Self { model, tokenizer, prompt, options: options.clone(), begin: whole[..before].to_vec() })
+        let (prompt, begin) = (Prompt::new(options.prompt.clone())?, tokenizer.beginning()?);
+        Ok(Self { model, tokenizer, prompt, options: options.clone(), begin })
     }
 
     /// The model's tokenizer, in whose tokens titles have to be.

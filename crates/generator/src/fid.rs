@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{
-    DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, fuse, generate_with,
+    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, Tokenizer, fuse, generate_with,
 };
 
 use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
@@ -30,10 +30,26 @@ pub struct FidOptions {
     /// `[generator.generation]`: how the answer is searched for.
     #[serde(default)]
     pub generation: GenerationOptions,
+    /// What the evidence is ranked by: `attention` or `retriever`.
+    #[serde(default)]
+    pub evidence: FidEvidence,
     /// Tokens that are worked on together, at most, when passages are encoded; also the passages' tokens that are
     /// decoded together, unless one input has more.
     #[serde(default = "batch_tokens")]
     pub batch_tokens: usize,
+}
+
+/// What ranks the passages that an answer is read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FidEvidence {
+    /// The share of the decoder's attention that each has while the answer is written: the mean over layers, heads and the
+    /// answer's tokens (after Izacard and Grave 2021, "Distilling Knowledge from Reader to Retriever for Question Answering",
+    /// who take scores before the softmax at the first token).
+    #[default]
+    Attention,
+    /// The retriever, as for any other generator; saves reading the answer once more.
+    Retriever,
 }
 
 pub(crate) fn batch_tokens() -> usize {
@@ -43,6 +59,7 @@ pub(crate) fn batch_tokens() -> usize {
 /// A model that reads passages one by one and answers from all of them.
 pub struct FidGenerator {
     reader: PassageReader,
+    evidence: FidEvidence,
 }
 
 impl FidGenerator {
@@ -51,10 +68,9 @@ impl FidGenerator {
     /// # Errors
     /// What is wrong with the model's folder or an option.
     pub fn load(options: &FidOptions) -> Result<Self> {
-        let FidOptions { model, device, precision, prompt, generation, batch_tokens } = options;
-        Ok(Self {
-            reader: PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?,
-        })
+        let FidOptions { model, device, precision, prompt, generation, evidence, batch_tokens } = options;
+        let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, evidence: *evidence })
     }
 
     /// A model that is loaded already.
@@ -62,8 +78,37 @@ impl FidGenerator {
     /// # Errors
     /// What is wrong with an option.
     pub fn new(options: &FidOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
-        let FidOptions { prompt, generation, batch_tokens, .. } = options;
-        Ok(Self { reader: PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)? })
+        let FidOptions { prompt, generation, evidence, batch_tokens, .. } = options;
+        let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;
+        Ok(Self { reader, evidence: *evidence })
+    }
+
+    /// The tokens of each text that the model reads for a request: the input with each of its passages.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn rows(&self, request: &Request<'_>) -> Result<Vec<Vec<u32>>> {
+        Ok(self.reader.rows(std::slice::from_ref(request))?.concat())
+    }
+
+    /// The passages of one input, those first that the decoder attends to most while it writes `answer`.
+    fn attended(&self, memory: &Memory, rows: &[Vec<u32>], answer: &[u32]) -> Result<Vec<usize>> {
+        let model = self.reader.model.as_ref();
+        let tokens: Vec<u32> =
+            std::iter::once(model.special_tokens().decoder_start).chain(answer.iter().copied()).collect();
+        let mut cache = Cache::watching();
+        model.decode(&tokens, 1, memory, &mut cache)?;
+        let weights = cache.attended()?.concat();
+        let mut rest = weights.as_slice();
+        let shares = rows.iter().map(|row| {
+            let (own, later) = rest.split_at(row.len().min(rest.len()));
+            rest = later;
+            own.iter().sum::<f32>()
+        });
+        let shares: Vec<f32> = shares.collect();
+        let mut order: Vec<usize> = (0..shares.len()).collect();
+        order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]).then(a.cmp(&b)));
+        Ok(order)
     }
 }
 
@@ -80,8 +125,16 @@ impl Generator for FidGenerator {
             let inputs = Inputs { sources: Some(&sources), constraint: None };
             let model = self.reader.model.as_ref();
             let found = generate_with(model, &memory, &self.reader.generation, &inputs)?;
-            for (at, found) in portion.requests.iter().zip(found) {
-                answers[*at] = Some(self.reader.generation(&requests[*at], &found)?);
+            for (number, (at, found)) in portion.requests.iter().zip(found).enumerate() {
+                let mut generation = self.reader.generation(&requests[*at], &found)?;
+                // An input without passages is read alone.
+                if let (FidEvidence::Attention, Some(best), false) =
+                    (self.evidence, found.first(), generation.evidence.is_empty())
+                {
+                    let memory = memory.select(&[number as u32])?;
+                    generation.evidence = self.attended(&memory, &portion.rows[number], &best.tokens)?;
+                }
+                answers[*at] = Some(generation);
             }
         }
         Ok(answers.into_iter().flatten().collect())

@@ -30,7 +30,7 @@ pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
 pub use extractive::{Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, reader_question};
-pub use fid::{FidGenerator, FidOptions};
+pub use fid::{FidEvidence, FidGenerator, FidOptions};
 pub use memnet::{MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};

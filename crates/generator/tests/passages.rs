@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use sporran_generator::{
-    Candidate, FidGenerator, FidOptions, Generation, Generator, MemNet, MemNetOptions, Order, PromptOptions,
-    RagGenerator, RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator, Seq2SeqOptions, UnitKind,
+    Candidate, FidEvidence, FidGenerator, FidOptions, Generation, Generator, MemNet, MemNetOptions, Order,
+    PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator,
+    Seq2SeqOptions, UnitKind,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, decode::RagDecoding};
@@ -37,6 +38,7 @@ fn fid(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Genera
             precision: Precision::F32,
             prompt,
             generation,
+            evidence: FidEvidence::Attention,
             batch_tokens,
         })
         .unwrap(),
@@ -217,6 +219,23 @@ fn without_passages_a_request_is_answered_from_memory() {
 }
 
 #[test]
+fn fusion_ranks_its_evidence_by_attention_whatever_the_order_of_the_passages() {
+    let generator = fid(4, 1, 4096);
+    let (query, passages) = (&queries()[0], passages());
+    let pages = |order: &[usize]| -> Vec<String> {
+        let candidates: Vec<Candidate<'_>> =
+            order.iter().map(|&at| Candidate { passage: &passages[at], score: 1.0 }).collect();
+        let found = generator.generate(&[Request { query, passages: &candidates }]).unwrap();
+        found[0].evidence.iter().map(|&at| candidates[at].passage.page_id.clone()).collect()
+    };
+    let expected = pages(&[0, 1, 2, 3]);
+    assert_eq!(expected.len(), 4);
+    for order in [[3, 2, 1, 0], [1, 3, 0, 2]] {
+        assert_eq!(pages(&order), expected);
+    }
+}
+
+#[test]
 fn a_memory_network_answers_from_the_piece_that_it_attends_to_most_whatever_stands_beside_it() {
     let all = answers(&*memnet(4, 3, 4096), &SCORES, true);
     let (queries, passages) = (queries(), passages());
@@ -240,6 +259,7 @@ fn empty_batches_are_an_error() {
         precision: Precision::F32,
         prompt: prompt(1),
         generation: generation(1),
+        evidence: FidEvidence::Retriever,
         batch_tokens: 0,
     };
     assert!(FidGenerator::load(&options).err().unwrap().to_string().contains("batch-tokens"));

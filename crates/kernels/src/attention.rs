@@ -59,6 +59,24 @@ impl<'a> PackedHead<'a> {
         assert_eq!(values.len(), Self::size(count, width));
         Self { values, count, width }
     }
+
+    /// The product of a query with each key, neither scaled nor normalised.
+    ///
+    /// # Panics
+    /// Where the query has another width than the keys.
+    #[must_use]
+    pub fn products(&self, query: &[f32]) -> Vec<f32> {
+        assert_eq!(query.len(), self.width);
+        let keys = &self.values[..Self::keys_size(self.count, self.width)];
+        let mut products = vec![0f32; self.count.next_multiple_of(LANES)];
+        for (sums, panel) in products.chunks_exact_mut(LANES).zip(keys.chunks_exact(LANES * self.width)) {
+            for (column, value) in panel.chunks_exact(LANES).zip(query) {
+                sums.iter_mut().zip(column).for_each(|(sum, key)| *sum += value * key);
+            }
+        }
+        products.truncate(self.count);
+        products
+    }
 }
 
 /// Queries of one head: `count` of them, each `stride` after the one before.

@@ -179,6 +179,15 @@ impl Dataset {
         format!("{}-{split}-kilt.jsonl", self.stem())
     }
 
+    /// The dataset that a task file's name begins with: that of `hotpotqa-dev-kilt.jsonl`, and of a part of it such as
+    /// `hotpotqa-covered-kilt.jsonl`.
+    pub fn of_file_name(name: &str) -> Option<Self> {
+        let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        let rest = name.strip_suffix("-kilt.jsonl")?;
+        let is = |dataset: &Self| rest.strip_prefix(dataset.stem()).is_some_and(|part| part.starts_with('-'));
+        Self::ALL.into_iter().find(is)
+    }
+
     /// The dataset and split of a file with a published name, compressed or not, or with TriviaQA's `_id` taken out
     /// (the name that the joined file has).
     pub fn from_file_name(name: &str) -> Option<(Self, Split)> {
@@ -219,5 +228,10 @@ mod tests {
             Some((Dataset::TriviaQa, Split::Dev))
         );
         assert_eq!(Dataset::from_file_name("nq-dev.jsonl"), None);
+        assert_eq!(Dataset::of_file_name("hotpotqa-covered-kilt.jsonl.gz"), Some(Dataset::HotpotQa));
+        assert_eq!(Dataset::of_file_name("triviaqa-dev_id-kilt.jsonl"), Some(Dataset::TriviaQa));
+        for other in ["hotpotqa-covered.jsonl", "hotpotqa2-dev-kilt.jsonl", "dev-kilt.jsonl"] {
+            assert_eq!(Dataset::of_file_name(other), None);
+        }
     }
 }

@@ -68,21 +68,29 @@ pub(crate) fn hash_file(path: &Path) -> Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// BLAKE3 of each file of a model's folder that its results depend on.
+/// BLAKE3 of each file of a model's folder, and of the folders in it, that its results depend on.
+///
+/// # Errors
+/// [`Error::Io`] where the folder or a file of it cannot be read.
 pub(crate) fn hash_model(folder: &Path) -> Result<Vec<String>> {
     if folder.is_file() {
         return Ok(vec![hash_file(folder)?]);
     }
-    let mut files = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
-        let path = entry.map_err(Error::io(folder, "read"))?.path();
+        paths.push(entry.map_err(Error::io(folder, "read"))?.path());
+    }
+    paths.sort();
+    let mut hashes = Vec::new();
+    for path in paths {
         // A model's card says where it comes from and does not change what it writes.
-        if path.is_file() && path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
-            files.push(path);
+        if path.is_dir() {
+            hashes.extend(hash_model(&path)?);
+        } else if path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
+            hashes.push(hash_file(&path)?);
         }
     }
-    files.sort();
-    files.iter().map(|path| hash_file(path)).collect()
+    Ok(hashes)
 }
 
 /// BLAKE3 over a value's JSON.
@@ -112,7 +120,7 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
     Ok(assembly)
 }
 
-fn load_generator(
+pub(crate) fn load_generator(
     options: &GeneratorOptions,
     store: Option<&Arc<PassageStore>>,
 ) -> Result<Box<dyn Generator>> {

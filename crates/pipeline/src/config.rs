@@ -313,15 +313,6 @@ impl<'t> Document<'t> {
     }
 }
 
-/// Whether a config file with its overrides has a key at its root: what tells kinds of configs apart.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub(crate) fn has_table(path: &Path, overrides: &[String], key: &str) -> crate::Result<bool> {
-    let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-    Ok(Document::parse(&text).has(key))
-}
-
 /// Lays one table over another; tables are merged, everything else is replaced.
 fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
     for (key, value) in over {

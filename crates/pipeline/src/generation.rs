@@ -8,7 +8,7 @@ use sporran_generator::{
     Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
-use sporran_transformers::{DeviceName, Precision, find_gguf};
+use sporran_transformers::{DeviceName, Precision, Tokenizer, find_gguf};
 
 use crate::config::{Document, Table, Wrong};
 
@@ -214,11 +214,14 @@ pub(crate) fn check(
         // A GGUF file has its config and its tokenizer in it.
         let in_one_file = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
         if !trained && !in_one_file {
-            for name in ["config.json", "tokenizer.json"] {
-                if !folder.join(name).is_file() {
-                    document
-                        .report_key(&format!("{key}.model"), format!("{} has no {name}", folder.display()));
-                }
+            let mut report = |name| {
+                document.report_key(&format!("{key}.model"), format!("{} has no {name}", folder.display()))
+            };
+            if !folder.join("config.json").is_file() {
+                report("config.json");
+            }
+            if !Tokenizer::is_in(folder) {
+                report("tokenizer.json");
             }
         }
         if let Err(error) = device.check(precision) {
@@ -309,9 +312,9 @@ mod tests {
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
-        let found = check(&table("fid", train));
+        let found = check(&table("causal", train));
         assert!(
-            found.contains("`generator.kind`: expected `seq2seq`, `memnet`, `rag-token`, `rag-sequence`,"),
+            found.contains("`generator.kind`: expected `seq2seq`, `fid`, `memnet`, `rag-token`,"),
             "{found}"
         );
     }

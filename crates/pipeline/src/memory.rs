@@ -15,7 +15,8 @@ use crate::{
     learn::Learning,
     observe::Observer,
     options::TrainOptions,
-    train::{Pupil, Reading, Trained, judged_score, pupil, readings},
+    pupil::Pupil,
+    train::{Reading, Trained, judged_score, pupil, readings},
 };
 
 /// Trains the model of a `memnet` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.

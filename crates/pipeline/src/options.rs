@@ -13,7 +13,7 @@ use sporran_transformers::{
 
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document, Text},
+    config::{Diagnostic, Document},
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
     retrieval::{self, RetrieverOptions},
@@ -43,6 +43,10 @@ pub struct General {
     /// Where runs' folders go.
     #[serde(default = "runs")]
     pub output: PathBuf,
+    /// `also`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
+    /// in a folder of its own under the same `output`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<PathBuf>,
     /// `[source]`: the knowledge source. Closed-book runs can do without.
     pub source: Option<SourceOptions>,
     /// `[pages]`: which pages can be found; all of them without it.
@@ -322,11 +326,7 @@ impl Options {
     /// [`Error::Config`] with every mistake that can be told without opening other files, [`Error::Kilt`] where the
     /// file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides, |_, _| {})?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, Self::read, |_, _| {})
     }
 
     /// Finds every mistake in a config, those about other files included; no model is loaded.
@@ -334,30 +334,14 @@ impl Options {
     /// # Errors
     /// Where the file itself cannot be read.
     pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides, crate::settings::check)?.1)
+        Ok(crate::kind::inspect(path, overrides, Self::read, crate::settings::check)?.1)
     }
 
-    fn read(
-        path: &Path,
-        overrides: &[String],
-        check: impl FnOnce(&Self, &mut Document<'_>),
-    ) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let retriever = retrieval::read(&mut document);
-        let generator = generation::read(&mut document);
-        let general: Option<General> = document.read_root(&STAGES);
-        let options = match (general, retriever, generator) {
-            (Some(general), Ok(retriever), Ok(generator)) => Some(Self { general, retriever, generator }),
-            _ => None,
-        };
-        if let Some(options) = &options {
-            // Stages were taken out while reading; checks look keys up in the document as it was written.
-            document.restore(written);
-            check(options, &mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let retriever = retrieval::read(document);
+        let generator = generation::read(document);
+        let general: General = document.read_root(&STAGES)?;
+        Some(Self { general, retriever: retriever.ok()?, generator: generator.ok()? })
     }
 
     /// The config with every default written out, as TOML.

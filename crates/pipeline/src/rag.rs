@@ -30,9 +30,10 @@ use crate::{
     learn::{Learning, encoder_files},
     observe::Observer,
     options::TrainOptions,
+    pupil::Pupil,
     query::for_retrieval,
     retrieval::RetrieverOptions,
-    train::{Pupil, Reading, Trained, judged_score, pupil, readings},
+    train::{Reading, Trained, judged_score, pupil, readings},
 };
 
 fn fault(key: &str, message: &str) -> Error {

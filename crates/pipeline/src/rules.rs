@@ -1,6 +1,6 @@
 //! Mining the rules of a knowledge base, and what they are worth for link prediction.
 //!
-//! A config of this kind has `[rules]` in the place of `[tasks]` and stages; [`is_rules`] tells it.
+//! A config of this kind has `[rules]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::ConfigKind) tells it.
 
 use std::{
     ops::ControlFlow,
@@ -19,7 +19,7 @@ use sporran_reasoner::{
 
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document, Text},
+    config::Document,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -50,51 +50,25 @@ fn runs() -> PathBuf {
     "runs".into()
 }
 
-/// Whether a config is one of rule mining: it has `[rules]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_rules(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "rules")
-}
-
 impl RulesOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
     /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
     }
 
-    /// Finds every mistake in a config.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides)?.1)
-    }
-
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let options: Option<Self> = document.read_root(&[]);
-        if let Some(options) = &options {
-            if !options.kb.exists() {
-                document.report_key("kb", format!("no file or folder {}", options.kb.display()));
-            }
-            if let Err(error) = options.rules.check() {
-                document.report_key("rules", error.to_string());
-            }
-            if options.apply.depth == 0 {
-                document.report_key("apply.depth", "expected at least 1, found 0");
-            }
+    fn check_values(&self, document: &mut Document<'_>) {
+        if !self.kb.exists() {
+            document.report_key("kb", format!("no file or folder {}", self.kb.display()));
         }
-        Ok((options, document.into_diagnostics()))
+        if let Err(error) = self.rules.check() {
+            document.report_key("rules", error.to_string());
+        }
+        if self.apply.depth == 0 {
+            document.report_key("apply.depth", "expected at least 1, found 0");
+        }
     }
 
     /// The run's folder.

@@ -6,7 +6,7 @@ use sporran_kilt::{Dataset, Split};
 use sporran_transformers::Precision;
 
 use crate::{
-    Error, Result,
+    ConfigKind, Error, Result,
     config::Document,
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
@@ -85,7 +85,7 @@ impl TasksOptions {
                     format!("two task files are named {name}; their predictions would be one file"),
                 ));
             }
-            let dataset = Dataset::from_file_name(&name).map(|(dataset, _)| dataset);
+            let dataset = Dataset::of_file_name(&name);
             let questions =
                 if dataset == Some(Dataset::TriviaQa) { self.triviaqa.clone() } else { Vec::new() };
             let gold = match &self.gold {
@@ -151,7 +151,7 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
 }
 
 /// What is wrong with `[train]` beside another generator.
-pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
+pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
      makes a model for";
 
 /// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
@@ -164,6 +164,17 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     };
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it names a folder");
+    }
+    for path in &general.also {
+        use ConfigKind::{Population, Reason, Responses};
+        match ConfigKind::of(path, &[]) {
+            Ok(Population | Reason | Responses) => {}
+            Ok(_) => {
+                let expected = "expected a config of population, reasoning or responses, found";
+                document.report_key("also", format!("{expected} {}", path.display()));
+            }
+            Err(error) => document.report_key("also", error.to_string()),
+        }
     }
     if let Err(faults) = general.tasks.resolve() {
         for (key, message) in faults {
@@ -212,6 +223,7 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
             options.generator,
             None | Some(
                 GeneratorOptions::Seq2Seq(_)
+                    | GeneratorOptions::Fid(_)
                     | GeneratorOptions::MemNet(_)
                     | GeneratorOptions::RagToken(_)
                     | GeneratorOptions::RagSequence(_)
@@ -234,7 +246,10 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         }
         for (key, from) in [("train.from", &train.from), ("train.question-encoder", &train.question_encoder)]
         {
-            if let Some(from) = from.as_ref().filter(|from| !from.join("config.json").is_file()) {
+            // A model that is made already can be run without what it was made from.
+            let is_made = train.model.join("config.json").is_file();
+            let missing = |from: &&PathBuf| !is_made && !from.join("config.json").is_file();
+            if let Some(from) = from.as_ref().filter(missing) {
                 document.report_key(key, format!("{} has no config.json", from.display()));
             }
         }

@@ -14,10 +14,9 @@ use sporran_kilt::{
     scores::answer::{self, Answers},
 };
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
+    Tokenizer,
     training::{
-        EvaluationError, Row, Seq2SeqObjective, Training, Variables, VocabularyOptions, best_folder, export,
-        tokenizer_files, train as optimise, train_vocabulary, wire_copying,
+        EvaluationError, Row, Seq2SeqObjective, Training, Variables, best_folder, export, train as optimise,
     },
 };
 
@@ -25,11 +24,12 @@ use crate::{
     Error, Result,
     assemble::{Assembly, assemble_retrieval},
     encoders::train_encoder,
+    fusion::train_fid,
     generation::GeneratorOptions,
-    learn::variables_of,
     memory::train_memory,
     observe::{Event, Observer, Unit, advance, begin},
     options::{General, Options, Target, TasksOptions, TrainOptions},
+    pupil::{Pupil, Start},
     query::for_retrieval,
     rag::{Rag, train_rag},
     reading::train_reader,
@@ -84,6 +84,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
         Some(GeneratorOptions::Verifier(verifier)) => {
             return train_verifier(options, train, verifier, observe);
         }
+        Some(GeneratorOptions::Fid(fid)) => return train_fid(options, train, fid, observe),
         Some(GeneratorOptions::MemNet(network)) => return train_memory(options, train, network, observe),
         Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
         Some(GeneratorOptions::RagSequence(rag)) => {
@@ -177,10 +178,6 @@ pub(crate) fn card(options: &Options, role: &str, variables: &Variables) -> Stri
     )
 }
 
-fn json_failed(error: serde_json::Error) -> Error {
-    Error::io(std::path::Path::new("config.json"), "write")(error.into())
-}
-
 /// Reads task files and retrieves for every record as a run would.
 #[expect(
     clippy::too_many_arguments,
@@ -255,15 +252,6 @@ fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Pa
     }
 }
 
-/// An encoder-decoder in training.
-pub(crate) struct Pupil {
-    pub(crate) model: Arc<dyn Trainable>,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) variables: Variables,
-    /// The files that go beside the weights.
-    pub(crate) companions: Vec<(String, Vec<u8>)>,
-}
-
 /// The model that `[train]` starts from: a folder's, or one with random weights.
 pub(crate) fn pupil(
     options: &Options,
@@ -271,92 +259,27 @@ pub(crate) fn pupil(
     assembly: &Assembly,
     examples: &[Reading],
 ) -> Result<Pupil> {
-    let Start { config, tokens, tokenizer, variables, mut companions } =
-        start(options, train, assembly, examples)?;
-    let mut config_json = serde_json::to_vec_pretty(&config.to_json()).map_err(json_failed)?;
-    config_json.push(b'\n');
-    companions.push(("config.json".to_owned(), config_json));
-    let vb = variables.builder(&train.device.open()?);
-    let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
-    companions.push(("model.toml".to_owned(), card(options, "generator", &variables).into_bytes()));
-    if let (None, ModelConfig::T5(config)) = (&train.from, &config) {
-        wire_copying(&variables, config)?;
-    }
-    Ok(Pupil { model, tokenizer, variables, companions })
-}
-
-/// What a training starts from.
-struct Start {
-    config: ModelConfig,
-    tokens: SpecialTokens,
-    tokenizer: Tokenizer,
-    variables: Variables,
-    /// The files that go beside the weights.
-    companions: Vec<(String, Vec<u8>)>,
-}
-
-fn start(
-    options: &Options,
-    train: &TrainOptions,
-    assembly: &Assembly,
-    examples: &[Reading],
-) -> Result<Start> {
     let seed = options.general.seed;
-    if let Some(from) = &train.from {
-        let checkpoint = Checkpoint::open(from)?;
-        let tokenizer = checkpoint.tokenizer()?;
-        let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
-        let (config, tokens) = (checkpoint.config().clone(), checkpoint.special_tokens()?.clone());
-        return Ok(Start {
-            config,
-            tokens,
-            tokenizer,
-            variables: variables_of(&checkpoint, seed)?,
-            companions,
-        });
-    }
-    let store = assembly.store.as_deref();
-    let passages = store.into_iter().flat_map(|store| {
-        (0..store.len() as u32)
-            .map(PassageId)
-            .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
-    });
-    let pairs = examples.iter().flat_map(|reading| {
-        let answers = reading.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
-        std::iter::once(reading.example.query.text.clone()).chain(answers)
-    });
-    let texts: Vec<String> = passages.chain(pairs).collect();
-    let marks = ["[START_ENT]", "[END_ENT]", "[SEP]"].map(str::to_owned).to_vec();
-    let vocabulary = VocabularyOptions { size: train.shape.vocabulary, min_frequency: 2, marks };
-    let learned = train_vocabulary(texts.iter(), &vocabulary)?;
-    let companions = tokenizer_files(&learned)?;
-    let json = companions
-        .iter()
-        .find(|(name, _)| name == "tokenizer.json")
-        .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned())
-        .unwrap_or_default();
-    let tokenizer = Tokenizer::from_json(&train.model.join("tokenizer.json"), json)?;
-    let shape = &train.shape;
-    let config = T5Config {
-        vocab_size: tokenizer.vocab_size(),
-        d_model: shape.d_model,
-        d_kv: shape.d_kv,
-        d_ff: shape.d_ff,
-        num_layers: shape.encoder_layers,
-        num_decoder_layers: Some(shape.decoder_layers),
-        num_heads: shape.heads,
-        dropout_rate: shape.dropout,
-        ..T5Config::default()
+    let start = match &train.from {
+        Some(from) => Start::of_folder(from, seed)?,
+        None => {
+            let store = assembly.store.as_deref();
+            let passages = store.into_iter().flat_map(|store| {
+                (0..store.len() as u32)
+                    .map(PassageId)
+                    .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
+            });
+            let pairs = examples.iter().flat_map(|reading| {
+                let answers = reading.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
+                std::iter::once(reading.example.query.text.clone()).chain(answers)
+            });
+            let texts: Vec<String> = passages.chain(pairs).collect();
+            let marks = ["[START_ENT]", "[END_ENT]", "[SEP]"];
+            tracing::info!(examples = examples.len(), "a new model");
+            Start::fresh(&train.shape, &texts, &marks, seed)?
+        }
     };
-    tracing::info!(vocabulary = config.vocab_size, examples = examples.len(), "a new model");
-    let tokens = config.special_tokens();
-    Ok(Start {
-        config: ModelConfig::T5(config),
-        tokens,
-        tokenizer,
-        variables: Variables::new(seed),
-        companions,
-    })
+    start.pupil(&train.device.open()?, |variables| card(options, "generator", variables))
 }
 
 /// Token rows of an epoch: each example with one of its answers, its passages in a fresh order.

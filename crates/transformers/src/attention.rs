@@ -33,6 +33,13 @@ impl Attention {
         })
     }
 
+    /// The weights that `xs` (b, t, d) give their sources, the mean over heads and positions: (b, s).
+    pub(crate) fn weights(&self, xs: &Tensor, source: &KeyValue, bias: &Tensor) -> Result<Tensor> {
+        let queries = self.split(&self.query.forward(xs)?)?;
+        let scores = (queries.matmul(&source.keys.t()?)? * self.scale)?.broadcast_add(bias)?;
+        Ok(softmax(&scores, &Mode::Inference)?.mean((1, 2))?)
+    }
+
     /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and gives (r, t, d).
     ///
     /// `r` is `b`, or a multiple of it: then rows are grouped by source, and a group's queries run against the

@@ -279,6 +279,7 @@ impl Layer {
             None if mode.is_training() => cross.project(memory.hidden())?,
             None => cross.project(memory.hidden())?.detach(),
         };
+        kept.watch(|| cross.weights(&xs, &source, memory.bias()))?;
         let xs = self.attend(&xs, cross, norm, &source, Some(memory.bias()), mode)?;
         kept.cross = Some(source);
         Ok(xs)

@@ -1,6 +1,6 @@
 //! Keys and values that a decoder has already computed. The caller owns them, so beams can be re-ordered.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::{engine::State, error::Result};
 
@@ -29,6 +29,10 @@ pub(crate) struct LayerCache {
     pub(crate) own: Option<KeyValue>,
     /// Cross-attention, one row for each input; computed once.
     pub(crate) cross: Option<KeyValue>,
+    /// Whether `weights` is wanted.
+    watching: bool,
+    /// The weights that the last tokens give the memory, the mean over them and over heads, (b, s).
+    weights: Option<Tensor>,
 }
 
 impl LayerCache {
@@ -38,6 +42,12 @@ impl LayerCache {
             let rows = Tensor::new(rows, own.keys.device())?;
             *own = own.select(&rows)?;
         }
+        Ok(())
+    }
+
+    /// Notes the weights that cross-attention gives the memory, (b, s), where that is wanted.
+    pub(crate) fn watch(&mut self, weights: impl FnOnce() -> Result<Tensor>) -> Result<()> {
+        self.weights = if self.watching { Some(weights()?) } else { None };
         Ok(())
     }
 
@@ -66,6 +76,9 @@ pub struct Cache {
     /// What a packed model keeps instead.
     packed: Option<State>,
     length: usize,
+    watching: bool,
+    /// What a packed model has watched.
+    watched: Vec<Vec<f32>>,
 }
 
 impl Cache {
@@ -73,6 +86,38 @@ impl Cache {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty cache that keeps what the decoder attends to; for one sequence an input.
+    #[must_use]
+    pub fn watching() -> Self {
+        Self { watching: true, ..Self::default() }
+    }
+
+    /// For each input, the weights that cross-attention gives the positions of the memory: the mean over layers, heads and
+    /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding behind an
+    /// input's tokens may be there or not.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn attended(&self) -> Result<Vec<Vec<f32>>> {
+        let weights: Vec<&Tensor> = self.layers.iter().filter_map(|layer| layer.weights.as_ref()).collect();
+        if weights.is_empty() {
+            return Ok(self.watched.clone());
+        }
+        let mean = (Tensor::stack(&weights, 0)?.sum(0)? / weights.len() as f64)?;
+        Ok(mean.to_dtype(DType::F32)?.to_vec2()?)
+    }
+
+    /// What a packed model is to fill in, where it is wanted.
+    pub(crate) fn watched(&self) -> Option<Vec<Vec<f32>>> {
+        self.watching.then(Vec::new)
+    }
+
+    /// What a packed model has filled in: sums over `count` tokens.
+    pub(crate) fn put_watched(&mut self, watched: Option<Vec<Vec<f32>>>, count: usize) {
+        self.watched = watched.unwrap_or_default();
+        self.watched.iter_mut().flatten().for_each(|weight| *weight /= count as f32);
     }
 
     /// The number of decoder positions that are kept.
@@ -94,7 +139,8 @@ impl Cache {
 
     /// Makes room for `count` layers.
     pub(crate) fn prepare(&mut self, count: usize) {
-        self.layers.resize_with(count, LayerCache::default);
+        let watching = self.watching;
+        self.layers.resize_with(count, || LayerCache { watching, ..LayerCache::default() });
     }
 
     /// Notes that every layer has been given `count` more positions.

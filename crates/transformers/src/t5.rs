@@ -314,6 +314,7 @@ impl Block {
             None => cross.project(memory.hidden())?.detach(),
         };
         let normed = norm.forward(&xs, mode)?;
+        layer.watch(|| cross.weights(&normed, &source, memory.bias()))?;
         let xs = self.attend(xs, cross, &normed, &source, Some(memory.bias()), mode)?;
         layer.cross = Some(source);
         Ok(xs)

@@ -6,7 +6,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
+    Cache, Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities},
     encode_apart, fuse, generate_from,
 };
@@ -16,6 +16,8 @@ struct Folder {
     name: String,
     texts: Vec<Vec<Vec<u32>>>,
     scores: Vec<Vec<f32>>,
+    /// Cross-attention's weights for three decoder tokens, the mean over them, over layers and over heads.
+    attended: Vec<Vec<f32>>,
     cases: Vec<Case>,
 }
 
@@ -99,6 +101,26 @@ fn the_decoder_reads_all_texts_of_an_input() {
             for case in &folder.cases {
                 let found = generate_from(&*model, &memory, &case.options).unwrap();
                 assert_same(&format!("{} fid {:?}", folder.name, case.options), &found, &case.fid);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_decoder_attends_to_is_kept() {
+    for (folder, model) in folders() {
+        let memory = fused(&states(&*model, &folder.texts, 100));
+        let start = [model.special_tokens().decoder_start, 7, 9].repeat(memory.size());
+        let mut cache = Cache::watching();
+        let watched = model.decode(&start, memory.size(), &memory, &mut cache).unwrap();
+        let found = cache.attended().unwrap();
+        let mut plain = Cache::new();
+        assert_eq!(watched, model.decode(&start, memory.size(), &memory, &mut plain).unwrap());
+        assert!(plain.attended().unwrap().is_empty());
+        assert_eq!(found.len(), folder.attended.len());
+        for (found, expected) in std::iter::zip(&found, &folder.attended) {
+            for (found, expected) in std::iter::zip(&found[..expected.len()], expected) {
+                assert!((found - expected).abs() < 1e-6, "{}: {found} {expected}", folder.name);
             }
         }
     }

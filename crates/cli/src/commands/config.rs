@@ -1,7 +1,11 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{Options, korc, links, population, rules, selection, tagging};
+use sporran_pipeline::{
+    ConfigKind, Options, korc, links,
+    population::{PopulationOptions, Purpose},
+    rules, selection, tagging,
+};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -19,24 +23,18 @@ impl Config {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Check(config) => {
-                if links::is_links(&config.config, &config.overrides)? {
-                    links::LinksOptions::load(&config.config, &config.overrides)?;
-                } else if korc::is_reason(&config.config, &config.overrides)? {
-                    korc::ReasonOptions::load(&config.config, &config.overrides)?;
-                } else if rules::is_rules(&config.config, &config.overrides)? {
-                    rules::RulesOptions::load(&config.config, &config.overrides)?;
-                } else if population::is_population(&config.config, &config.overrides)? {
-                    population::PopulationOptions::load(
-                        &config.config,
-                        &config.overrides,
-                        population::Purpose::All,
-                    )?;
-                } else if selection::is_selection(&config.config, &config.overrides)? {
-                    selection::SelectionOptions::load(&config.config, &config.overrides)?;
-                } else if tagging::is_tagging(&config.config, &config.overrides)? {
-                    tagging::TaggingOptions::load(&config.config, &config.overrides)?;
-                } else {
-                    config.load()?;
+                let (path, overrides) = (&config.config, &config.overrides);
+                match ConfigKind::of(path, overrides)? {
+                    ConfigKind::Run => drop(config.load()?),
+                    ConfigKind::Links => drop(links::LinksOptions::load(path, overrides)?),
+                    ConfigKind::Reason => drop(korc::ReasonOptions::load(path, overrides)?),
+                    ConfigKind::Rules => drop(rules::RulesOptions::load(path, overrides)?),
+                    ConfigKind::Population => {
+                        drop(PopulationOptions::load(path, overrides, Purpose::All)?);
+                    }
+                    ConfigKind::Responses => drop(selection::ResponseOptions::load(path, overrides)?),
+                    ConfigKind::Selection => drop(selection::SelectionOptions::load(path, overrides)?),
+                    ConfigKind::Tagging => drop(tagging::TaggingOptions::load(path, overrides)?),
                 }
                 print(&format!("{}: no mistakes\n", config.config.display()))
             }

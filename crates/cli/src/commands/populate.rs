@@ -26,7 +26,8 @@ impl Populate {
     }
 }
 
-fn told(report: &PopulationReport, options: &PopulationOptions) -> String {
+/// Counts by file and property, and where the outcome is.
+pub(super) fn told(report: &PopulationReport, options: &PopulationOptions) -> String {
     let mut text = String::new();
     for file in &report.files {
         text.push_str(&format!(

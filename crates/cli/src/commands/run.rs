@@ -1,10 +1,20 @@
 //! `sporran run` and `sporran retrieve`.
 
-use clap::Args;
-use sporran_pipeline::Report;
+use std::path::Path;
 
-use super::{ConfigArgs, print, print_json};
-use crate::{error::Result, progress::Progress};
+use clap::Args;
+use serde_json::Value;
+use sporran_pipeline::{
+    ConfigKind, Report, korc,
+    population::{self, PopulationOptions, Purpose},
+    selection,
+};
+
+use super::{ConfigArgs, populate, print, print_json, reason};
+use crate::{
+    error::{Error, Result},
+    progress::Progress,
+};
 
 /// `sporran run`
 #[derive(Args)]
@@ -18,11 +28,94 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        let ConfigArgs { config, overrides } = &self.config;
+        let kind = ConfigKind::of(config, overrides)?;
+        if kind != ConfigKind::Run {
+            let done = complete(kind, config, overrides, quiet)?;
+            return if self.json { print_json(&done.report) } else { print(&done.text) };
+        }
         let options = self.config.load()?;
         let mut progress = Progress::new(quiet);
         let report = sporran_pipeline::run(&options, &mut |event| progress.event(event))?;
-        show(&report, &options, self.json)
+        if !self.json {
+            show(&report, &options, false)?;
+        }
+        let mut also = Vec::new();
+        for path in &options.general.also {
+            let overrides = [format!("output={}", options.general.output.display())];
+            let done = complete(ConfigKind::of(path, &overrides)?, path, &overrides, quiet)?;
+            if !self.json {
+                print(&format!("\n{}\n{}", path.display(), done.text))?;
+            }
+            also.push(done.report);
+        }
+        if !self.json {
+            return Ok(());
+        }
+        let mut whole = json_of(&report)?;
+        if let (Value::Object(whole), false) = (&mut whole, also.is_empty()) {
+            whole.insert("also".into(), Value::Array(also));
+        }
+        print_json(&whole)
     }
+}
+
+/// What a config of another kind than a run's gave.
+struct Done {
+    report: Value,
+    text: String,
+}
+
+/// Does what a config of population, reasoning or responses says.
+fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) -> Result<Done> {
+    let mut progress = Progress::new(quiet);
+    let observe = &mut |event| progress.event(event);
+    Ok(match kind {
+        ConfigKind::Population => {
+            let options = PopulationOptions::load(path, overrides, Purpose::Populate)?;
+            let report = population::populate(&options, observe)?;
+            Done { report: json_of(&report)?, text: populate::told(&report, &options) }
+        }
+        ConfigKind::Reason => {
+            let options = korc::ReasonOptions::load(path, overrides)?;
+            let report = korc::reason(&options, observe, &mut |_| {})?;
+            Done { report: json_of(&report)?, text: reason::told(&report) }
+        }
+        ConfigKind::Responses => {
+            let options = selection::ResponseOptions::load(path, overrides)?;
+            let report = selection::respond(&options, observe)?;
+            Done { report: json_of(&report)?, text: responded_told(&report) }
+        }
+        _ => {
+            let message =
+                format!("{}: nothing to run; `sporran train` makes what it describes", path.display());
+            return Err(Error::Usage(message));
+        }
+    })
+}
+
+fn json_of(report: &impl serde::Serialize) -> Result<Value> {
+    serde_json::to_value(report)
+        .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
+}
+
+fn responded_told(responded: &selection::Responded) -> String {
+    let ranking = &responded.ranking;
+    format!(
+        "{} dialogues, knowledge F1 {:.1}, {:.1} words a response\n\
+         ranking: MRR@1 {:.3}, MAP@5 {:.3}, NDCG@5 {:.3}\n\
+         {:.1} s to rank, {:.1} s to respond\n\
+         predictions: {}\n",
+        responded.dialogues,
+        responded.knowledge_f1 * 100.0,
+        responded.words,
+        ranking.mrr_at_1,
+        ranking.map_at_5,
+        ranking.ndcg_at_5,
+        responded.seconds[0],
+        responded.seconds[1],
+        responded.predictions.display()
+    )
 }
 
 /// `sporran retrieve`

@@ -2,10 +2,18 @@
 
 use clap::Args;
 
-use sporran_pipeline::{korc, links, population, rules, selection, tagging};
+use serde::Serialize;
+use sporran_pipeline::{
+    ConfigKind, Trained, korc, links,
+    population::{self, PopulationOptions, Purpose},
+    rules, selection, tagging,
+};
 
 use super::{ConfigArgs, print, print_json, reason};
-use crate::{error::Result, progress::Progress};
+use crate::{
+    error::{Error, Result},
+    progress::Progress,
+};
 
 /// `sporran train`
 #[derive(Args)]
@@ -20,62 +28,65 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let mut progress = Progress::new(quiet);
-        // It has `[data]` as well, which a config of selection is told by.
-        if korc::is_reason(&self.config.config, &self.config.overrides)? {
-            let options = korc::ReasonOptions::load(&self.config.config, &self.config.overrides)?;
-            let reasoned = korc::train(&options, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&reasoned) } else { print(&reason::told(&reasoned)) };
-        }
-        if links::is_links(&self.config.config, &self.config.overrides)? {
-            let options = links::LinksOptions::load(&self.config.config, &self.config.overrides)?;
-            let fitted = links::train(&options, &mut |event| progress.event(event))?;
-            if self.json {
-                return print_json(&fitted);
+        let (path, overrides) = (&self.config.config, &self.config.overrides);
+        let observe = &mut |event| progress.event(event);
+        match ConfigKind::of(path, overrides)? {
+            ConfigKind::Run => {
+                let trained = sporran_pipeline::train(&self.config.load()?, observe)?;
+                self.tell(&trained, trained_told)
             }
-            let best = fitted.best.map_or_else(String::new, |(epoch, score)| {
-                format!(
-                    ", best behind pass {epoch} with a mean reciprocal rank of {score:.4} on the valid part"
-                )
-            });
-            return print(&format!("{} passes{best}\nmodel: {}\n", fitted.epochs, fitted.model.display()));
+            ConfigKind::Links => {
+                let fitted = links::train(&links::LinksOptions::load(path, overrides)?, observe)?;
+                self.tell(&fitted, embedded_told)
+            }
+            ConfigKind::Reason => {
+                let reasoned = korc::train(&korc::ReasonOptions::load(path, overrides)?, observe)?;
+                self.tell(&reasoned, reason::told)
+            }
+            ConfigKind::Rules => {
+                let mined = rules::mine(&rules::RulesOptions::load(path, overrides)?, observe)?;
+                self.tell(&mined, mined_told)
+            }
+            ConfigKind::Population => {
+                let options = PopulationOptions::load(path, overrides, Purpose::Train)?;
+                self.tell(&population::train(&options, observe)?, populated_told)
+            }
+            ConfigKind::Responses => {
+                let message = "a config of responses trains nothing; `sporran run` writes them";
+                Err(Error::Usage(message.into()))
+            }
+            ConfigKind::Selection => {
+                let options = selection::SelectionOptions::load(path, overrides)?;
+                self.tell(&selection::train(&options, observe)?, selected_told)
+            }
+            ConfigKind::Tagging => {
+                let trained = tagging::train(&tagging::TaggingOptions::load(path, overrides)?, observe)?;
+                self.tell(&trained, tagged_told)
+            }
         }
-        if population::is_population(&self.config.config, &self.config.overrides)? {
-            let options = population::PopulationOptions::load(
-                &self.config.config,
-                &self.config.overrides,
-                population::Purpose::Train,
-            )?;
-            let learned = population::train(&options, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&learned) } else { print(&populated(&learned)) };
-        }
-        if selection::is_selection(&self.config.config, &self.config.overrides)? {
-            let options = selection::SelectionOptions::load(&self.config.config, &self.config.overrides)?;
-            let fitted = selection::train(&options, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&fitted) } else { print(&told(&fitted)) };
-        }
-        if tagging::is_tagging(&self.config.config, &self.config.overrides)? {
-            let options = tagging::TaggingOptions::load(&self.config.config, &self.config.overrides)?;
-            let trained = tagging::train(&options, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&trained) } else { print(&told_tagger(&trained)) };
-        }
-        if rules::is_rules(&self.config.config, &self.config.overrides)? {
-            let options = rules::RulesOptions::load(&self.config.config, &self.config.overrides)?;
-            let mined = rules::mine(&options, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&mined) } else { print(&mined_told(&mined)) };
-        }
-        let options = self.config.load()?;
-        let trained = sporran_pipeline::train(&options, &mut |event| progress.event(event))?;
-        if self.json {
-            return print_json(&trained);
-        }
-        let best = trained.best.map_or_else(String::new, |(step, score)| {
-            format!(", best at step {step} with a mean score of {:.1} on the judged records", score * 100.0)
-        });
-        print(&format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display()))
+    }
+
+    /// Prints an outcome as JSON or in words.
+    fn tell<T: Serialize>(&self, outcome: &T, words: impl Fn(&T) -> String) -> Result<()> {
+        if self.json { print_json(outcome) } else { print(&words(outcome)) }
     }
 }
 
-fn populated(learned: &population::Learned) -> String {
+fn trained_told(trained: &Trained) -> String {
+    let best = trained.best.map_or_else(String::new, |(step, score)| {
+        format!(", best at step {step} with a mean score of {:.1} on the judged records", score * 100.0)
+    });
+    format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display())
+}
+
+fn embedded_told(fitted: &links::Fitted) -> String {
+    let best = fitted.best.map_or_else(String::new, |(epoch, score)| {
+        format!(", best behind pass {epoch} with a mean reciprocal rank of {score:.4} on the valid part")
+    });
+    format!("{} passes{best}\nmodel: {}\n", fitted.epochs, fitted.model.display())
+}
+
+fn populated_told(learned: &population::Learned) -> String {
     format!(
         "{} steps\ncandidates hold {:.1} of 100 facts\nF1 on the documents that were left out {:.1}\nmodel: {}\n",
         learned.steps,
@@ -85,7 +96,7 @@ fn populated(learned: &population::Learned) -> String {
     )
 }
 
-fn told(fitted: &selection::Fitted) -> String {
+fn selected_told(fitted: &selection::Fitted) -> String {
     let mut text = format!("{} steps\n", fitted.steps);
     for model in &fitted.models {
         text.push_str(&format!("model: {}\n", model.display()));
@@ -96,7 +107,7 @@ fn told(fitted: &selection::Fitted) -> String {
     text
 }
 
-fn told_tagger(trained: &tagging::TrainedTagger) -> String {
+fn tagged_told(trained: &tagging::TrainedTagger) -> String {
     let best = trained.best.map_or_else(String::new, |(step, f1)| {
         format!(", best at step {step} with an F1 of {:.1}", f1 * 100.0)
     });

@@ -63,8 +63,19 @@ pub struct LinearRelations {
 pub struct LinearData {
     /// The features of each pair.
     rows: Vec<Vec<u32>>,
-    /// For each property the rows of which something is known, with whether it holds, and the document.
-    known: Vec<Vec<(u32, bool, u32)>>,
+    /// For each property the rows of which something is known.
+    known: Vec<Vec<KnownRow>>,
+}
+
+/// What is known of a row.
+#[derive(Clone, Copy)]
+struct KnownRow {
+    row: u32,
+    document: u32,
+    /// How sure it is that the property holds.
+    value: f32,
+    /// How much it counts.
+    weight: f32,
 }
 
 impl LinearData {
@@ -84,7 +95,8 @@ impl LinearData {
                         data.rows.push(reading.features(&candidates.pairs[target.pair]));
                         (data.rows.len() - 1) as u32
                     });
-                    data.known[target.label].push((row, target.value > 0.5, number as u32));
+                    let (document, value, weight) = (number as u32, target.value, target.weight);
+                    data.known[target.label].push(KnownRow { row, document, value, weight });
                 }
             }
         }
@@ -103,11 +115,8 @@ impl LinearRelations {
         learned: impl Fn(usize) -> bool + Sync,
     ) -> Self {
         let one = |label: usize| {
-            let known: Vec<(u32, bool, u32)> = data.known[label]
-                .iter()
-                .filter(|(.., document)| learned(*document as usize))
-                .copied()
-                .collect();
+            let known: Vec<KnownRow> =
+                data.known[label].iter().filter(|known| learned(known.document as usize)).copied().collect();
             regression(data, known, training, seed.wrapping_add(label as u64))
         };
         let columns: Vec<(Vec<f32>, f32)> = (0..properties.len()).into_par_iter().map(one).collect();
@@ -249,24 +258,26 @@ const CALM: f32 = 0.01;
 /// Weights and bias of one property.
 fn regression(
     data: &LinearData,
-    mut known: Vec<(u32, bool, u32)>,
+    mut known: Vec<KnownRow>,
     training: &LinearTraining,
     seed: u64,
 ) -> (Vec<f32>, f32) {
     let mut weights = vec![0f32; training.buckets as usize];
     let mut squares = vec![CALM; training.buckets as usize];
     // The bias starts where the data would have it.
-    let holds = known.iter().filter(|(_, holds, _)| *holds).count() as f32;
-    let mut bias = ((holds + 0.5) / (known.len() as f32 - holds + 0.5)).ln();
+    let (holds, all) = known
+        .iter()
+        .fold((0.0, 0.0), |(holds, all), known| (holds + known.weight * known.value, all + known.weight));
+    let mut bias = ((holds + 0.5) / (all - holds + 0.5)).ln();
     let mut bias_square = 1.0f32;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for _ in 0..training.passes {
         known.shuffle(&mut rng);
-        for (row, holds, _) in &known {
-            let features = &data.rows[*row as usize];
+        for known in &known {
+            let features = &data.rows[known.row as usize];
             let size = length(features);
             let sum: f32 = features.iter().map(|&at| weights[at as usize]).sum();
-            let slope = sigmoid(sum * size + bias) - f32::from(u8::from(*holds));
+            let slope = known.weight * (sigmoid(sum * size + bias) - known.value);
             let gradient = slope * size;
             for &at in features {
                 let (weight, square) = (&mut weights[at as usize], &mut squares[at as usize]);

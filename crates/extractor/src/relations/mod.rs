@@ -35,7 +35,7 @@ pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
 pub use marked::{MARKED, MarkedEntities, MarkedOptions};
 pub use marking::{Marked, Marking};
 pub use properties::{Properties, Property};
-pub use thresholds::{Judged, Thresholds};
+pub use thresholds::{Judged, Outcomes, Thresholds};
 
 use crate::{Document, Mention, Result};
 

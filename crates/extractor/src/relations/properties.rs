@@ -22,6 +22,13 @@ pub struct Property {
 pub struct Properties(Vec<Property>);
 
 impl Properties {
+    /// The given ones, in the order of their names.
+    #[must_use]
+    pub fn new(mut properties: Vec<Property>) -> Self {
+        properties.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        Self(properties)
+    }
+
     /// Those that some passage is annotated for. One is symmetric where most of its facts are annotated both ways.
     #[must_use]
     pub fn of(documents: &[knowledgenet::Document]) -> Self {
@@ -42,15 +49,14 @@ impl Properties {
                 *both += usize::from(passage.facts.iter().any(is_reverse));
             }
         }
-        let mut properties: Vec<Property> = names
+        let properties = names
             .into_iter()
             .map(|(id, name)| {
                 let (all, both) = facts.get(&id).copied().unwrap_or_default();
                 Property { id, name, symmetric: 2 * both > all }
             })
             .collect();
-        properties.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
-        Self(properties)
+        Self::new(properties)
     }
 
     /// All of them, in the order of their numbers here.

@@ -32,13 +32,15 @@ impl Judged {
         let all = 2 * self.found + self.wrong + self.missed;
         if all == 0 { 0.0 } else { 2.0 * self.found as f64 / all as f64 }
     }
+}
 
-    fn plus(self, other: Self) -> Self {
-        Self {
-            found: self.found + other.found,
-            wrong: self.wrong + other.wrong,
-            missed: self.missed + other.missed,
-        }
+impl std::iter::Sum for Judged {
+    fn sum<I: Iterator<Item = Self>>(judged: I) -> Self {
+        judged.fold(Self::default(), |sum, own| Self {
+            found: sum.found + own.found,
+            wrong: sum.wrong + own.wrong,
+            missed: sum.missed + own.missed,
+        })
     }
 }
 
@@ -61,19 +63,23 @@ impl Thresholds {
         &self.0
     }
 
-    /// Those with the best F1 on annotated documents, whose sentences have these scores. So that chance has little say, F1
-    /// is smoothed over neighbouring thresholds, and a property with few facts leans on all others.
+    /// Those with the best F1 on annotated documents, whose sentences have these scores.
     #[must_use]
     pub fn tuned(labels: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
-        let curves: Vec<Vec<Judged>> = (0..labels)
-            .map(|label| {
-                let cells = Cells::of(label, documents);
-                grid().map(|threshold| cells.judged(threshold)).collect()
-            })
+        let outcomes: Vec<Outcomes> = (0..labels).map(|label| Outcomes::of(label, documents)).collect();
+        Self::fitted(&outcomes)
+    }
+
+    /// Those with the best F1, given what came of each property. So that chance has little say, F1 is smoothed over
+    /// neighbouring thresholds, and a property with few facts leans on all others.
+    #[must_use]
+    pub fn fitted(outcomes: &[Outcomes]) -> Self {
+        let curves: Vec<Vec<Judged>> = outcomes
+            .iter()
+            .map(|outcomes| grid().map(|threshold| outcomes.judged(threshold)).collect())
             .collect();
-        let all: Vec<Judged> = (0..grid().count())
-            .map(|at| curves.iter().fold(Judged::default(), |sum, curve| sum.plus(curve[at])))
-            .collect();
+        let all: Vec<Judged> =
+            (0..grid().count()).map(|at| curves.iter().map(|curve| curve[at]).sum()).collect();
         let facts: usize = all.first().map_or(0, |judged| judged.found + judged.missed);
         let values = curves.iter().map(|curve| {
             // All properties together weigh as much as twenty facts of this one.
@@ -106,18 +112,21 @@ impl Thresholds {
     /// What these give on annotated documents, for each property.
     #[must_use]
     pub fn judge(&self, documents: &[(&Annotated, &[Scores])]) -> Vec<Judged> {
-        let judged = |(label, threshold): (usize, &f32)| Cells::of(label, documents).judged(*threshold);
+        let judged = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).judged(*threshold);
         self.0.iter().enumerate().map(judged).collect()
     }
 }
 
-/// Of one property: how likely each gold fact is found, and each prediction with whether a gold fact bears it out.
-struct Cells {
-    gold: Vec<f32>,
-    predicted: Vec<(f32, bool)>,
+/// What came of one property.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcomes {
+    /// How likely each gold fact was found; 0 or less where it was not at all.
+    pub gold: Vec<f32>,
+    /// How likely each prediction was that can be right or wrong, and whether a gold fact bears it out.
+    pub predicted: Vec<(f32, bool)>,
 }
 
-impl Cells {
+impl Outcomes {
     fn of(label: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
         let (mut gold, mut predicted) = (Vec::new(), Vec::new());
         for (annotated, scores) in documents {
@@ -134,7 +143,9 @@ impl Cells {
         Self { gold, predicted }
     }
 
-    fn judged(&self, threshold: f32) -> Judged {
+    /// What a threshold gives.
+    #[must_use]
+    pub fn judged(&self, threshold: f32) -> Judged {
         let found = self.gold.iter().filter(|value| **value >= threshold).count();
         let wrong = self.predicted.iter().filter(|(value, right)| !right && *value >= threshold).count();
         Judged { found, wrong, missed: self.gold.len() - found }

@@ -18,7 +18,7 @@ use sporran_reasoner::{
 
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document, Text, Wrong},
+    config::{Document, Wrong},
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -102,31 +102,15 @@ impl BuildConfig {
     /// # Errors
     /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, Self::read, Self::check_values)
     }
 
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let documents = documents(&mut document);
-        let general: Option<General> = document.read_root(&["documents"]);
-        let options = match (general, documents) {
-            (Some(general), Ok(documents)) => {
-                let General { seed, output, kb, relations, templates, entities, rules, build } = general;
-                Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
-            }
-            _ => None,
-        };
-        if let Some(options) = &options {
-            document.restore(written);
-            options.check_values(&mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let documents = documents(document);
+        let General { seed, output, kb, relations, templates, entities, rules, build } =
+            document.read_root(&["documents"])?;
+        let documents = documents.ok()?;
+        Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
     }
 
     fn check_values(&self, document: &mut Document<'_>) {

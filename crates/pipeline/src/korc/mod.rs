@@ -15,6 +15,6 @@ pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
 pub use options::{
     EmbedOptions, EncoderShape, PopulatedFacts, QuestionFiles, ReasonOptions, ReasonerOptions,
-    Seq2SeqQuestions, TransferOptions, is_reason,
+    Seq2SeqQuestions, TransferOptions,
 };
 pub use reason::{Reasoned, Tested, knowledge_base, reason, train};

@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::CausalOptions;
-use sporran_kilt::jsonl;
 use sporran_transformers::training::TrainingOptions;
 
 use crate::{
-    Error, Result,
-    config::{Diagnostic, Document, Text, Wrong},
+    Result,
+    config::{Document, Wrong},
     options::ShapeOptions,
 };
 
@@ -252,65 +251,21 @@ impl ReasonerOptions {
 
 const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
 
-/// Whether a config is one of questions over a knowledge base: it has `[reasoner]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_reason(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "reasoner")
-}
-
 impl ReasonOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, Self::read, Self::check_values)
     }
 
-    /// Finds every mistake in a config, those about other files included; no model is loaded.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides)?.1)
-    }
-
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let reasoner = reasoner(&mut document);
-        let general: Option<General> = document.read_root(&["reasoner"]);
-        let options = match (general, reasoner) {
-            (Some(general), Ok(reasoner)) => {
-                let General { name, seed, output, kb, entities, relations, populated, most_answers, data } =
-                    general;
-                Some(Self {
-                    name,
-                    seed,
-                    output,
-                    kb,
-                    entities,
-                    relations,
-                    populated,
-                    most_answers,
-                    data,
-                    reasoner,
-                })
-            }
-            _ => None,
-        };
-        if let Some(options) = &options {
-            document.restore(written);
-            options.check_values(&mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let reasoner = reasoner(document);
+        let General { name, seed, output, kb, entities, relations, populated, most_answers, data } =
+            document.read_root(&["reasoner"])?;
+        let reasoner = reasoner.ok()?;
+        Some(Self { name, seed, output, kb, entities, relations, populated, most_answers, data, reasoner })
     }
 
     fn check_values(&self, document: &mut Document<'_>) {
@@ -393,6 +348,7 @@ fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::mistakes;
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
@@ -401,10 +357,9 @@ mod tests {
         let text = "name = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
                     model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
         std::fs::write(&path, text).unwrap();
-        assert!(is_reason(&path, &[]).unwrap());
         let found = |overrides: &[&str]| {
             let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-            let found = ReasonOptions::check(&path, &overrides).unwrap();
+            let found = mistakes(ReasonOptions::load(&path, &overrides));
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         for expected in [
@@ -427,7 +382,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let found = |overrides: &[&str]| {
             let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-            let found = ReasonOptions::check(&path, &overrides).unwrap();
+            let found = mistakes(ReasonOptions::load(&path, &overrides));
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));

@@ -14,18 +14,17 @@ use sporran_kilt::{
 };
 use sporran_reasoner::question::Linker;
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
+    GenerationOptions,
     training::{
-        EvaluationError, Row, Seq2SeqObjective, Training, Variables, VocabularyOptions, best_folder, export,
-        tokenizer_files, train as optimise, train_vocabulary, wire_copying,
+        EvaluationError, Row, Seq2SeqObjective, Training, Variables, best_folder, export, train as optimise,
     },
 };
 
 use super::options::{ReasonOptions, Seq2SeqQuestions};
 use crate::{
-    Error, Result,
-    learn::variables_of,
+    Result,
     observe::{Event, Observer, Unit, begin},
+    pupil::{Pupil, Start},
 };
 
 /// Makes the texts that the model reads.
@@ -106,15 +105,6 @@ pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
 }
 
-/// What training starts from: config, special tokens, tokenizer, weights, and the files beside the weights.
-struct Start {
-    config: ModelConfig,
-    tokens: SpecialTokens,
-    tokenizer: Tokenizer,
-    variables: Variables,
-    companions: Vec<(String, Vec<u8>)>,
-}
-
 /// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
 pub(super) fn train(
     options: &ReasonOptions,
@@ -130,24 +120,24 @@ pub(super) fn train(
     let prompts = Prompts::new(kb, system.retrieved);
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
-    let Start { config, tokens, tokenizer, variables, mut companions } = start(options, system, &pairs)?;
-    let card = |count: usize| {
+    let start = match &system.from {
+        Some(from) => Start::of_folder(from, options.seed)?,
+        None => {
+            let texts: Vec<&str> =
+                pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
+            Start::fresh(&system.shape, &texts, &[], options.seed)?
+        }
+    };
+    let card = |variables: &Variables| {
         format!(
-            "role = \"reasoner\"\nparameters = {count}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+            "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+            variables.parameter_count(),
             env!("CARGO_PKG_VERSION"),
             options.name,
             options.seed
         )
     };
-    let config_json = serde_json::to_vec_pretty(&config.to_json())
-        .map_err(|error| Error::io(&system.model.join("config.json"), "write")(error.into()))?;
-    companions.push(("config.json".to_owned(), config_json));
-    let model: Arc<dyn Trainable> =
-        config.build(&variables.builder(&Device::Cpu), tokens, GenerationOptions::default())?.into();
-    if let (None, ModelConfig::T5(config)) = (&system.from, &config) {
-        wire_copying(&variables, config)?;
-    }
-    companions.push(("model.toml".to_owned(), card(variables.parameter_count()).into_bytes()));
+    let Pupil { model, tokenizer, variables, companions } = start.pupil(&Device::Cpu, card)?;
     let rows: Result<Vec<Row>> = pairs
         .par_iter()
         .map(|(source, target)| {
@@ -192,48 +182,6 @@ pub(super) fn train(
         export(&best, &system.model, DType::F16, &companions)?;
     }
     Ok((outcome.step, outcome.best.map(|(_, score)| score)))
-}
-
-fn start(options: &ReasonOptions, system: &Seq2SeqQuestions, pairs: &[(String, String)]) -> Result<Start> {
-    if let Some(from) = &system.from {
-        let checkpoint = Checkpoint::open(from)?;
-        let tokenizer = checkpoint.tokenizer()?;
-        let companions = vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())];
-        return Ok(Start {
-            config: checkpoint.config().clone(),
-            tokens: checkpoint.special_tokens()?.clone(),
-            tokenizer,
-            variables: variables_of(&checkpoint, options.seed)?,
-            companions,
-        });
-    }
-    let texts: Vec<&str> =
-        pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
-    let vocabulary = VocabularyOptions { size: system.shape.vocabulary, min_frequency: 2, marks: Vec::new() };
-    let companions = tokenizer_files(&train_vocabulary(texts.into_iter(), &vocabulary)?)?;
-    let json = companions.iter().find(|(name, _)| name == "tokenizer.json");
-    let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
-    let tokenizer = Tokenizer::from_json(&system.model.join("tokenizer.json"), json)?;
-    let shape = &system.shape;
-    let config = T5Config {
-        vocab_size: tokenizer.vocab_size(),
-        d_model: shape.d_model,
-        d_kv: shape.d_kv,
-        d_ff: shape.d_ff,
-        num_layers: shape.encoder_layers,
-        num_decoder_layers: Some(shape.decoder_layers),
-        num_heads: shape.heads,
-        dropout_rate: shape.dropout,
-        ..T5Config::default()
-    };
-    let tokens = config.special_tokens();
-    Ok(Start {
-        config: ModelConfig::T5(config),
-        tokens,
-        tokenizer,
-        variables: Variables::new(options.seed),
-        companions,
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Link prediction: embeddings of a knowledge base, trained from a config, searched for, and scored.
 //!
-//! A config of this kind has `[data]` and `[embedding]`; [`is_links`] tells it.
+//! A config of this kind has `[data]` and `[embedding]`; [`ConfigKind`](crate::ConfigKind) tells it.
 
 mod options;
 mod search;
 mod train;
 
-pub use options::{DataOptions, LinksOptions, RangeOptions, SearchOptions, is_links};
+pub use options::{DataOptions, LinksOptions, RangeOptions, SearchOptions};
 pub use search::Trial;
 pub use train::{Fitted, Scored, evaluate, train};

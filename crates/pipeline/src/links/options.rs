@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sporran_reasoner::embedding::{EmbeddingOptions, Storage};
 
-use crate::{
-    Error, Result,
-    config::{Diagnostic, Document, Text},
-};
+use crate::{Result, config::Document};
 
 /// A whole config of an embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,31 +73,13 @@ pub struct RangeOptions {
     pub among: Vec<serde_json::Value>,
 }
 
-/// Whether a config is one of an embedding: it has `[embedding]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_links(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "embedding")
-}
-
 impl LinksOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let options: Option<Self> = document.read_root(&[]);
-        if let Some(options) = &options {
-            options.check_values(&mut document);
-        }
-        let diagnostics: Vec<Diagnostic> = document.into_diagnostics();
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
     }
 
     fn check_values(&self, document: &mut Document<'_>) {
@@ -185,7 +164,6 @@ mod tests {
         let path = folder.path().join("c.toml");
         std::fs::write(&path, text.replace("HERE", &folder.path().display().to_string())).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        assert!(is_links(&path, &overrides).unwrap());
         LinksOptions::load(&path, &overrides)
     }
 

@@ -1,6 +1,6 @@
 //! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): documents in, linked facts with their evidence out.
 //!
-//! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`is_population`] tells it.
+//! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::ConfigKind) tells it.
 
 mod aliases;
 mod average;
@@ -10,16 +10,19 @@ mod options;
 mod parts;
 mod populate;
 mod sources;
+mod teacher;
 mod train;
+mod triplets;
 
 pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
     AnnotationsOptions, BilstmTraining, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions,
-    MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TriplesOptions,
-    is_population,
+    MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TeacherOptions,
+    TriplesOptions,
 };
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;
 pub use train::{Learned, train};
+pub use triplets::{TripletTraining, WrittenProperty};

@@ -12,11 +12,8 @@ use sporran_extractor::{
 };
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
-use super::{aliases::NamesOptions, sources::InputFormat};
-use crate::{
-    Error, Result,
-    config::{Diagnostic, Document, Text},
-};
+use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
+use crate::{Result, config::Document};
 
 /// A whole config of knowledge-base population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +29,8 @@ pub struct PopulationOptions {
     pub output: PathBuf,
     /// `[annotations]`: what is learned from.
     pub annotations: Option<AnnotationsOptions>,
+    /// `[teacher]`: a model whose reading of other text is learned beside `[annotations]`.
+    pub teacher: Option<TeacherOptions>,
     /// `[relations]`: what tells which properties hold.
     pub relations: RelationsOptions,
     /// `[mentions]`: what finds mentions, and which of them are read.
@@ -142,8 +141,38 @@ fn judge_every() -> usize {
     8
 }
 
-/// `[relations]`: a linear model of the words, a BiLSTM, or an encoder that reads a sentence with its mentions marked; with
-/// both `linear` and `training` the mean of the two.
+/// `[teacher]`: a trained model that reads what nobody annotated; its probabilities are learned (distillation).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TeacherOptions {
+    /// The teacher's folder.
+    pub model: PathBuf,
+    /// The numbers that it computes with.
+    #[serde(default)]
+    pub precision: Precision,
+    /// What a pair that it read counts beside one that people annotated.
+    #[serde(default = "one")]
+    pub weight: f32,
+    /// Of so many documents it reads one.
+    #[serde(default = "every")]
+    pub every: usize,
+    /// Where its probabilities are kept, so that a training that was stopped, and others, need not wait for them again; by
+    /// default in the run's folder.
+    pub readings: Option<PathBuf>,
+    /// `[teacher.input]`: what it reads.
+    pub input: InputOptions,
+}
+
+fn one() -> f32 {
+    1.0
+}
+
+fn every() -> usize {
+    1
+}
+
+/// `[relations]`: a linear model of the words, a BiLSTM, an encoder that reads a sentence with its mentions marked, or an
+/// encoder-decoder that writes facts; with both `linear` and `training` the mean of the two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {
@@ -161,6 +190,8 @@ pub struct RelationsOptions {
     pub training: Option<RelationsTraining>,
     /// `[relations.bilstm]`: how a BiLSTM over the tokens around two mentions is made (Mesquita et al., 2019).
     pub bilstm: Option<BilstmTraining>,
+    /// `[relations.seq2seq]`: how an encoder-decoder that writes facts is made (Huguet Cabot and Navigli, 2021).
+    pub seq2seq: Option<TripletTraining>,
 }
 
 /// `[relations.bilstm]`
@@ -236,14 +267,6 @@ fn dropout() -> f64 {
     0.1
 }
 
-/// Whether a config is one of knowledge-base population: it has `[relations]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_population(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "relations")
-}
-
 /// What a config is read for; files that this does not read need not be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -259,33 +282,10 @@ impl PopulationOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides, purpose)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
-    }
-
-    /// Finds every mistake in a config, those about other files included; no model is loaded.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides, Purpose::All)?.1)
-    }
-
-    fn read(path: &Path, overrides: &[String], purpose: Purpose) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let options: Option<Self> = document.read_root(&[]);
-        if let Some(options) = &options {
-            document.restore(written);
-            options.check_values(purpose, &mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+        let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
+        crate::kind::load(path, overrides, |document| document.read_root(&[]), check)
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {
@@ -297,6 +297,26 @@ impl PopulationOptions {
             if annotations.judge_every < 2 {
                 let message = format!("expected at least 2, found {}", annotations.judge_every);
                 document.report_key("annotations.judge-every", message);
+            }
+        }
+        if let Some(teacher) = self.teacher.as_ref().filter(|_| trains) {
+            if !teacher.model.is_dir() {
+                document.report_key("teacher.model", format!("no folder {}", teacher.model.display()));
+            }
+            for path in teacher.input.files.iter().filter(|path| !path.is_file()) {
+                document.report_key("teacher.input.files", format!("no file {}", path.display()));
+            }
+            if !(teacher.weight > 0.0 && teacher.weight.is_finite()) {
+                let message = format!("expected a number above 0, found {}", teacher.weight);
+                document.report_key("teacher.weight", message);
+            }
+            if teacher.every == 0 {
+                document.report_key("teacher.every", "expected at least 1, found 0");
+            }
+            if self.relations.bilstm.is_some() || self.relations.seq2seq.is_some() {
+                let message = "expected `[relations.linear]` or `[relations.training]` beside it; other models learn what \
+                               is annotated";
+                document.report_key("teacher", message);
             }
         }
         if let Some(linker) = &self.linker {
@@ -357,6 +377,12 @@ impl PopulationOptions {
             if relations.linear.is_some() || relations.training.is_some() {
                 let message = "expected no `[relations.linear]` and no `[relations.training]` beside it";
                 document.report_key("relations.bilstm", message);
+            }
+        }
+        if let Some(seq2seq) = &relations.seq2seq {
+            seq2seq.check(purpose, document);
+            if relations.linear.is_some() || relations.training.is_some() || relations.bilstm.is_some() {
+                document.report_key("relations.seq2seq", "expected no other table of a model beside it");
             }
         }
         let Some(training) = &relations.training else { return };

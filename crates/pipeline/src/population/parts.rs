@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 
 use sporran_extractor::{
-    AliasTable, Coreference, Formed, Linker, MentionFinder, Populator, Proposals,
+    AliasTable, Coreference, Formed, Linker, MentionFinder, Populator, Proposals, Relations,
     coreference::Rules,
     relations::{EntityFacts, open as open_relations},
     tagger::{Computing, Tagger},
+    triplets::{TRIPLETS, TripletReader},
 };
 use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, Part},
 };
 
-use super::options::{CoreferenceKind, LinkingOptions, PopulationOptions};
+use super::{
+    options::{CoreferenceKind, LinkingOptions, PopulationOptions, RelationsOptions},
+    triplets::TripletTraining,
+};
 use crate::Result;
 
 /// Loads all that the config names.
@@ -32,7 +36,18 @@ pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
         coreference: coreference(options.coreference),
         linker,
         knowledge,
-        relations: open_relations(&relations.model, relations.device, relations.precision)?,
+        relations: self::relations(relations)?,
+    })
+}
+
+/// What tells which properties hold.
+fn relations(options: &RelationsOptions) -> Result<Relations> {
+    let RelationsOptions { model, device, precision, seq2seq, .. } = options;
+    Ok(if seq2seq.is_some() || model.join(TRIPLETS).is_file() {
+        let named = seq2seq.as_ref().and_then(TripletTraining::of_config);
+        Relations::Triplets(TripletReader::load(model, named, *device, *precision)?.into())
+    } else {
+        Relations::Pairs(open_relations(model, *device, *precision)?)
     })
 }
 

@@ -8,10 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_extractor::{
-    Argument, Document, Fact, Populated, Populator, Span,
-    relations::{LAYERS, Properties},
-};
+use sporran_extractor::{Argument, Document, Fact, Populated, Populator, Span, relations::Properties};
 use sporran_kilt::{Output, Record, jsonl, knowledgenet};
 
 use super::{
@@ -99,10 +96,6 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let start = Instant::now();
     let populator = open(options)?;
     let mut hashes = hash_model(&options.relations.model)?;
-    let encoder = options.relations.model.join(LAYERS);
-    if encoder.is_dir() {
-        hashes.extend(hash_model(&encoder)?);
-    }
     if let Some(tagger) = &options.mentions.tagger {
         hashes.extend(hash_model(tagger)?);
     }
@@ -163,6 +156,7 @@ impl Populating<'_> {
                 options.coreference,
                 &options.mentions.forms,
                 options.linker.as_ref().map(|linker| &linker.decision),
+                &options.relations.seq2seq,
             ),
         ));
         let path_of = |ending: &str| folder.root.join("work").join(format!("{name}.{ending}"));
@@ -281,7 +275,7 @@ impl Populating<'_> {
 }
 
 /// A stretch of text as one line.
-fn text(document: &Document, span: Span) -> String {
+pub(super) fn text(document: &Document, span: Span) -> String {
     let text = document.slice(span).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

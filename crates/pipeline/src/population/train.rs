@@ -11,9 +11,9 @@ use serde::Serialize;
 use sporran_extractor::{
     Document,
     relations::{
-        Annotated, Asked, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
-        MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated, covered,
-        pair_examples,
+        Annotated, Asked, FEATURES, Judged, LinearData, LinearRelations, LinearTraining, MARKED,
+        MarkedEntities, MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated,
+        covered, pair_examples,
     },
 };
 use sporran_kilt::{jsonl, knowledgenet};
@@ -33,6 +33,8 @@ use super::{
     options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
     parts::mentions,
     populate::parent,
+    teacher::taught,
+    triplets::train as train_triplets,
 };
 use crate::{
     Error, Event, Result,
@@ -46,7 +48,7 @@ pub struct Learned {
     pub model: PathBuf,
     /// Optimiser steps.
     pub steps: u64,
-    /// The share of annotated facts both of whose mentions are candidates.
+    /// The share of annotated facts both of whose mentions are candidates, or that can be written.
     pub covered: f64,
     /// Micro F1 of facts by the documents that were not learned from, with thresholds that were tuned on them.
     pub judged: f64,
@@ -65,7 +67,6 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
-    let mut documents = join(options, &sources, &properties)?;
     let names = match &options.linker {
         Some(linker) => {
             let table = build(&sources, &linker.names)?;
@@ -75,11 +76,22 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         }
         None => 0,
     };
+    let model = options.relations.model.clone();
+    if let Some(seq2seq) = &options.relations.seq2seq {
+        let annotated = (sources.as_slice(), &properties);
+        let (steps, covered, judged) = train_triplets(options, seq2seq, annotations, annotated, observe)?;
+        return Ok(Learned { model, steps, covered, judged, names });
+    }
+    let mut documents = join(options, &sources, &properties)?;
     let (reached, facts) = covered(&documents);
     let covered = reached as f64 / facts.max(1) as f64;
-    let model = options.relations.model.clone();
+    let taught = match &options.teacher {
+        Some(teacher) => taught(options, teacher, &properties, observe)?,
+        None => Vec::new(),
+    };
     if let (Some(linear), None) = (&options.relations.linear, &options.relations.training) {
-        let judged = fit_linear(options, linear, annotations.judge_every, &properties, &documents, observe)?;
+        let judged =
+            fit_linear(options, linear, annotations.judge_every, &properties, (documents, taught), observe)?;
         return Ok(Learned { model, steps: linear.passes as u64, covered, judged, names });
     }
     if options.relations.bilstm.is_some() {
@@ -91,6 +103,7 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         if at % every == every - 1 { judges.push(document) } else { learned.push(document) }
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), reached, facts, "annotated documents");
+    learned.extend(taught);
     if let Some(bilstm) = &options.relations.bilstm {
         let parts = (learned.as_slice(), judges.as_slice());
         let (steps, judged) = train_bilstm(options, bilstm, &properties, parts, observe)?;
@@ -131,21 +144,26 @@ fn join(
 }
 
 /// Cross-validation over so many parts of the documents gives each a score that did not learn from it, which thresholds are
-/// tuned on; the model that is kept learns from all of them.
+/// tuned on; the model that is kept learns from all of them. What was taught is learned each time.
 fn fit_linear(
     options: &PopulationOptions,
     linear: &LinearTraining,
     parts: usize,
     properties: &Properties,
-    documents: &[Annotated],
+    (mut documents, taught): (Vec<Annotated>, Vec<Annotated>),
     observe: &mut Observer<'_>,
 ) -> Result<f64> {
+    let judges = documents.len();
+    documents.extend(taught);
     begin(observe, format!("train {}", options.relations.model.display()), parts as u64 + 1, Unit::Steps);
-    let data = LinearData::of(documents, properties.len(), linear.buckets);
-    let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); documents.len()];
+    let data = LinearData::of(&documents, properties.len(), linear.buckets);
+    documents.truncate(judges);
+    let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); judges];
     for part in 0..parts {
-        let model = LinearRelations::train(&data, properties, linear, options.seed, |at| at % parts != part);
-        for at in (part..documents.len()).step_by(parts) {
+        let model = LinearRelations::train(&data, properties, linear, options.seed, |at| {
+            at >= judges || at % parts != part
+        });
+        for at in (part..judges).step_by(parts) {
             scores[at] = score(&model, &documents[at])?;
         }
         advance(observe, part as u64 + 1);
@@ -375,11 +393,7 @@ pub(super) fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &P
 }
 
 pub(super) fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
-    let judged = thresholds.judge(documents);
-    let sum =
-        |of: fn(&sporran_extractor::relations::Judged) -> usize| judged.iter().map(of).sum::<usize>() as f64;
-    let found = sum(|judged| judged.found);
-    2.0 * found / (2.0 * found + sum(|judged| judged.wrong) + sum(|judged| judged.missed)).max(1.0)
+    thresholds.judge(documents).into_iter().sum::<Judged>().f1()
 }
 
 /// Sets a model's thresholds by annotated documents that it has not learned from; gives F1 with them.

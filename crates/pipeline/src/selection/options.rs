@@ -10,8 +10,8 @@ use sporran_transformers::{
 
 use super::data::Labels;
 use crate::{
-    Error, Result,
-    config::{Diagnostic, Document, Text, Wrong},
+    Result,
+    config::{Document, Wrong},
 };
 
 /// A whole config of knowledge selection.
@@ -171,54 +171,19 @@ pub struct CombineOptions {
 
 const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
 
-/// Whether a config is one of knowledge selection: it has `[data]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_selection(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "data")
-}
-
 impl SelectionOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, Self::read, Self::check_values)
     }
 
-    /// Finds every mistake in a config, those about other files included; no model is loaded.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides)?.1)
-    }
-
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let reranker = reranker(&mut document);
-        let general: Option<General> = document.read_root(&["reranker"]);
-        let options = match (general, reranker) {
-            (Some(general), Ok(reranker)) => {
-                let General { name, seed, output, data, combine } = general;
-                Some(Self { name, seed, output, data, reranker, combine })
-            }
-            _ => None,
-        };
-        if let Some(options) = &options {
-            // Stages were taken out while reading; checks look keys up in the document as it was written.
-            document.restore(written);
-            options.check_values(&mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let reranker = reranker(document);
+        let General { name, seed, output, data, combine } = document.read_root(&["reranker"])?;
+        Some(Self { name, seed, output, data, reranker: reranker.ok()?, combine })
     }
 
     fn check_values(&self, document: &mut Document<'_>) {
@@ -314,13 +279,14 @@ fn reranker(document: &mut Document<'_>) -> Result<RerankerKind, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, text).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        let found = SelectionOptions::check(&path, &overrides).unwrap();
+        let found = mistakes(SelectionOptions::load(&path, &overrides));
         found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
@@ -342,14 +308,5 @@ mod tests {
         let words = "name = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker]\nkind = \"tfidf\"\n";
         assert!(check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker]`"));
         assert!(check(words, &["data.fold=1"]).contains("`data.folds`: is missing"));
-    }
-
-    #[test]
-    fn a_config_of_selection_is_told_from_that_of_a_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.toml");
-        std::fs::write(&path, "name = \"r\"\n[reranker]\nkind = \"tfidf\"\n").unwrap();
-        assert!(!is_selection(&path, &[]).unwrap());
-        assert!(is_selection(&path, &["data.train=x.json".into()]).unwrap());
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sporran_kilt::{
-    Id, Output, Provenance, Record, jsonl,
+    Id, Output, Passage, Provenance, Record, jsonl,
     scores::ranking::{Candidate, Ranked},
     wowpp::{Dialogue, Dialogues},
 };
@@ -72,43 +72,43 @@ pub fn write_predictions(path: &Path, dialogues: &Dialogues, ranked: &[Ranked]) 
     write(path, &records)
 }
 
-fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked) -> Record {
-    let selection = Selection::new(id, dialogue, Labels::Crowd);
-    // As the ranking's scores break ties: by falling id.
-    let best = (0..ranked.candidates.len())
-        .max_by(|&a, &b| ranked.candidates[a].score.total_cmp(&ranked.candidates[b].score).then(a.cmp(&b)));
-    let output = best.map(|best| {
-        let passage = &selection.passages[best];
-        let mut extra = Map::new();
-        extra.insert("text".into(), Value::String(passage.text.clone()));
-        extra.insert("score".into(), ranked.candidates[best].score.into());
-        Output {
-            answer: Some(passage.text.clone()),
-            provenance: Some(vec![Provenance {
-                wikipedia_id: None,
-                title: Some(passage.page_id.clone()),
-                section: None,
-                start_paragraph_id: None,
-                start_character: None,
-                end_paragraph_id: None,
-                end_character: None,
-                bleu_score: None,
-                meta: None,
-                extra,
-            }]),
-            extra: Map::new(),
-        }
-    });
-    Record {
-        id: Id::from(id),
-        input: Some(selection.query.text),
-        output: Some(output.into_iter().collect()),
-        meta: None,
-        extra: Map::new(),
-    }
+/// The numbers of a dialogue's sentences, best first. Ties stand as the ranking's scores break them: by falling id.
+pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
+    let score = |at: usize| ranked.candidates[at].score;
+    let mut order: Vec<usize> = (0..ranked.candidates.len()).collect();
+    order.sort_by(|&a, &b| score(b).total_cmp(&score(a)).then(b.cmp(&a)));
+    order
 }
 
-fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
+fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked) -> Record {
+    let selection = Selection::new(id, dialogue, Labels::Crowd);
+    let output = order(ranked).first().map(|&best| {
+        let passage = &selection.passages[best];
+        (passage.text.clone(), vec![evidence(passage, ranked.candidates[best].score)])
+    });
+    record(Id::from(id), selection.query.text, output)
+}
+
+/// A sentence as evidence: its article, its text, its score.
+pub(super) fn evidence(passage: &Passage, score: f64) -> Provenance {
+    let mut extra = Map::new();
+    extra.insert("text".into(), Value::String(passage.text.clone()));
+    extra.insert("score".into(), score.into());
+    Provenance { title: Some(passage.page_id.clone()), extra, ..Provenance::default() }
+}
+
+/// A dialogue's prediction: an answer with its evidence, or nothing.
+pub(super) fn record(id: Id, input: String, output: Option<(String, Vec<Provenance>)>) -> Record {
+    let output = output.map(|(answer, provenance)| Output {
+        answer: Some(answer),
+        provenance: Some(provenance),
+        extra: Map::new(),
+    });
+    let output = Some(output.into_iter().collect());
+    Record { id, input: Some(input), output, meta: None, extra: Map::new() }
+}
+
+pub(super) fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
     let mut writer = jsonl::Writer::create(path)?;
     for line in lines {
         writer.record(line)?;
@@ -118,7 +118,7 @@ fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::{Passage, Query};
+    use sporran_kilt::Query;
 
     use super::*;
 

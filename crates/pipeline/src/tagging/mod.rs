@@ -1,6 +1,6 @@
 //! Training of taggers, which find names and dates in texts, from documents with marked mentions.
 //!
-//! A config of this kind has `[annotations]` and `[tagger]`; [`is_tagging`] tells it.
+//! A config of this kind has `[annotations]` and `[tagger]`; [`ConfigKind`](crate::ConfigKind) tells it.
 
 mod options;
 mod scores;
@@ -8,7 +8,7 @@ mod train;
 
 pub use options::{
     AnnotationOptions, BiLstmOptions, EncoderOptions, SilverOptions, Stored, TaggerKind, TaggingOptions,
-    TestOptions, is_tagging,
+    TestOptions,
 };
 pub use scores::{Matched, Recalled, Tested};
 pub use train::{TrainedTagger, train};

@@ -7,8 +7,8 @@ use sporran_extractor::tagger::WordFeatures;
 use sporran_transformers::{DeviceName, training::TrainingOptions};
 
 use crate::{
-    Error, Result,
-    config::{Diagnostic, Document, Text, Wrong},
+    Result,
+    config::{Document, Wrong},
 };
 
 /// A whole config of a tagger's training.
@@ -178,54 +178,19 @@ fn dropout() -> f64 {
 
 const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
 
-/// Whether a config is one of a tagger: it has `[annotations]`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn is_tagging(path: &Path, overrides: &[String]) -> Result<bool> {
-    crate::config::has_table(path, overrides, "annotations")
-}
-
 impl TaggingOptions {
     /// Reads a config file and lays `key=value` overrides over it.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let (options, diagnostics) = Self::read(path, overrides)?;
-        match options {
-            Some(options) if diagnostics.is_empty() => Ok(options),
-            _ => Err(Error::Config(diagnostics)),
-        }
+        crate::kind::load(path, overrides, Self::read, Self::check_values)
     }
 
-    /// Finds every mistake in a config, those about other files included; no model is loaded.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(Self::read(path, overrides)?.1)
-    }
-
-    fn read(path: &Path, overrides: &[String]) -> Result<(Option<Self>, Vec<Diagnostic>)> {
-        let text = Text::new(path, sporran_kilt::jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        let written = document.clone();
-        let tagger = tagger(&mut document);
-        let general: Option<General> = document.read_root(&["tagger"]);
-        let options = match (general, tagger) {
-            (Some(general), Ok(tagger)) => {
-                let General { name, seed, output, annotations, test } = general;
-                Some(Self { name, seed, output, annotations, tagger, test })
-            }
-            _ => None,
-        };
-        if let Some(options) = &options {
-            // The stage was taken out while reading; checks look keys up in the document as it was written.
-            document.restore(written);
-            options.check_values(&mut document);
-        }
-        Ok((options, document.into_diagnostics()))
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let tagger = tagger(document);
+        let General { name, seed, output, annotations, test } = document.read_root(&["tagger"])?;
+        Some(Self { name, seed, output, annotations, tagger: tagger.ok()?, test })
     }
 
     fn check_values(&self, document: &mut Document<'_>) {
@@ -317,14 +282,14 @@ fn tagger(document: &mut Document<'_>) -> Result<TaggerKind, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, text).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        assert!(is_tagging(&path, &overrides).unwrap());
-        let found = TaggingOptions::check(&path, &overrides).unwrap();
+        let found = mistakes(TaggingOptions::load(&path, &overrides));
         found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 

@@ -141,14 +141,16 @@ impl Seq2Seq for FastSeq2Seq {
                 });
             }
             let mut xs = Rows::default();
+            let mut watched = cache.watched();
             for at in 0..each {
                 let position = cache.length() + at;
                 let column: Vec<(u32, usize)> =
                     (0..rows).map(|row| (tokens[row * each + at], position)).collect();
-                xs =
-                    self.decoder.step(machine, self.embeddings(machine, &self.decoder, &column)?, &mut state);
+                let embedded = self.embeddings(machine, &self.decoder, &column)?;
+                xs = self.decoder.step(machine, embedded, &mut state, watched.as_mut());
             }
             cache.put_packed(state, each);
+            cache.put_watched(watched, each);
             if self.head_scale != 1.0 {
                 for row in 0..xs.count() {
                     xs.row_mut(row).iter_mut().for_each(|value| *value *= self.head_scale);

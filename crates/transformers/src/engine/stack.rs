@@ -117,8 +117,15 @@ impl Stack {
         xs
     }
 
-    /// Takes the embeddings of the next token of every row through a decoder.
-    pub(super) fn step(&self, machine: &mut Machine, mut xs: Rows, state: &mut State) -> Rows {
+    /// Takes the embeddings of the next token of every row through a decoder. To `watch` is added, for each input, the mean
+    /// over layers and heads of the weights that its first row's queries give the positions of the memory.
+    pub(super) fn step(
+        &self,
+        machine: &mut Machine,
+        mut xs: Rows,
+        state: &mut State,
+        mut watch: Option<&mut Vec<Vec<f32>>>,
+    ) -> Rows {
         let past = state.length();
         // The last key first: a distance of 0, then -1, and so on.
         let distances = self.distances(false, -(past as i64), 0).map(|mut table| {
@@ -154,6 +161,9 @@ impl Stack {
                 let groups: Vec<_> =
                     (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
                 let kept: &State = state;
+                if let Some(watch) = &mut watch {
+                    self.watch(kept, at, |input| inputs.row(input * each), watch);
+                }
                 mixed.each_part(machine.core.team, &groups, self.head_width, &|input, head, mut part| {
                     let queries = Queries {
                         values: &inputs.values()[input * each * inputs.stride() + head * self.head_width..],
@@ -173,6 +183,29 @@ impl Stack {
         self.finish(machine, &mut xs);
         machine.buffers = buffers;
         xs
+    }
+
+    /// Adds a layer's share to what is watched; `queries` are those of an input's first row, head after head.
+    fn watch<'q>(
+        &self,
+        state: &State,
+        layer: usize,
+        queries: impl Fn(usize) -> &'q [f32],
+        watch: &mut Vec<Vec<f32>>,
+    ) {
+        let share = 1.0 / (self.heads * self.layers.len()) as f32;
+        watch.resize(state.inputs(), Vec::new());
+        for (input, sums) in watch.iter_mut().enumerate() {
+            for (head, query) in queries(input)[..self.width()].chunks_exact(self.head_width).enumerate() {
+                let source = state.source(layer, input, head, self.heads, self.head_width);
+                let mut weights = source.products(query);
+                let most = weights.iter().fold(f32::NEG_INFINITY, |most, product| most.max(*product));
+                weights.iter_mut().for_each(|weight| *weight = ((*weight - most) * self.scale).exp());
+                let share = share / weights.iter().sum::<f32>();
+                sums.resize(weights.len(), 0.0);
+                sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += share * weight);
+            }
+        }
     }
 
     /// What a part reads: the states, normalised into `normed` where the norm comes first.

@@ -55,6 +55,12 @@ impl Tokenizer {
         }
     }
 
+    /// Whether a folder has the files that [`from_folder`](Self::from_folder) reads.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join("tokenizer.json").is_file() || vocab_files::are_in(folder)
+    }
+
     /// A tokenizer from the text of a `tokenizer.json`; `path` names it in errors.
     ///
     /// # Errors
@@ -84,6 +90,18 @@ impl Tokenizer {
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(|source| self.wrong(source))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`: what a decoder that learned to write
+    /// whole texts begins with.
+    ///
+    /// # Errors
+    /// As for `encode`.
+    pub fn beginning(&self) -> Result<Vec<u32>> {
+        let (mut whole, plain) = (self.encode("a", None)?, self.encode_plain("a")?);
+        let before = whole.windows(plain.len().max(1)).position(|part| part == plain).unwrap_or(0);
+        whole.truncate(before);
+        Ok(whole)
     }
 
     /// The tokens of `text` with the special tokens around it, and where each stands.

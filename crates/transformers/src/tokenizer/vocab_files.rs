@@ -26,6 +26,11 @@ const WORDS: &str = "vocab.txt";
 const PIECES: &str = "vocab.json";
 const MERGES: &str = "merges.txt";
 
+/// Whether a folder has the files of a vocabulary.
+pub(super) fn are_in(folder: &Path) -> bool {
+    folder.join(WORDS).is_file() || [PIECES, MERGES].iter().all(|file| folder.join(file).is_file())
+}
+
 /// The text of the `tokenizer.json` that would stand for the vocabulary files of `folder`.
 ///
 /// # Errors

@@ -36,6 +36,7 @@ pub(crate) struct Position {
 const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const POSITION: &str = "position.json";
+const TOKENIZER: &str = "tokenizer.json";
 
 /// Files that are put beside the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
 /// folder: names with their bytes.
@@ -176,10 +177,26 @@ pub fn best_folder(root: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Puts the newest checkpoint under `root` into the optimiser and its variables; `None` where there is none.
-pub(crate) fn restore(root: &Path, optimizer: &mut AdamW) -> Result<Option<Position>> {
+///
+/// # Errors
+/// Where a file cannot be read or does not fit; [`Error::Config`] where the checkpoint was made with another tokenizer than that
+/// among `companions`, as one that is learned from other texts is.
+pub(crate) fn restore(
+    root: &Path,
+    optimizer: &mut AdamW,
+    companions: &Companions,
+) -> Result<Option<Position>> {
     let Some((_, folder)) = snapshots(root, "checkpoint")?.pop() else {
         return Ok(None);
     };
+    for (name, bytes) in companions.iter().filter(|(name, _)| name == TOKENIZER) {
+        let path = folder.join(name);
+        if fs::read(&path).map_err(Error::io(&path, "read"))? != *bytes {
+            let expected = "the tokenizer that the training would begin with now".into();
+            let found = "another; a training over other texts needs another folder".into();
+            return Err(Error::Config { path, field: "model.vocab".into(), expected, found });
+        }
+    }
     let path = folder.join(POSITION);
     let bytes = fs::read(&path).map_err(Error::io(&path, "read"))?;
     let position: Position = serde_json::from_slice(&bytes).map_err(|source| Error::Json {
@@ -194,15 +211,13 @@ pub(crate) fn restore(root: &Path, optimizer: &mut AdamW) -> Result<Option<Posit
     };
     let saved = load(WEIGHTS)?;
     for (name, var) in optimizer.variables() {
+        let (path, tensor, expected) = (folder.join(WEIGHTS), name.to_string(), var.shape().clone());
         match saved.get(name) {
-            Some(tensor) if tensor.dims() == var.dims() => {}
-            other => {
-                return Err(Error::Training {
-                    what: format!("{}, tensor `{name}`", folder.join(WEIGHTS).display()),
-                    expected: format!("shape {:?}", var.dims()),
-                    found: other.map_or_else(|| "none".into(), |t| format!("shape {:?}", t.dims())),
-                });
+            Some(saved) if *saved.shape() == expected => {}
+            Some(saved) => {
+                return Err(Error::TensorShape { path, tensor, expected, found: saved.shape().clone() });
             }
+            None => return Err(Error::MissingTensor { path, tensor, expected }),
         }
     }
     optimizer.restore(&load(OPTIMIZER)?, position.step)?;
@@ -271,16 +286,26 @@ mod tests {
         save(root.path(), &optimizer(1.0), &position(5), &[]).unwrap();
         save(root.path(), &optimizer(2.0), &position(10), &[]).unwrap();
         let mut fresh = optimizer(0.0);
-        assert_eq!(restore(root.path(), &mut fresh).unwrap(), Some(position(10)));
+        assert_eq!(restore(root.path(), &mut fresh, &[]).unwrap(), Some(position(10)));
         assert_eq!((value(&fresh), fresh.step_count()), (2.0, 10));
         assert_eq!(snapshots(root.path(), "checkpoint").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_tokenizer_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let tokenizer = |text: &str| [(TOKENIZER.to_owned(), text.as_bytes().to_vec())];
+        save(root.path(), &optimizer(1.0), &position(5), &tokenizer("{}")).unwrap();
+        assert!(restore(root.path(), &mut optimizer(0.0), &tokenizer("{}")).unwrap().is_some());
+        let found = restore(root.path(), &mut optimizer(0.0), &tokenizer("{\"a\": 1}")).unwrap_err();
+        assert!(matches!(found, Error::Config { .. }), "{found}");
     }
 
     #[test]
     fn an_unfinished_folder_is_not_a_checkpoint() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join(".unfinished-x")).unwrap();
-        assert_eq!(restore(root.path(), &mut optimizer(0.0)).unwrap(), None);
+        assert_eq!(restore(root.path(), &mut optimizer(0.0), &[]).unwrap(), None);
     }
 
     #[test]
@@ -289,7 +314,7 @@ mod tests {
         save(root.path(), &optimizer(1.0), &position(1), &[]).unwrap();
         let var = Var::zeros((3, 3), DType::F32, &Device::Cpu).unwrap();
         let mut other = AdamW::new([("w".to_owned(), var)], AdamWConfig::default()).unwrap();
-        let message = restore(root.path(), &mut other).unwrap_err().to_string();
+        let message = restore(root.path(), &mut other, &[]).unwrap_err().to_string();
         assert!(
             message.contains("`w`") && message.contains("[3, 3]") && message.contains("[2, 3]"),
             "{message}"

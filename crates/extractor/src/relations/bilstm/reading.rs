@@ -6,7 +6,7 @@ use sporran_transformers::training::PairTarget;
 
 use super::{
     super::{
-        Annotated, Asked, Candidates, Scores,
+        Annotated, Asked, Scores,
         candidates::{BETWEEN, distance_bucket},
         marking::class,
     },
@@ -138,7 +138,7 @@ impl BilstmReader {
                 let Some(&(sentence, pair)) = fact.pairs.first() else { continue };
                 let candidates = &annotated.candidates[sentence];
                 let ends = &candidates.pairs[pair];
-                let kind = |at| kind_of(shape, candidates, &annotated.mentions, at);
+                let kind = |at: u32| candidates.known[at as usize].kind;
                 *counts[fact.label].entry((kind(ends.first), kind(ends.second))).or_default() += 1;
             }
         }
@@ -154,9 +154,9 @@ impl BilstmReader {
     }
 
     /// The types of a pair's ends, a pair counted among the candidates.
-    fn ends(&self, (_, mentions, candidates): Asked<'_>, pair: usize) -> (EntityType, EntityType) {
+    fn ends(&self, (.., candidates): Asked<'_>, pair: usize) -> (EntityType, EntityType) {
         let ends = &candidates.pairs[pair];
-        let kind = |at| kind_of(&self.shape, candidates, mentions, at);
+        let kind = |at: u32| candidates.known[at as usize].kind;
         (kind(ends.first), kind(ends.second))
     }
 
@@ -193,10 +193,8 @@ impl BilstmReader {
         };
         for (at, known) in candidates.known.iter().enumerate() {
             let mention = &mentions[candidates.mentions[at]];
-            let class = match self.shape.enriched_types {
-                true => class(known.kind, mention.form),
-                false => class(mention.kind, MentionForm::Name),
-            };
+            let form = if self.shape.enriched_types { mention.form } else { MentionForm::Name };
+            let class = class(known.kind, form);
             let mut rows = [vec![layout::CLASS + 1 + class as u32], vec![], vec![]];
             let mut sure = [0.0; layout::TOKEN_NUMBERS];
             if self.shape.confidence {
@@ -330,12 +328,4 @@ impl BilstmReader {
 /// The words of a sentence.
 fn words_of<'a>((document, _, candidates): Asked<'a>) -> Vec<&'a str> {
     document.sentences[candidates.sentence].tokens.clone().map(|at| document.word(at)).collect()
-}
-
-/// The type of a mention of a sentence, counted there.
-fn kind_of(shape: &BilstmShape, candidates: &Candidates, mentions: &[crate::Mention], at: u32) -> EntityType {
-    match shape.enriched_types {
-        true => candidates.known[at as usize].kind,
-        false => mentions[candidates.mentions[at as usize]].kind,
-    }
 }

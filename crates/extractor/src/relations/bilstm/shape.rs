@@ -61,7 +61,7 @@ pub struct BilstmShape {
     pub pooling: Pooling,
     /// Which pairs are asked for a property: `by-type` or `all`.
     pub pairs: Pairing,
-    /// Whether a mention has the type of its chain and its form (a name, a pronoun), rather than its own type alone.
+    /// Whether it is read how a mention is put (a name, a pronoun), beside the type of its chain.
     pub enriched_types: bool,
     /// Whether the types of what names may mean are read, and the properties that a knowledge base has between that.
     pub knowledge: bool,

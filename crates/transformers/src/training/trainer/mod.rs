@@ -117,7 +117,7 @@ impl<'a, O: Objective> Run<'a, O> {
             weight_decay: options.weight_decay,
         };
         let mut optimizer = AdamW::new(training.variables.all(), config)?;
-        let restored = checkpoint::restore(training.folder, &mut optimizer)?;
+        let restored = checkpoint::restore(training.folder, &mut optimizer, training.companions)?;
         let saved_at = restored.as_ref().map(|position| position.step);
         let position = match restored {
             Some(position) if position.options.same_result(options) => position,

@@ -1,0 +1,59 @@
+//! Training Fusion-in-Decoder: the answer is learned from all passages at once, each encoded with the input apart.
+
+use candle_core::DType;
+use sporran_generator::{FidGenerator, FidOptions};
+use sporran_transformers::training::{EvaluationError, FusionObjective, FusionRow};
+
+use crate::{
+    Options, Result,
+    assemble::assemble_retrieval,
+    learn::Learning,
+    observe::Observer,
+    options::TrainOptions,
+    pupil::Pupil,
+    train::{Trained, judged_score, pupil, readings},
+};
+
+/// Trains the model of a `fid` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.
+///
+/// # Errors
+/// Whatever is wrong with files, index, model or training.
+pub(crate) fn train_fid(
+    options: &Options,
+    train: &TrainOptions,
+    fid: &FidOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let assembly = assemble_retrieval(options, observe)?;
+    let mut read = |files, table, limit, add_gold| {
+        readings(options, files, table, limit, fid.prompt.passages, add_gold, &assembly, observe)
+    };
+    let examples = read(&train.examples, "train.examples", None, train.add_gold)?;
+    let judged = read(&options.general.tasks, "tasks", Some(train.judged), false)?;
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+    let judge = FidGenerator::new(fid, model.clone(), tokenizer.clone())?;
+    let rows: Vec<FusionRow> = examples
+        .iter()
+        .map(|reading| {
+            let answers = reading.example.answers();
+            // Records without an answer are not read.
+            let target = answers.first().copied().unwrap_or_default();
+            Ok(FusionRow {
+                texts: reading.ask(|request| judge.rows(request))?,
+                target: tokenizer.encode(target, Some(train.target_tokens))?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    let objective = FusionObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
+    let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
+    let learning = Learning {
+        variables: &variables,
+        options: &train.optimizer,
+        folder: options.general.output.join(&options.general.name).join("training"),
+        model: &train.model,
+        dtype: DType::F16,
+        companions: &companions,
+        score: "mean score",
+    };
+    learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
+}

@@ -1,0 +1,125 @@
+//! Kinds of configs: which one a file is, and how a file of any kind is read.
+
+use std::path::Path;
+
+use sporran_kilt::jsonl;
+
+use crate::{
+    Error, Result,
+    config::{Diagnostic, Document, Text},
+};
+
+/// What a config is for. Each kind but the first has a table that those before it in [`TABLES`] have not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigKind {
+    /// A run over task files: [`Options`](crate::Options).
+    Run,
+    /// Embeddings of a knowledge base: [`LinksOptions`](crate::links::LinksOptions).
+    Links,
+    /// Questions over a knowledge base: [`ReasonOptions`](crate::korc::ReasonOptions).
+    Reason,
+    /// Rules of a knowledge base: [`RulesOptions`](crate::rules::RulesOptions).
+    Rules,
+    /// Knowledge-base population: [`PopulationOptions`](crate::population::PopulationOptions).
+    Population,
+    /// Responses to dialogues: [`ResponseOptions`](crate::selection::ResponseOptions).
+    Responses,
+    /// Knowledge selection: [`SelectionOptions`](crate::selection::SelectionOptions).
+    Selection,
+    /// A tagger of mentions: [`TaggingOptions`](crate::tagging::TaggingOptions).
+    Tagging,
+}
+
+/// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, and population has
+/// `[annotations]` as well.
+const TABLES: [(&str, ConfigKind); 7] = [
+    ("embedding", ConfigKind::Links),
+    ("reasoner", ConfigKind::Reason),
+    ("rules", ConfigKind::Rules),
+    ("relations", ConfigKind::Population),
+    ("dialogues", ConfigKind::Responses),
+    ("data", ConfigKind::Selection),
+    ("annotations", ConfigKind::Tagging),
+];
+
+impl ConfigKind {
+    /// The kind of a config file with its overrides.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn of(path: &Path, overrides: &[String]) -> Result<Self> {
+        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+        let document = Document::parse(&text);
+        let kind = TABLES.into_iter().find(|(table, _)| document.has(table));
+        Ok(kind.map_or(Self::Run, |(_, kind)| kind))
+    }
+}
+
+/// Reads a config with its overrides: `read` takes the document apart, and `check` tells what is wrong with the values, each
+/// key in its place again.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(crate) fn inspect<T>(
+    path: &Path,
+    overrides: &[String],
+    read: impl FnOnce(&mut Document<'_>) -> Option<T>,
+    check: impl FnOnce(&T, &mut Document<'_>),
+) -> Result<(Option<T>, Vec<Diagnostic>)> {
+    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+    let mut document = Document::parse(&text);
+    let written = document.clone();
+    let options = read(&mut document);
+    if let Some(options) = &options {
+        // Stages were taken out while reading; checks look keys up in the document as it was written.
+        document.restore(written);
+        check(options, &mut document);
+    }
+    Ok((options, document.into_diagnostics()))
+}
+
+/// Reads a config that has no mistakes.
+///
+/// # Errors
+/// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+pub(crate) fn load<T>(
+    path: &Path,
+    overrides: &[String],
+    read: impl FnOnce(&mut Document<'_>) -> Option<T>,
+    check: impl FnOnce(&T, &mut Document<'_>),
+) -> Result<T> {
+    let (options, diagnostics) = inspect(path, overrides, read, check)?;
+    options.filter(|_| diagnostics.is_empty()).ok_or(Error::Config(diagnostics))
+}
+
+/// The mistakes that loading told of.
+#[cfg(test)]
+pub(crate) fn mistakes<T>(loaded: Result<T>) -> Vec<Diagnostic> {
+    match loaded {
+        Ok(_) => Vec::new(),
+        Err(Error::Config(found)) => found,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_table_that_a_config_has_tells_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let kind = |text: &str, overrides: &[&str]| {
+            std::fs::write(&path, text).unwrap();
+            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+            ConfigKind::of(&path, &overrides).unwrap()
+        };
+        assert_eq!(kind("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", &[]), ConfigKind::Run);
+        assert_eq!(kind("name = \"r\"\n", &["data.train=x.json"]), ConfigKind::Selection);
+        assert_eq!(kind("[data]\n[reasoner]\n", &[]), ConfigKind::Reason);
+        assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
+        assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);
+        assert_eq!(kind("[dialogues]\n", &[]), ConfigKind::Responses);
+    }
+}

@@ -1,0 +1,262 @@
+//! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
+//! (Eric et al., 2021, feed the best sentence to GPT-2).
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_generator::{Candidate, Generator, Request};
+use sporran_kilt::{
+    Dataset, Id, Passage, Record, jsonl,
+    scores::{
+        answer::Answers,
+        ranking::{self, RELEVANT, Ranked},
+    },
+    wowpp,
+};
+use sporran_reranker::Computing;
+use sporran_transformers::{DeviceName, Precision};
+
+use super::{
+    data::{Labels, Selection},
+    rank::{evidence, order, rank, record, write, write_ranking},
+};
+use crate::{
+    Error, Result,
+    assemble::load_generator,
+    config::{Diagnostic, Document},
+    generation::{self, GeneratorOptions},
+    observe::{Event, Observer, Unit, advance, begin},
+    run::Folder,
+};
+
+/// A whole config of responses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ResponseOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `[dialogues]`: what is responded to.
+    pub dialogues: DialoguesOptions,
+    /// `[selection]`: what chooses sentences.
+    pub selection: ChoosingOptions,
+    /// `[generator]`: what writes responses, of any kind that a run has.
+    pub generator: GeneratorOptions,
+}
+
+/// `[dialogues]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DialoguesOptions {
+    /// The file, in WOW++'s layout.
+    pub file: PathBuf,
+    /// Only the first dialogues.
+    pub limit: Option<usize>,
+}
+
+/// `[selection]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ChoosingOptions {
+    /// The folder of a reranker that `sporran train` made.
+    pub model: PathBuf,
+    /// The numbers that it computes with.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where it computes.
+    #[serde(default)]
+    pub device: DeviceName,
+}
+
+/// The parts of a config that are not stages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default = "runs")]
+    output: PathBuf,
+    dialogues: DialoguesOptions,
+    selection: ChoosingOptions,
+}
+
+fn runs() -> PathBuf {
+    "runs".into()
+}
+
+impl ResponseOptions {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        crate::kind::load(path, overrides, Self::read, Self::check_values)
+    }
+
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let generator = generation::read(document);
+        let general: Option<General> = document.read_root(&["generator"]);
+        let generator = generator.ok()?;
+        if generator.is_none() {
+            document.report_key("generator", "is missing");
+        }
+        let General { name, output, dialogues, selection } = general?;
+        Some(Self { name, output, dialogues, selection, generator: generator? })
+    }
+
+    fn check_values(&self, document: &mut Document<'_>) {
+        if !self.dialogues.file.is_file() {
+            document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
+        }
+        let ChoosingOptions { model, precision, device } = &self.selection;
+        if !model.join("reranker.json").is_file() && !model.join("config.json").is_file() {
+            let message = format!("{} has neither reranker.json nor config.json", model.display());
+            document.report_key("selection.model", message);
+        }
+        if let Err(error) = device.check(*precision) {
+            document.report_key("selection.device", error.to_string());
+        }
+        // Those look pages up in a passage store, which a dialogue's sentences have none of.
+        if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
+            let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
+            document.report_key("generator.kind", message);
+        }
+        generation::check(&self.generator, false, None, document);
+    }
+
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+/// What a run of responses gave: `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Responded {
+    /// The config's name.
+    pub name: String,
+    /// Dialogues that were responded to.
+    pub dialogues: usize,
+    /// How the crowd's judgements score the ranking of the sentences.
+    pub ranking: ranking::Scores,
+    /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences, whether the generator read
+    /// them or not; dialogues without sentences are left out.
+    pub knowledge_f1: f64,
+    /// Mean words of a response.
+    pub words: f64,
+    /// Seconds of the ranking and of the generator, loading left out.
+    pub seconds: [f64; 2],
+    /// The predictions in KILT's layout: the response, with the articles of the sentences as provenance.
+    pub predictions: PathBuf,
+    /// Every sentence's score.
+    pub ranked: PathBuf,
+}
+
+/// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking and report into the
+/// run's folder.
+///
+/// # Errors
+/// Whatever is wrong with files or models; [`Error::Busy`] where another process works in the run's folder.
+pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
+    let folder = Folder::open(options.folder())?;
+    let ChoosingOptions { model, precision, device } = &options.selection;
+    let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
+    let reranker = sporran_reranker::open(model, computing)?;
+    let generator = load_generator(&options.generator, None)?;
+    let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
+    dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
+
+    let start = std::time::Instant::now();
+    let ranked = rank(&dialogues, &*reranker, observe)?;
+    let ranking_seconds = start.elapsed().as_secs_f64();
+    let written = folder.root.join("ranking.jsonl");
+    write_ranking(&written, &ranked)?;
+
+    let start = std::time::Instant::now();
+    let asked: Vec<Asked> =
+        dialogues.iter().zip(&ranked).map(|((id, own), ranked)| Asked::new(id, own, ranked)).collect();
+    let mut records = Vec::with_capacity(asked.len());
+    let mut grounded = Vec::new();
+    let mut words = 0;
+    begin(observe, "respond", asked.len() as u64, Unit::Records);
+    for portion in asked.chunks(PORTION) {
+        for (asked, (response, read)) in portion.iter().zip(responses(&*generator, portion)?) {
+            words += response.split_whitespace().count();
+            if let Some((best, _)) = asked.sentences.first() {
+                grounded.push(Answers::new([best.text.as_str()]).score(&response).f1);
+            }
+            records.push(asked.record(response, &read));
+        }
+        advance(observe, records.len() as u64);
+    }
+    observe(Event::End);
+    let generating_seconds = start.elapsed().as_secs_f64();
+
+    let predictions = folder.root.join("predictions.jsonl");
+    write(&predictions, &records)?;
+    let count = records.len().max(1) as f64;
+    let responded = Responded {
+        name: options.name.clone(),
+        dialogues: records.len(),
+        ranking: ranking::evaluate(&written, RELEVANT)?.report.scores,
+        knowledge_f1: grounded.iter().sum::<f64>() / grounded.len().max(1) as f64,
+        words: words as f64 / count,
+        seconds: [ranking_seconds, generating_seconds],
+        predictions,
+        ranked: written,
+    };
+    let path = folder.root.join("report.json");
+    let json =
+        serde_json::to_vec_pretty(&responded).map_err(|error| Error::io(&path, "write")(error.into()))?;
+    jsonl::write(&path, &json)?;
+    let config = toml::to_string(options)
+        .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
+    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
+    Ok(responded)
+}
+
+/// Dialogues that are responded to together.
+const PORTION: usize = 32;
+
+/// A dialogue with its sentences, best first.
+struct Asked {
+    id: Id,
+    query: sporran_kilt::Query,
+    sentences: Vec<(Passage, f32)>,
+}
+
+impl Asked {
+    fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked) -> Self {
+        let Selection { mut query, passages, .. } = Selection::new(id, dialogue, Labels::Crowd);
+        query.dataset = Some(Dataset::Wow);
+        let scored = |at: usize| (passages[at].clone(), ranked.candidates[at].score as f32);
+        Self { id: Id::from(id), query, sentences: order(ranked).into_iter().map(scored).collect() }
+    }
+
+    fn record(&self, response: String, read: &[usize]) -> Record {
+        let provenance = read.iter().map(|&at| {
+            let (passage, score) = &self.sentences[at];
+            evidence(passage, f64::from(*score))
+        });
+        record(self.id.clone(), self.query.text.clone(), Some((response, provenance.collect())))
+    }
+}
+
+/// The response to each dialogue, and the sentences that it was written from.
+fn responses(generator: &dyn Generator, asked: &[Asked]) -> Result<Vec<(String, Vec<usize>)>> {
+    let candidates: Vec<Vec<Candidate<'_>>> = asked
+        .iter()
+        .map(|asked| {
+            let read = asked.sentences.iter().take(generator.passages());
+            read.map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = asked
+        .iter()
+        .zip(&candidates)
+        .map(|(asked, candidates)| Request { query: &asked.query, passages: candidates })
+        .collect();
+    let generations = generator.generate(&requests)?;
+    Ok(generations.into_iter().map(|generation| (generation.text, generation.evidence)).collect())
+}
