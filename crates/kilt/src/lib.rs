@@ -11,6 +11,7 @@ pub mod jsonl;
 pub mod kb;
 pub mod knowledgenet;
 pub mod korc;
+pub mod linked;
 pub mod mapping;
 mod open_record;
 pub mod page;

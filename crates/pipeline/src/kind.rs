@@ -20,6 +20,8 @@ pub enum ConfigKind {
     Reason,
     /// Rules of a knowledge base: [`RulesOptions`](crate::rules::RulesOptions).
     Rules,
+    /// Entity linking: [`LinkingOptions`](crate::linking::LinkingOptions).
+    Linking,
     /// Knowledge-base population: [`PopulationOptions`](crate::population::PopulationOptions).
     Population,
     /// Responses to dialogues: [`ResponseOptions`](crate::selection::ResponseOptions).
@@ -32,10 +34,11 @@ pub enum ConfigKind {
 
 /// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, and population has
 /// `[annotations]` as well.
-const TABLES: [(&str, ConfigKind); 7] = [
+const TABLES: [(&str, ConfigKind); 8] = [
     ("embedding", ConfigKind::Links),
     ("reasoner", ConfigKind::Reason),
     ("rules", ConfigKind::Rules),
+    ("linking", ConfigKind::Linking),
     ("relations", ConfigKind::Population),
     ("dialogues", ConfigKind::Responses),
     ("data", ConfigKind::Selection),
@@ -121,5 +124,6 @@ mod tests {
         assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
         assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);
         assert_eq!(kind("[dialogues]\n", &[]), ConfigKind::Responses);
+        assert_eq!(kind("[linking]\n[linker]\n", &[]), ConfigKind::Linking);
     }
 }

@@ -17,6 +17,7 @@ mod journal;
 mod kind;
 pub mod korc;
 mod learn;
+pub mod linking;
 pub mod links;
 pub mod manifest;
 mod memory;

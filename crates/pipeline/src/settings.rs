@@ -166,11 +166,11 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it names a folder");
     }
     for path in &general.also {
-        use ConfigKind::{Population, Reason, Responses};
+        use ConfigKind::{Linking, Population, Reason, Responses};
         match ConfigKind::of(path, &[]) {
-            Ok(Population | Reason | Responses) => {}
+            Ok(Linking | Population | Reason | Responses) => {}
             Ok(_) => {
-                let expected = "expected a config of population, reasoning or responses, found";
+                let expected = "expected a config of population, linking, reasoning or responses, found";
                 document.report_key("also", format!("{expected} {}", path.display()));
             }
             Err(error) => document.report_key("also", error.to_string()),

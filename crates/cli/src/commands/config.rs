@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use sporran_pipeline::{
-    ConfigKind, Options, korc, links,
+    ConfigKind, Options, korc, linking, links,
     population::{PopulationOptions, Purpose},
     rules, selection, tagging,
 };
@@ -28,6 +28,7 @@ impl Config {
                     ConfigKind::Run => drop(config.load()?),
                     ConfigKind::Links => drop(links::LinksOptions::load(path, overrides)?),
                     ConfigKind::Reason => drop(korc::ReasonOptions::load(path, overrides)?),
+                    ConfigKind::Linking => drop(linking::LinkingOptions::load(path, overrides)?),
                     ConfigKind::Rules => drop(rules::RulesOptions::load(path, overrides)?),
                     ConfigKind::Population => {
                         drop(PopulationOptions::load(path, overrides, Purpose::All)?);

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::Value;
 use sporran_pipeline::{
-    ConfigKind, Report, korc,
+    ConfigKind, Report, korc, linking,
     population::{self, PopulationOptions, Purpose},
     selection,
 };
@@ -66,7 +66,7 @@ struct Done {
     text: String,
 }
 
-/// Does what a config of population, reasoning or responses says.
+/// Does what a config of population, reasoning, linking or responses says.
 fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) -> Result<Done> {
     let mut progress = Progress::new(quiet);
     let observe = &mut |event| progress.event(event);
@@ -80,6 +80,11 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
             let options = korc::ReasonOptions::load(path, overrides)?;
             let report = korc::reason(&options, observe, &mut |_| {})?;
             Done { report: json_of(&report)?, text: reason::told(&report) }
+        }
+        ConfigKind::Linking => {
+            let options = linking::LinkingOptions::load(path, overrides)?;
+            let report = linking::link(&options, observe)?;
+            Done { report: json_of(&report)?, text: linked_told(&report, &options) }
         }
         ConfigKind::Responses => {
             let options = selection::ResponseOptions::load(path, overrides)?;
@@ -97,6 +102,36 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
 fn json_of(report: &impl serde::Serialize) -> Result<Value> {
     serde_json::to_value(report)
         .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
+}
+
+fn linked_told(report: &linking::LinkingReport, options: &linking::LinkingOptions) -> String {
+    let mut told = format!(
+        "{} names of {} entities\n{:<28} {:>8} {:>6} {:>6} {:>6} {:>8} {:>9} {:>6}\n",
+        report.names,
+        report.entities,
+        "file",
+        "mentions",
+        "held",
+        "linked",
+        "right",
+        "accuracy",
+        "precision",
+        "F1"
+    );
+    for file in &report.files {
+        told += &format!(
+            "{:<28} {:>8} {:>6} {:>6} {:>6} {:>8.3} {:>9.3} {:>6.3}\n",
+            file.file,
+            file.mentions,
+            file.held,
+            file.linked,
+            file.right,
+            file.accuracy,
+            file.precision,
+            file.f1
+        );
+    }
+    told + &format!("{:.1} s; predictions and report: {}\n", report.seconds, options.folder().display())
 }
 
 fn responded_told(responded: &selection::Responded) -> String {

@@ -51,8 +51,8 @@ impl Train {
                 let options = PopulationOptions::load(path, overrides, Purpose::Train)?;
                 self.tell(&population::train(&options, observe)?, populated_told)
             }
-            ConfigKind::Responses => {
-                let message = "a config of responses trains nothing; `sporran run` writes them";
+            ConfigKind::Linking | ConfigKind::Responses => {
+                let message = "a config of links or responses trains nothing; `sporran run` writes them";
                 Err(Error::Usage(message.into()))
             }
             ConfigKind::Selection => {

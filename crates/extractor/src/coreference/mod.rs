@@ -1,7 +1,6 @@
 //! Chains of mentions within a document, by rules: names by their words, pronouns and descriptions by what fits them and what the
 //! text is about (after Lappin and Leass 1994, with the sieves' order of Raghunathan et al. 2010: names first).
 
-mod demonyms;
 mod given_names;
 mod names;
 

@@ -1,6 +1,6 @@
 //! When two names may mean the same.
 
-use super::demonyms::country;
+use crate::demonyms::country;
 use crate::{Document, EntityType, Mention};
 
 /// A name's words in lower case, without what says nothing of who is meant.

@@ -15,7 +15,7 @@ use crate::Result;
 pub enum NamesFormat {
     /// A knowledge base's folder or file of triples, with labels and aliases.
     KnowledgeBase,
-    /// A table between tabs whose first line names its columns: `qid` and `name`, and perhaps `description`.
+    /// A table between tabs whose first line names its columns: `qid` and `name`, and perhaps `description` and `extract`.
     Table,
     /// One JSON object: for each id an object with `label`, and perhaps `description`.
     Labels,
@@ -69,7 +69,7 @@ struct Question {
 ///
 /// # Errors
 /// Those of reading, with file, line and field.
-pub(super) fn build<'a>(
+pub(crate) fn build<'a>(
     documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
     names: &[NamesOptions],
 ) -> Result<AliasTable> {
@@ -178,25 +178,25 @@ fn numbered<T: DeserializeOwned>(file: &Path) -> Result<Vec<(u64, T)>> {
 }
 
 fn table(builder: &mut AliasTableBuilder, file: &Path) -> Result<()> {
-    let mut columns: Option<(usize, usize, Option<usize>)> = None;
+    let mut columns: Option<(usize, usize, Vec<usize>)> = None;
     for line in jsonl::open(file)?.lines() {
         let (number, line) = line?;
         let cells: Vec<&str> = line.split('\t').map(|cell| cell.trim().trim_matches('"')).collect();
-        let Some((id, name, description)) = columns else {
+        let Some((id, name, told)) = &columns else {
             let place = |wanted: &str| cells.iter().position(|cell| *cell == wanted);
             let (Some(id), Some(name)) = (place("qid"), place("name")) else {
                 let message = format!("expected the columns `qid` and `name`, found `{line}`");
                 return Err(sporran_kilt::Error::record(file, number, "header", message).into());
             };
-            columns = Some((id, name, place("description")));
+            columns = Some((id, name, ["description", "extract"].into_iter().filter_map(place).collect()));
             continue;
         };
-        let (Some(id), Some(name)) = (cells.get(id), cells.get(name)) else {
+        let (Some(id), Some(name)) = (cells.get(*id), cells.get(*name)) else {
             let message = format!("expected a cell for `qid` and `name`, found {} cells", cells.len());
             return Err(sporran_kilt::Error::record(file, number, "columns", message).into());
         };
-        let description = description.and_then(|at| cells.get(at)).copied().unwrap_or_default();
-        builder.describe(id, name, description);
+        let told: Vec<&str> = told.iter().filter_map(|at| cells.get(*at)).copied().collect();
+        builder.describe(id, name, &told.join(" "));
         builder.add(name, id, 1.0);
     }
     Ok(())

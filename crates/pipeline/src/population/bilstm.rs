@@ -3,12 +3,9 @@
 use std::{fs, path::Path};
 
 use candle_core::DType;
-use sporran_extractor::{
-    Linker,
-    relations::{
-        Annotated, Background, BilstmFile, BilstmReader, BilstmRelations, LAYERS, LayerEncoder, Properties,
-        ReadSentence, RelationModel, RelationNetwork, RelationObjective, Scores, Thresholds,
-    },
+use sporran_extractor::relations::{
+    Annotated, Background, BilstmFile, BilstmReader, BilstmRelations, LAYERS, LayerEncoder, Properties,
+    ReadSentence, RelationModel, RelationNetwork, RelationObjective, Scores, Thresholds,
 };
 use sporran_kilt::{jsonl, knowledgenet};
 use sporran_transformers::{
@@ -45,7 +42,11 @@ pub(super) fn tell(
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
         let linker = match &options.linker {
             Some(linking) => {
-                let linker = Linker::new(build(others, &linking.names)?, linking.decision.clone());
+                let linker = parts::linker(
+                    build(others, &linking.names)?,
+                    &linking.decision,
+                    linking.facts.as_deref(),
+                )?;
                 let knowledge = parts::knowledge(linking, linker.table())?;
                 Some((linker, knowledge))
             }

@@ -14,13 +14,16 @@ mod teacher;
 mod train;
 mod triplets;
 
+pub(crate) use aliases::build as build_names;
 pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
+pub(crate) use options::check_decision;
 pub use options::{
     AnnotationsOptions, BilstmTraining, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions,
     MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TeacherOptions,
     TriplesOptions,
 };
+pub(crate) use parts::{coreference, linker, mentions as finder};
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;

@@ -65,6 +65,17 @@ impl Default for MentionsOptions {
     }
 }
 
+impl MentionsOptions {
+    pub(crate) fn check(&self, document: &mut Document<'_>) {
+        if let Some(tagger) = self.tagger.as_ref().filter(|path| !path.join("tagger.json").is_file()) {
+            document.report_key("mentions.tagger", format!("{} has no tagger.json", tagger.display()));
+        }
+        if self.forms.is_empty() {
+            document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
+        }
+    }
+}
+
 /// What puts mentions of one entity together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -320,28 +331,14 @@ impl PopulationOptions {
             }
         }
         if let Some(linker) = &self.linker {
-            let range = |key: &str, value: f32, most: f32, document: &mut Document<'_>| {
-                if !(0.0..=most).contains(&value) {
-                    let message = format!("expected a number from 0 to {most}, found {value}");
-                    document.report_key(&format!("linker.decision.{key}"), message);
-                }
-            };
-            range("threshold", linker.decision.threshold, 1.0, document);
-            range("context", linker.decision.context, 100.0, document);
-            range("unknown", linker.decision.unknown, 100.0, document);
+            check_decision(&linker.decision, document);
             for (key, path) in [("types", &linker.types), ("facts", &linker.facts)] {
                 if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
                     document.report_key(&format!("linker.{key}"), format!("no file {}", path.display()));
                 }
             }
         }
-        if let Some(tagger) = self.mentions.tagger.as_ref().filter(|path| !path.join("tagger.json").is_file())
-        {
-            document.report_key("mentions.tagger", format!("{} has no tagger.json", tagger.display()));
-        }
-        if self.mentions.forms.is_empty() {
-            document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
-        }
+        self.mentions.check(document);
         if let Some(input) = &self.input {
             let mut stems = BTreeSet::new();
             for path in &input.files {
@@ -419,6 +416,23 @@ impl PopulationOptions {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
+    }
+}
+
+/// What is wrong with `[linker.decision]`.
+pub(crate) fn check_decision(decision: &LinkerOptions, document: &mut Document<'_>) {
+    let LinkerOptions { threshold, context, unknown, coherence, similarity } = *decision;
+    for (key, value, most) in [
+        ("threshold", threshold, 1.0),
+        ("context", context, 100.0),
+        ("unknown", unknown, 100.0),
+        ("coherence", coherence, 100.0),
+        ("similarity", similarity, 1.0),
+    ] {
+        if !(0.0..=most).contains(&value) {
+            let message = format!("expected a number from 0 to {most}, found {value}");
+            document.report_key(&format!("linker.decision.{key}"), message);
+        }
     }
 }
 

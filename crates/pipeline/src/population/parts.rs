@@ -1,9 +1,9 @@
 //! The parts of a chain that a config names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use sporran_extractor::{
-    AliasTable, Coreference, Formed, Linker, MentionFinder, Populator, Proposals, Relations,
+    AliasTable, Coreference, Formed, Linker, LinkerOptions, MentionFinder, Populator, Proposals, Relations,
     coreference::Rules,
     relations::{EntityFacts, open as open_relations},
     tagger::{Computing, Tagger},
@@ -15,7 +15,7 @@ use sporran_kilt::{
 };
 
 use super::{
-    options::{CoreferenceKind, LinkingOptions, PopulationOptions, RelationsOptions},
+    options::{CoreferenceKind, LinkingOptions, MentionsOptions, PopulationOptions, RelationsOptions},
     triplets::TripletTraining,
 };
 use crate::Result;
@@ -25,14 +25,15 @@ pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
     let relations = &options.relations;
     let (linker, knowledge) = match &options.linker {
         Some(linking) => {
-            let linker = Linker::new(AliasTable::load(&linking.aliases)?, linking.decision.clone());
+            let table = AliasTable::load(&linking.aliases)?;
+            let linker = linker(table, &linking.decision, linking.facts.as_deref())?;
             let knowledge = knowledge(linking, linker.table())?;
             (Some(linker), knowledge)
         }
         None => (None, None),
     };
     Ok(Populator {
-        mentions: mentions(options)?,
+        mentions: mentions(&options.mentions)?,
         coreference: coreference(options.coreference),
         linker,
         knowledge,
@@ -52,20 +53,30 @@ fn relations(options: &RelationsOptions) -> Result<Relations> {
 }
 
 /// What finds mentions.
-pub(super) fn mentions(options: &PopulationOptions) -> Result<Box<dyn MentionFinder>> {
-    let finder: Box<dyn MentionFinder> = match &options.mentions.tagger {
+pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinder>> {
+    let finder: Box<dyn MentionFinder> = match &options.tagger {
         Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
         None => Box::new(Proposals),
     };
-    Ok(Box::new(Formed { finder, forms: options.mentions.forms.clone() }))
+    Ok(Box::new(Formed { finder, forms: options.forms.clone() }))
 }
 
 /// What puts mentions of one entity together.
-pub(super) fn coreference(kind: CoreferenceKind) -> Option<Box<dyn Coreference>> {
+pub(crate) fn coreference(kind: CoreferenceKind) -> Option<Box<dyn Coreference>> {
     match kind {
         CoreferenceKind::None => None,
         CoreferenceKind::Rules => Some(Box::new(Rules)),
     }
+}
+
+/// A linker over names, and over the facts of a knowledge base where there is one.
+pub(crate) fn linker(table: AliasTable, decision: &LinkerOptions, facts: Option<&Path>) -> Result<Linker> {
+    let linker = Linker::new(table, decision.clone());
+    let Some(path) = facts else { return Ok(linker) };
+    let base = KnowledgeBase::open(path)?;
+    let ends = base.triples(Part::Train).iter();
+    Ok(linker
+        .with_facts(ends.map(|triple| (base.entity_name(triple.subject), base.entity_name(triple.object)))))
 }
 
 /// What is known of the entities of a table; nothing where the config names no file for it.

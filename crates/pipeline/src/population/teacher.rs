@@ -86,7 +86,7 @@ pub(super) fn taught(
 
 /// The documents of the teacher's input with their candidates, of which nothing is known yet.
 fn documents(options: &PopulationOptions, teacher: &TeacherOptions) -> Result<Vec<Annotated>> {
-    let finder = mentions(options)?;
+    let finder = mentions(&options.mentions)?;
     let (mut all, mut number) = (Vec::new(), 0);
     for path in &teacher.input.files {
         each_portion(path, teacher.input.format, &teacher.input.folds, |portion| {

@@ -137,7 +137,7 @@ fn join(
 ) -> Result<Vec<Annotated>> {
     let texts: Vec<Document> =
         sources.iter().map(|source| Document::new(source.id.to_string(), source.text.clone())).collect();
-    let mentions = mentions(options)?.mentions(&texts)?;
+    let mentions = mentions(&options.mentions)?.mentions(&texts)?;
     let each = sources.iter().zip(texts).zip(mentions);
     let join = |((source, document), mentions)| annotated(source, properties, document, mentions);
     Ok(each.map(join).collect::<Result<_, _>>()?)

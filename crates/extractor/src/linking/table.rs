@@ -1,17 +1,17 @@
-//! Links of mentions into a knowledge base: by the names that entities go by, how often a name has meant each of them, and
-//! the words around it.
+//! Names with the entities that they may mean.
 
 use std::{collections::BTreeMap, path::Path};
 
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
-use unicode_segmentation::UnicodeSegmentation;
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-use crate::{Chain, Document, EntityType, Link, Mention, MentionForm, Result};
+use crate::Result;
 
 /// The first line of a table's file.
 const HEADER: &str = "sporran-aliases 1";
+/// Words that are kept of what is told of an entity.
+const DESCRIPTION: usize = 64;
 /// What stands for an entity that a table does not hold.
 const NOTHING: u32 = u32::MAX;
 
@@ -37,12 +37,29 @@ pub struct AliasTable {
     meanings: FxHashMap<String, Vec<(u32, f32)>>,
 }
 
-/// A name as it is looked up: lower case, words with one blank between, without a clitic at its end.
-#[must_use]
-pub fn normal_form(name: &str) -> String {
-    let name = name.trim().to_lowercase();
-    let name = ["'s", "’s"].iter().find_map(|clitic| name.strip_suffix(clitic)).unwrap_or(&name);
-    name.split_whitespace().collect::<Vec<_>>().join(" ")
+/// A name as it is looked up: its words in lower case with one blank between, without accents, marks of punctuation, an
+/// article before them or a clitic behind them.
+pub(super) fn normal_form(name: &str) -> String {
+    let lower = name.trim().to_lowercase();
+    let bare = ["'s", "’s"].iter().find_map(|clitic| lower.strip_suffix(clitic)).unwrap_or(&lower);
+    let mut plain = String::with_capacity(bare.len());
+    for letter in bare.nfkd().filter(|letter| !is_combining_mark(*letter)) {
+        match letter {
+            // Initials and abbreviations are one word with and without their full stops.
+            '.' | '\'' | '’' => {}
+            // They tell C from C++ and C#.
+            '+' | '#' => plain.push(letter),
+            _ if letter.is_alphanumeric() => plain.push(letter),
+            _ => plain.push(' '),
+        }
+    }
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    match &words[..] {
+        // A name of marks alone is looked up as it is.
+        [] => lower,
+        ["the", rest @ ..] if !rest.is_empty() => rest.join(" "),
+        words => words.join(" "),
+    }
 }
 
 /// What an [`AliasTable`] is made of, in any order.
@@ -55,7 +72,7 @@ pub struct AliasTableBuilder {
 impl AliasTableBuilder {
     /// An entity with its label and a few words about it; the first that is told of it stays.
     pub fn describe(&mut self, id: &str, label: &str, description: &str) {
-        let plain = |text: &str| text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
+        let plain = |text: &str| text.split_whitespace().take(DESCRIPTION).collect::<Vec<_>>().join(" ");
         let known = self.entities.entry(id.to_owned()).or_default();
         if known.0.is_empty() {
             known.0 = plain(label);
@@ -107,7 +124,7 @@ impl AliasTable {
 
     /// The entities that a name may mean, with how often it meant each.
     pub fn candidates(&self, name: &str) -> impl Iterator<Item = (&KnownEntity, f32)> {
-        self.meanings_of(name)
+        self.meanings_of(&normal_form(name))
             .iter()
             .filter_map(|(at, count)| Some((self.entities.get(*at as usize)?, *count)))
     }
@@ -118,7 +135,7 @@ impl AliasTable {
         &self.entities
     }
 
-    /// Every name with what it may mean and how often; an empty id is what the knowledge base does not have. Names come in
+    /// Every name, in its normal form, with what it may mean and how often; an empty id is what the knowledge base does not have. Names come in
     /// no order.
     pub fn meanings(&self) -> impl Iterator<Item = (&str, &str, f32)> {
         self.meanings.iter().flat_map(|(name, meanings)| {
@@ -127,8 +144,24 @@ impl AliasTable {
         })
     }
 
-    fn meanings_of(&self, name: &str) -> &[(u32, f32)] {
-        self.meanings.get(&normal_form(name)).map_or(&[], Vec::as_slice)
+    /// Every name, in its normal form; in no order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.meanings.keys().map(String::as_str)
+    }
+
+    /// Every name, in its normal form, with the index of each entity that it may mean; in no order.
+    pub(super) fn names_of_entities(&self) -> impl Iterator<Item = (&str, u32)> {
+        let known = self.entities.len();
+        let each = self
+            .meanings
+            .iter()
+            .flat_map(|(name, meanings)| meanings.iter().map(move |(at, _)| (name.as_str(), *at)));
+        each.filter(move |(_, at)| (*at as usize) < known)
+    }
+
+    /// What a name in its normal form may mean: indices of entities with counts.
+    pub(super) fn meanings_of(&self, normal: &str) -> &[(u32, f32)] {
+        self.meanings.get(normal).map_or(&[], Vec::as_slice)
     }
 
     /// Writes the file.
@@ -194,117 +227,11 @@ impl AliasTable {
     }
 }
 
-/// How a linker decides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LinkerOptions {
-    /// A link that is less sure than this, 0 to 1, is withheld.
-    pub threshold: f32,
-    /// How much the words around a mention count beside how often its name meant each entity.
-    pub context: f32,
-    /// How often each name is taken to mean what the knowledge base does not have, beside what was counted.
-    pub unknown: f32,
-}
-
-impl Default for LinkerOptions {
-    fn default() -> Self {
-        Self { threshold: 0.4, context: 1.0, unknown: 0.1 }
-    }
-}
-
-/// Links mentions by their names and those of their chains.
-#[derive(Clone, Debug)]
-pub struct Linker {
-    table: AliasTable,
-    options: LinkerOptions,
-}
-
-impl Linker {
-    /// A linker over a table.
-    #[must_use]
-    pub fn new(table: AliasTable, options: LinkerOptions) -> Self {
-        Self { table, options }
-    }
-
-    /// Its names.
-    #[must_use]
-    pub fn table(&self) -> &AliasTable {
-        &self.table
-    }
-
-    /// The link of each mention of a document. A name is linked by itself; where that is not sure enough, and for pronouns
-    /// and descriptions, by its chain's best name, with the chain's confidence in both. Dates have no links.
-    #[must_use]
-    pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
-        let mut links: Vec<Option<Link>> =
-            mentions.iter().map(|mention| self.by_name(document, mention)).collect();
-        for chain in chains {
-            let own = |(at, sure): &(usize, f32)| {
-                let link = links.get(*at)?.as_ref()?;
-                Some((link.confidence * sure, link.entity.clone()))
-            };
-            let mut named: Vec<(f32, String)> = chain.mentions.iter().filter_map(own).collect();
-            named.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-            let Some((best, entity)) = named.into_iter().next() else { continue };
-            for (at, sure) in &chain.mentions {
-                let confidence = best * sure;
-                if let Some(link @ None) = links.get_mut(*at)
-                    && confidence >= self.options.threshold
-                {
-                    *link = Some(Link { entity: entity.clone(), confidence });
-                }
-            }
-        }
-        links
-    }
-
-    fn by_name(&self, document: &Document, mention: &Mention) -> Option<Link> {
-        if mention.form != MentionForm::Name || mention.kind == EntityType::Date {
-            return None;
-        }
-        let meanings = self.table.meanings_of(document.slice(mention.span)?);
-        if meanings.is_empty() {
-            return None;
-        }
-        let around =
-            document.sentences.get(mention.sentence).and_then(|sentence| document.slice(sentence.span));
-        let around = words(around.unwrap_or_default());
-        let mut all = self.options.unknown;
-        let mut best: Option<(f32, u32)> = None;
-        for (at, count) in meanings {
-            let Some(entity) = self.table.entities.get(*at as usize) else {
-                all += count;
-                continue;
-            };
-            let shared = words(&entity.description).iter().filter(|word| around.contains(word)).count();
-            let weight = count * (1.0 + self.options.context * (1.0 + shared as f32).ln());
-            all += weight;
-            if best.is_none_or(|(other, _)| weight > other) {
-                best = Some((weight, *at));
-            }
-        }
-        let (weight, at) = best?;
-        let confidence = weight / all;
-        (confidence >= self.options.threshold)
-            .then(|| Link { entity: self.table.entities[at as usize].id.clone(), confidence })
-    }
-}
-
-/// The words of a text that tell something, lower case, sorted, each once.
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> =
-        text.unicode_words().filter(|word| word.chars().count() > 3).map(str::to_lowercase).collect();
-    words.sort_unstable();
-    words.dedup();
-    words
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::proposals;
 
-    fn table() -> AliasTable {
+    pub(in crate::linking) fn table() -> AliasTable {
         let mut builder = AliasTableBuilder::default();
         builder.describe("Q90", "Paris", "capital of France");
         builder.describe("Q167646", "Paris", "son of Priam, king of Troy");
@@ -315,29 +242,18 @@ mod tests {
         builder.build()
     }
 
-    fn linked(text: &str, chains: &[Chain]) -> Vec<Option<String>> {
-        let document = Document::new("d", text);
-        let linker = Linker::new(table(), LinkerOptions::default());
-        let links = linker.link(&document, &proposals(&document), chains);
-        links.into_iter().map(|link| link.map(|link| link.entity)).collect()
-    }
-
     #[test]
-    fn a_name_means_what_it_most_often_meant_unless_the_words_around_say_otherwise() {
-        assert_eq!(linked("Bob left Paris.", &[]), [None, Some("Q90".into())]);
-        assert_eq!(linked("Paris, a son of king Priam, left.", &[])[0], Some("Q167646".into()));
-    }
-
-    #[test]
-    fn a_name_that_mostly_meant_nobody_known_is_not_linked() {
-        assert_eq!(linked("Ann left.", &[]), [None]);
-    }
-
-    #[test]
-    fn a_chain_lends_its_name_as_far_as_it_is_sure() {
-        let chain = |sure| Chain { mentions: vec![(0, 1.0), (1, sure)], representative: 0 };
-        assert_eq!(linked("Paris grew. It is old.", &[chain(0.9)])[1], Some("Q90".into()));
-        assert_eq!(linked("Paris grew. It is old.", &[chain(0.3)])[1], None);
+    fn names_are_looked_up_by_their_words() {
+        for (name, expected) in [
+            ("PARIS’s ", "paris"),
+            ("the  U.S.", "us"),
+            ("Jena–Auerstädt", "jena auerstadt"),
+            ("C++", "c++"),
+            ("The", "the"),
+            ("!!!", "!!!"),
+        ] {
+            assert_eq!(normal_form(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ const COUNTRIES: [(&str, &str); 66] = [
 ];
 
 /// The country that a word means, in lower case like the word.
-pub(super) fn country(word: &str) -> Option<&'static str> {
+pub(crate) fn country(word: &str) -> Option<&'static str> {
     COUNTRIES.binary_search_by(|(known, _)| (*known).cmp(word)).ok().map(|at| COUNTRIES[at].1)
 }
 

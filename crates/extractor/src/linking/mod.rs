@@ -1,0 +1,347 @@
+//! Links of mentions into a knowledge base: by the names that entities go by and how often a name has meant each of them, by
+//! names that are like theirs, and by what is told of them beside the text.
+
+mod fit;
+mod similar;
+mod table;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Chain, Document, EntityType, Link, Mention, MentionForm, demonyms::country};
+use fit::{Descriptions, TextWords};
+use similar::SimilarNames;
+use table::normal_form;
+
+pub use table::{AliasTable, AliasTableBuilder, KnownEntity};
+
+/// How steeply a name counts less that is less similar: its weight is `exp(-STEEP * (1 - similarity))`.
+const STEEP: f32 = 6.0;
+/// How similar the name of a country is to that of its people.
+const PEOPLE: f32 = 0.9;
+/// What the similarity of a name counts that is looked up for one without a capital letter: `summer` is hardly Cree Summer.
+const LOWERCASE: f32 = 0.7;
+/// How similar to a name an entity is at most that has its words in its description alone.
+const TOLD: f32 = 0.25;
+
+/// How a linker decides.
+///
+/// An entity that a name may mean weighs `count * exp(-6 * (1 - similarity) + context * fit)`: how often the name meant it,
+/// how like its own name the name is, and the cosine of the text and what is told of it (tf-idf). Where the knowledge base has a
+/// fact between one that a name may mean and what the document surely names besides, the others weigh `exp(-coherence)` of that.
+/// A link's confidence is its entity's share of all weights and `unknown`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LinkerOptions {
+    /// A link that is less sure than this, 0 to 1, is withheld.
+    pub threshold: f32,
+    /// How much counts how well an entity fits the text.
+    pub context: f32,
+    /// How often each name is taken to mean what the knowledge base does not have, beside what was counted.
+    pub unknown: f32,
+    /// How much counts a fact between an entity and others that the document names.
+    pub coherence: f32,
+    /// How similar a known name is at least, 0 to 1, that is looked up in the place of one that is not known; 1 for none.
+    pub similarity: f32,
+}
+
+impl Default for LinkerOptions {
+    fn default() -> Self {
+        Self { threshold: 0.4, context: 6.0, unknown: 0.1, coherence: 1.0, similarity: 0.3 }
+    }
+}
+
+/// Links mentions by their names and those of their chains.
+pub struct Linker {
+    table: AliasTable,
+    options: LinkerOptions,
+    descriptions: Descriptions,
+    similar: Option<SimilarNames>,
+    /// The entities of the table that the knowledge base has facts with, of each; empty where no facts are known.
+    neighbours: Vec<FxHashSet<u32>>,
+}
+
+/// What a document tells of its names.
+struct Text {
+    words: TextWords,
+    /// Entities that it surely names.
+    named: FxHashSet<u32>,
+}
+
+/// What a name can mean: entities by their index, with their weights, and the weight of all that it can mean.
+#[derive(Default)]
+struct Senses {
+    weights: BTreeMap<u32, f32>,
+    all: f32,
+}
+
+impl Linker {
+    /// A linker over a table.
+    #[must_use]
+    pub fn new(table: AliasTable, options: LinkerOptions) -> Self {
+        let similar =
+            (options.similarity < 1.0).then(|| SimilarNames::new(table.names().map(str::to_owned).collect()));
+        Self { descriptions: Descriptions::new(&table), table, options, similar, neighbours: Vec::new() }
+    }
+
+    /// The same linker, with facts between entities, subject and object of each by their ids.
+    #[must_use]
+    pub fn with_facts<'a>(mut self, facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let entities = self.table.entities();
+        let place = |id: &str| entities.binary_search_by(|entity| entity.id.as_str().cmp(id)).ok();
+        self.neighbours = vec![FxHashSet::default(); entities.len()];
+        for (subject, object) in facts {
+            if let (Some(subject), Some(object)) = (place(subject), place(object))
+                && subject != object
+            {
+                self.neighbours[subject].insert(object as u32);
+                self.neighbours[object].insert(subject as u32);
+            }
+        }
+        self
+    }
+
+    /// Its names.
+    #[must_use]
+    pub fn table(&self) -> &AliasTable {
+        &self.table
+    }
+
+    /// The link of each mention of a document. A name that the table has is linked by itself; any other, and pronouns and
+    /// descriptions, by the surest of its chain's names, with the chain's confidence in both; where the table has none of them,
+    /// by names that are like the one that names the chain best. Dates have no links.
+    #[must_use]
+    pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
+        let mut text = Text { words: self.descriptions.read(&document.text), named: FxHashSet::default() };
+        let mut links = self.chosen(document, mentions, chains, &text);
+        if !self.neighbours.is_empty() {
+            let sure = |link: &(f32, u32)| link.0 >= self.options.threshold;
+            text.named = links.iter().flatten().filter(|link| sure(link)).map(|link| link.1).collect();
+            links = self.chosen(document, mentions, chains, &text);
+        }
+        let told = |link: Option<(f32, u32)>| {
+            let (confidence, entity) = link?;
+            let entity = &self.table.entities()[entity as usize];
+            (confidence >= self.options.threshold).then(|| Link { entity: entity.id.clone(), confidence })
+        };
+        links.into_iter().map(told).collect()
+    }
+
+    /// The surest entity of each mention with its confidence, however little that is.
+    fn chosen(
+        &self,
+        document: &Document,
+        mentions: &[Mention],
+        chains: &[Chain],
+        text: &Text,
+    ) -> Vec<Option<(f32, u32)>> {
+        let name = |at: usize| {
+            let mention = mentions.get(at)?;
+            let is_name = mention.form == MentionForm::Name && mention.kind != EntityType::Date;
+            is_name.then(|| document.slice(mention.span)).flatten()
+        };
+        let known = |at: usize| self.surest(self.known(name(at)?, text));
+        let like = |at: usize| self.surest(self.like(name(at)?, text));
+        let mut links: Vec<Option<(f32, u32)>> = (0..mentions.len()).map(known).collect();
+        let mut is_chained = vec![false; mentions.len()];
+        for chain in chains {
+            let own = |(at, sure): &(usize, f32)| {
+                let (confidence, entity) = (*links.get(*at)?)?;
+                Some((confidence * sure, entity))
+            };
+            let named = chain.mentions.iter().filter_map(own);
+            let named = named.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            let chosen = named.or_else(|| like(chain.representative));
+            for (at, sure) in &chain.mentions {
+                if let (Some(link), Some(is_chained)) = (links.get_mut(*at), is_chained.get_mut(*at)) {
+                    *is_chained = true;
+                    *link = link.or(chosen.map(|(confidence, entity)| (confidence * sure, entity)));
+                }
+            }
+        }
+        let each = links.into_iter().zip(is_chained).enumerate();
+        each.map(|(at, (link, is_chained))| link.or_else(|| if is_chained { None } else { like(at) }))
+            .collect()
+    }
+
+    /// What a name can mean that the table has, or that is a people's.
+    fn known(&self, name: &str, text: &Text) -> Senses {
+        let normal = normal_form(name);
+        let mut senses = Senses::default();
+        self.add(&mut senses, &normal, 1.0, text);
+        if let Some(country) = country_of(name, &normal) {
+            self.add(&mut senses, country, PEOPLE, text);
+        }
+        self.cohere(&mut senses, text);
+        senses
+    }
+
+    /// What a name can mean that the table does not have.
+    fn like(&self, name: &str, text: &Text) -> Senses {
+        let mut senses = Senses::default();
+        let Some(similar) = &self.similar else { return senses };
+        let normal = normal_form(name);
+        let looked_up = country_of(name, &normal).unwrap_or(&normal);
+        let sure = if name.chars().any(char::is_uppercase) { 1.0 } else { LOWERCASE };
+        for (other, similarity) in similar.find(looked_up) {
+            let similarity = sure * similarity;
+            if similarity >= self.options.similarity {
+                self.add(&mut senses, other, similarity, text);
+            }
+        }
+        if senses.weights.is_empty() {
+            for (entity, share) in self.descriptions.telling(&normal) {
+                senses.add(Some(entity), self.weight(entity, 1.0, sure * TOLD * share, text));
+            }
+        }
+        self.cohere(&mut senses, text);
+        senses
+    }
+
+    fn add(&self, senses: &mut Senses, normal: &str, similarity: f32, text: &Text) {
+        for (entity, count) in self.table.meanings_of(normal) {
+            let is_known = (*entity as usize) < self.table.entities().len();
+            let weight = if is_known { self.weight(*entity, *count, similarity, text) } else { *count };
+            senses.add(is_known.then_some(*entity), weight);
+        }
+    }
+
+    fn weight(&self, entity: u32, count: f32, similarity: f32, text: &Text) -> f32 {
+        let fit = self.descriptions.fit(entity, &text.words);
+        count * (self.options.context * fit - STEEP * (1.0 - similarity)).exp()
+    }
+
+    /// Makes those weigh less that have no fact with what the document names, where others have.
+    fn cohere(&self, senses: &mut Senses, text: &Text) {
+        let is_near = |entity: &u32| {
+            self.neighbours.get(*entity as usize).is_some_and(|near| !near.is_disjoint(&text.named))
+        };
+        if senses.weights.keys().any(is_near) {
+            for (entity, weight) in &mut senses.weights {
+                if !is_near(entity) {
+                    let less = *weight * (-self.options.coherence).exp();
+                    senses.all -= *weight - less;
+                    *weight = less;
+                }
+            }
+        }
+    }
+
+    /// The entity of the greatest weight, and its share.
+    fn surest(&self, senses: Senses) -> Option<(f32, u32)> {
+        let (entity, weight) = senses.weights.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)))?;
+        Some((weight / (senses.all + self.options.unknown), *entity))
+    }
+}
+
+impl Senses {
+    /// An entity of several names counts by the one that gives it the most.
+    fn add(&mut self, entity: Option<u32>, weight: f32) {
+        let Some(entity) = entity else {
+            self.all += weight;
+            return;
+        };
+        let known = self.weights.entry(entity).or_insert(0.0);
+        self.all += (weight - *known).max(0.0);
+        *known = known.max(weight);
+    }
+}
+
+/// The country whose people a name means; `us` is a pronoun.
+fn country_of(name: &str, normal: &str) -> Option<&'static str> {
+    if name == "us" { None } else { country(normal) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{table::tests::table, *};
+    use crate::proposals;
+
+    fn linked_by(table: AliasTable, text: &str, chains: &[Chain]) -> Vec<Option<String>> {
+        let document = Document::new("d", text);
+        let linker = Linker::new(table, LinkerOptions::default());
+        let links = linker.link(&document, &proposals(&document), chains);
+        links.into_iter().map(|link| link.map(|link| link.entity)).collect()
+    }
+
+    fn linked(text: &str, chains: &[Chain]) -> Vec<Option<String>> {
+        linked_by(table(), text, chains)
+    }
+
+    #[test]
+    fn a_name_means_what_it_most_often_meant_unless_the_text_says_otherwise() {
+        assert_eq!(linked("Bob left Paris.", &[]), [None, Some("Q90".into())]);
+        assert_eq!(linked("Paris, a son of king Priam, left.", &[])[0], Some("Q167646".into()));
+    }
+
+    #[test]
+    fn a_name_that_mostly_meant_nobody_known_is_not_linked() {
+        assert_eq!(linked("Ann left.", &[]), [None]);
+    }
+
+    #[test]
+    fn a_chain_lends_its_name_as_far_as_it_is_sure() {
+        let chain = |sure| Chain { mentions: vec![(0, 1.0), (1, sure)], representative: 0 };
+        assert_eq!(linked("Paris grew. It is old.", &[chain(0.9)])[1], Some("Q90".into()));
+        assert_eq!(linked("Paris grew. It is old.", &[chain(0.3)])[1], None);
+    }
+
+    fn people() -> AliasTable {
+        let mut builder = AliasTableBuilder::default();
+        builder.describe("Q19837", "Steve Jobs", "American founder and chief executive of Apple");
+        builder.add("Steve Jobs", "Q19837", 1.0);
+        builder.describe("Q192668", "Steve Reich", "American composer of minimal music");
+        builder.add("Steve Reich", "Q192668", 1.0);
+        builder.add("United States", "Q30", 1.0);
+        builder.build()
+    }
+
+    #[test]
+    fn a_part_of_a_name_means_whom_the_text_is_about() {
+        let text = "After the death of Steve, the former chief executive of Apple, his speech was watched.";
+        assert_eq!(linked_by(people(), text, &[])[0], Some("Q19837".into()));
+        // As likely the one as the other.
+        assert_eq!(linked_by(people(), "Steve slept.", &[]), [None]);
+    }
+
+    #[test]
+    fn a_people_is_linked_to_its_country() {
+        assert_eq!(linked_by(people(), "An American slept.", &[]), [Some("Q30".into())]);
+        let options = LinkerOptions { similarity: 1.0, threshold: 0.0, ..LinkerOptions::default() };
+        let document = Document::new("d", "Steve slept.");
+        let links = Linker::new(people(), options).link(&document, &proposals(&document), &[]);
+        assert_eq!(links, [None]);
+    }
+
+    #[test]
+    fn of_two_of_a_name_the_one_is_meant_that_has_a_fact_with_what_else_is_named() {
+        let mut builder = AliasTableBuilder::default();
+        for (name, id) in [("Georgia", "Q1428"), ("Georgia", "Q230"), ("Tbilisi", "Q994")] {
+            builder.add(name, id, 1.0);
+        }
+        let document = Document::new("d", "Tbilisi is in Georgia.");
+        let linker = Linker::new(builder.build(), LinkerOptions::default());
+        let entities = |linker: &Linker| -> Vec<Option<String>> {
+            let links = linker.link(&document, &proposals(&document), &[]);
+            links.into_iter().map(|link| link.map(|link| link.entity)).collect()
+        };
+        assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q1428".to_owned())]);
+        let linker = linker.with_facts([("Q230", "Q994"), ("Q230", "Q7")]);
+        assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q230".to_owned())]);
+    }
+
+    #[test]
+    fn a_part_of_a_name_means_what_its_chain_is_called() {
+        // Nobody known is called so, and the chain's name is nearer to neither.
+        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0 };
+        let options = LinkerOptions { threshold: 0.0, ..LinkerOptions::default() };
+        let document = Document::new("d", "Steve Jobs slept. Steve woke.");
+        let mentions = proposals(&document);
+        let links = Linker::new(people(), options).link(&document, &mentions, &[chain]);
+        let links: Vec<_> = links.into_iter().flatten().collect();
+        assert_eq!(links[1].entity, "Q19837");
+        assert!((links[1].confidence - 0.9 * links[0].confidence).abs() < 1e-6);
+    }
+}

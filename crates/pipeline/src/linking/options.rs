@@ -1,0 +1,107 @@
+//! What a config of entity linking says. These types' documentation is the manual of the config file.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_extractor::LinkerOptions;
+
+use crate::{
+    Result,
+    config::Document,
+    population::{CoreferenceKind, MentionsOptions, NamesOptions, check_decision},
+};
+
+/// A whole config of entity linking.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkingOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `output`: where runs' folders go.
+    #[serde(default = "runs")]
+    pub output: PathBuf,
+    /// `[linking]`: what is linked.
+    pub linking: LinkedInput,
+    /// `[linker]`: names of entities, and when a link is sure enough.
+    pub linker: NamedEntities,
+    /// `[mentions]`: what tells persons, organisations and places apart, for coreference.
+    #[serde(default)]
+    pub mentions: MentionsOptions,
+    /// `coreference`: `none`, or `rules`.
+    #[serde(default)]
+    pub coreference: CoreferenceKind,
+}
+
+/// `[linking]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkedInput {
+    /// Files of texts with mentions and what they mean, in a layout of [`sporran_kilt::linked`].
+    pub files: Vec<PathBuf>,
+    /// The file of entities, for files that tell entities by their numbers there.
+    pub entities: Option<PathBuf>,
+}
+
+/// `[linker]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NamedEntities {
+    /// `[[linker.names]]`: what the knowledge base calls its entities.
+    pub names: Vec<NamesOptions>,
+    /// `[linker.decision]`: how senses are weighed, and when a link is withheld.
+    #[serde(default)]
+    pub decision: LinkerOptions,
+    /// A knowledge base's folder or file of triples: of two senses that is likelier that has facts with what else is named.
+    pub facts: Option<PathBuf>,
+}
+
+fn runs() -> PathBuf {
+    "runs".into()
+}
+
+impl LinkingOptions {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the
+    /// file cannot be read.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+    }
+
+    fn check_values(&self, document: &mut Document<'_>) {
+        let LinkedInput { files, entities } = &self.linking;
+        if files.is_empty() {
+            document.report_key("linking.files", "expected at least one file");
+        }
+        for path in files.iter().filter(|path| !path.is_file()) {
+            document.report_key("linking.files", format!("no file {}", path.display()));
+        }
+        for (at, path) in files.iter().enumerate() {
+            if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
+                let message = format!("expected files of different names, found {} again", path.display());
+                document.report_key("linking.files", message);
+            }
+        }
+        if let Some(path) = entities.as_ref().filter(|path| !path.is_file()) {
+            document.report_key("linking.entities", format!("no file {}", path.display()));
+        }
+        if self.linker.names.is_empty() {
+            document.report_key("linker.names", "expected at least one `[[linker.names]]`");
+        }
+        for names in self.linker.names.iter().filter(|names| !names.file.exists()) {
+            document.report_key("linker.names", format!("no file {}", names.file.display()));
+        }
+        if let Some(path) = self.linker.facts.as_ref().filter(|path| !path.exists()) {
+            document.report_key("linker.facts", format!("no file {}", path.display()));
+        }
+        check_decision(&self.linker.decision, document);
+        self.mentions.check(document);
+    }
+
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
