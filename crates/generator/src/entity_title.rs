@@ -34,6 +34,10 @@ pub struct EntityTitleOptions {
     /// Whether only titles of the source can be written. Without it, what is no title finds no page.
     #[serde(default = "constrained")]
     pub constrained: bool,
+    /// Whether titles of redirects can be written as well, and mean the pages that they lead to; only where it is held to
+    /// titles.
+    #[serde(default)]
+    pub redirects: bool,
     /// `[retriever.generation]`: how titles are searched for: by default with 10 beams, which all come back, and at most
     /// 32 tokens.
     #[serde(default)]

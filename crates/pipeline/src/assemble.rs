@@ -372,7 +372,8 @@ impl Indexes<'_, '_> {
     fn entity_title(&mut self, options: &EntityTitleOptions) -> Result<TitleRetriever> {
         let model = EntityTitle::load(options)?;
         let tokenizer = model.tokenizer();
-        let (folder, hash) = self.place("titles", hash_json(&(tokenizer.json(), self.store.hash())));
+        let (folder, hash) =
+            self.place("titles", hash_json(&(tokenizer.json(), options.redirects, self.store.hash())));
         let blake3 = hash_json(&(options, hash_model(&options.model)?));
         self.hashes.push(PartHash { part: "titles", path: options.model.clone(), blake3 });
         let step = "index titles".to_owned();
@@ -381,7 +382,8 @@ impl Indexes<'_, '_> {
         } else {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
-            Titles::build(self.store, tokenizer, &folder, &mut |done| advance(observe, done))?;
+            let redirects = options.redirects;
+            Titles::build(self.store, tokenizer, redirects, &folder, &mut |done| advance(observe, done))?;
             (self.observe)(Event::End);
         }
         Ok(TitleRetriever::new(model, Titles::open(&folder, &hash)?, Arc::clone(self.store)))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use flate2::{Compression, GzBuilder};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use sporran_kilt::{Id, Record, Split, jsonl};
+use sporran_kilt::{Dataset, Id, Record, Split, jsonl};
 
 use crate::{Error, Result, options::TasksOptions, settings::task_files};
 
@@ -23,13 +23,18 @@ pub struct Entry {
 /// Mistakes of one file that are listed; the rest is counted.
 const LISTED: usize = 20;
 
-/// Pairs the task files of a folder with the predictions of the same names in another.
+/// Pairs the task files of a folder, of some datasets or of all where none is named, with the predictions of the same names in
+/// another.
 ///
 /// # Errors
 /// [`Error::Config`] for a folder without task files, [`Error::Submission`] for inputs without predictions.
-pub fn pair(inputs: &Path, predictions: &Path, split: Split) -> Result<Vec<Entry>> {
-    let tasks =
-        TasksOptions { folder: Some(inputs.to_owned()), split: Some(split), ..TasksOptions::default() };
+pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset]) -> Result<Vec<Entry>> {
+    let tasks = TasksOptions {
+        folder: Some(inputs.to_owned()),
+        split: Some(split),
+        datasets: datasets.to_vec(),
+        ..TasksOptions::default()
+    };
     let mut missing = Vec::new();
     let mut entries = Vec::new();
     for task in task_files(&tasks, "inputs")? {
@@ -168,6 +173,27 @@ mod tests {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut file, &mut text).unwrap();
         assert_eq!(text, lines);
+    }
+
+    #[test]
+    fn a_system_of_some_datasets_is_paired_with_these_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inputs, predictions) = (folder.path().join("inputs"), folder.path().join("predictions"));
+        for (folder, names) in [(&inputs, &["nq", "trex"][..]), (&predictions, &["nq"])] {
+            std::fs::create_dir(folder).unwrap();
+            names.iter().for_each(|name| {
+                std::fs::write(folder.join(format!("{name}-dev-kilt.jsonl")), "{\"id\":\"a\"}\n").unwrap();
+            });
+        }
+        let names = |datasets: &[Dataset]| {
+            let entries = pair(&inputs, &predictions, Split::Dev, datasets)?;
+            Ok::<_, Error>(entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[Dataset::Nq]).unwrap(), ["nq-dev-kilt.jsonl"]);
+        assert!(
+            matches!(names(&[]), Err(Error::Submission(missing)) if missing.len() == 1 && missing[0].contains("trex"))
+        );
+        assert!(matches!(names(&[Dataset::Wow]), Err(Error::Config(_))));
     }
 
     #[test]

@@ -63,14 +63,15 @@ fn key(tokens: &[u32]) -> u64 {
 }
 
 impl Titles {
-    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to `folder`. `progress` is told how many pages
-    /// are done. Titles that the tokenizer makes nothing of are left out.
+    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to `folder`, with `redirects` those that lead to them
+    /// too. `progress` is told how many are done. Titles that the tokenizer makes nothing of are left out.
     ///
     /// # Errors
     /// [`Error::Transformers`], [`Error::Io`] and [`Error::InTheWay`].
     pub fn build(
         store: &PassageStore,
         tokenizer: &Tokenizer,
+        redirects: bool,
         folder: &Path,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
@@ -79,18 +80,20 @@ impl Titles {
         let vocabulary = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let mut trie = TrieBuilder::new(&path, vocabulary, MEMORY)?;
         let mut rows: Vec<(u64, u32)> = Vec::with_capacity(store.pages());
-        for page in 0..store.pages() as u32 {
-            let tokens = tokenizer.encode_plain(store.page_title(PageIndex(page)))?;
+        let titles = store.names_of_pages().filter(|(_, _, is_redirect)| redirects || !is_redirect);
+        for (at, (page, title, _)) in titles.enumerate() {
+            let tokens = tokenizer.encode_plain(title)?;
             if !tokens.is_empty() {
                 trie.push(&tokens)?;
-                rows.push((key(&tokens), page));
+                rows.push((key(&tokens), page.0));
             }
-            if page % 4096 == 0 {
-                progress(u64::from(page));
+            if at % 4096 == 0 {
+                progress(at as u64);
             }
         }
         let counts = trie.finish()?;
         rows.sort_unstable();
+        rows.dedup();
         let mut pages = building.section(PAGES)?;
         for (key, page) in rows {
             let mut row = [0; ROW];
@@ -173,7 +176,7 @@ mod tests {
         let json = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
             "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"WhitespaceSplit"},"post_processor":null,
             "decoder":null,"model":{"type":"WordLevel",
-            "vocab":{"<unk>":0,"paris":1,"new":2,"york":3,"city":4},"unk_token":"<unk>"}}"#;
+            "vocab":{"<unk>":0,"paris":1,"new":2,"york":3,"city":4,"big":5,"apple":6},"unk_token":"<unk>"}}"#;
         Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
     }
 
@@ -185,7 +188,7 @@ mod tests {
             &[("Paris", "a", &[]), ("New York", "b", &[]), ("paris", "c", &[]), ("New York City", "d", &[])],
         );
         let path = folder.path().join("titles");
-        Titles::build(&store, &tokenizer(), &path, &mut |_| {}).unwrap();
+        Titles::build(&store, &tokenizer(), false, &path, &mut |_| {}).unwrap();
         let titles = Titles::open(&path, store.hash()).unwrap();
         titles.verify().unwrap();
         assert_eq!(titles.len(), 3);
@@ -194,5 +197,21 @@ mod tests {
         assert!(titles.trie().contains(&[2, 3, 4]) && !titles.trie().contains(&[2]));
         assert!(titles.pages(&[2]).is_empty() && titles.pages(&[]).is_empty());
         assert!(matches!(Titles::open(&path, "other"), Err(Error::OtherPassages { .. })));
+    }
+    #[test]
+    fn a_redirect_can_be_written_in_the_place_of_its_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = world(folder.path(), &[("Paris", "a", &[]), ("New York City", "b", &[])]);
+        let open = |redirects: bool| {
+            let path = folder.path().join(format!("titles-{redirects}"));
+            Titles::build(&store, &tokenizer(), redirects, &path, &mut |_| {}).unwrap();
+            Titles::open(&path, store.hash()).unwrap()
+        };
+        let (without, with) = (open(false), open(true));
+        assert_eq!([without.len(), with.len()], [2, 3]);
+        assert!(without.pages(&[5, 6]).is_empty());
+        assert_eq!(with.pages(&[5, 6]), [PageIndex(1)]);
+        assert_eq!(with.pages(&[2, 3, 4]), [PageIndex(1)]);
+        assert!(with.trie().contains(&[5, 6]));
     }
 }

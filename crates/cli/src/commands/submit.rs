@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use sporran_kilt::Split;
+use sporran_kilt::{Dataset, Split};
 use sporran_pipeline::submission::{self, Entry};
 
 use super::{print, print_json};
@@ -29,6 +29,15 @@ struct Files {
     /// Which of the inputs
     #[arg(long, value_enum, default_value_t = Part::Test)]
     split: Part,
+    /// Only these datasets, such as `nq,trex`: systems that answer questions alone have no predictions for the others
+    #[arg(long, value_delimiter = ',', value_parser = dataset, value_name = "NAME,..")]
+    datasets: Vec<Dataset>,
+}
+
+fn dataset(name: &str) -> std::result::Result<Dataset, String> {
+    let stems = || Dataset::ALL.map(Dataset::stem).join(", ");
+    let found = Dataset::from_stem(name);
+    found.ok_or_else(|| format!("expected one of {}", stems()))
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -45,7 +54,7 @@ impl Files {
             Part::Dev => Split::Dev,
             Part::Test => Split::Test,
         };
-        Ok(submission::pair(&self.inputs, &self.predictions, split)?)
+        Ok(submission::pair(&self.inputs, &self.predictions, split, &self.datasets)?)
     }
 }
 
