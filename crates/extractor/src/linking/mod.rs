@@ -109,9 +109,9 @@ impl Linker {
         &self.table
     }
 
-    /// The link of each mention of a document. A name that the table has is linked by itself; any other, and pronouns and
-    /// descriptions, by the surest of its chain's names, with the chain's confidence in both; where the table has none of them,
-    /// by names that are like the one that names the chain best. Dates have no links.
+    /// The link of each mention of a document. A name that the table has is linked by itself; where that is not sure enough, and
+    /// for any other name, pronouns and descriptions, by the surest of its chain's names, with the chain's confidence in both;
+    /// where the table has none of them, by names that are like the one that names the chain best. Dates have no links.
     #[must_use]
     pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
         let mut text = Text { words: self.descriptions.read(&document.text), named: FxHashSet::default() };
@@ -157,7 +157,12 @@ impl Linker {
             for (at, sure) in &chain.mentions {
                 if let (Some(link), Some(is_chained)) = (links.get_mut(*at), is_chained.get_mut(*at)) {
                     *is_chained = true;
-                    *link = link.or(chosen.map(|(confidence, entity)| (confidence * sure, entity)));
+                    let lent = chosen.map(|(confidence, entity)| (confidence * sure, entity));
+                    if link.is_none_or(|(own, _)| {
+                        own < self.options.threshold && lent.is_some_and(|(lent, _)| lent > own)
+                    }) {
+                        *link = lent;
+                    }
                 }
             }
         }
@@ -286,6 +291,17 @@ mod tests {
         let chain = |sure| Chain { mentions: vec![(0, 1.0), (1, sure)], representative: 0 };
         assert_eq!(linked("Paris grew. It is old.", &[chain(0.9)])[1], Some("Q90".into()));
         assert_eq!(linked("Paris grew. It is old.", &[chain(0.3)])[1], None);
+    }
+
+    #[test]
+    fn a_name_that_is_unsure_by_itself_takes_the_link_of_its_chain() {
+        let mut builder = AliasTableBuilder::default();
+        builder.add("Ann", "Q1", 1.0);
+        builder.add("Ann", "", 4.0);
+        builder.add("Ann Smith", "Q2", 1.0);
+        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0 };
+        let linked = linked_by(builder.build(), "Ann Smith slept. Ann woke.", &[chain]);
+        assert_eq!(linked, [Some("Q2".into()), Some("Q2".into())]);
     }
 
     fn people() -> AliasTable {

@@ -1,0 +1,77 @@
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Fields {
+    name: String,
+    #[serde(default)]
+    depth: u32,
+    #[serde(default)]
+    inner: Inner,
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Inner {
+    beam_size: u32,
+    ratio: f64,
+}
+
+fn read(text: &str, overrides: &[&str]) -> (Option<Fields>, Vec<String>) {
+    let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+    let text = Text::new(Path::new("c.toml"), text.to_owned(), &overrides);
+    let mut document = Document::parse(&text);
+    let fields = document.read_root(&["retriever"]);
+    (fields, document.into_diagnostics().iter().map(Diagnostic::to_string).collect())
+}
+
+#[test]
+fn every_mistake_is_found_with_line_and_nearest_key() {
+    let text = "name = 3\ndepht = 1\n\n[inner]\nbeam-sise = 2\nratio = \"x\"\n[retreiver]\n";
+    let (fields, found) = read(text, &[]);
+    assert_eq!(fields, None);
+    assert_eq!(found.len(), 5, "{found:#?}");
+    assert!(
+        found[0].starts_with("c.toml:1: `name`: invalid type: integer `3`, expected a string"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("c.toml:2: `depht`: unknown field") && found[1].ends_with("`depth`?"),
+        "{found:?}"
+    );
+    assert!(
+        found[2].starts_with("c.toml:5: `inner.beam-sise`") && found[2].ends_with("`beam-size`?"),
+        "{found:?}"
+    );
+    assert!(found[3].starts_with("c.toml:6: `inner.ratio`: invalid type"), "{found:?}");
+    assert!(found[4].starts_with("c.toml:7: `retreiver`") && found[4].ends_with("`retriever`?"), "{found:?}");
+}
+
+#[test]
+fn overrides_replace_and_are_named_when_wrong() {
+    let text = "name = \"a\"\n[inner]\nratio = 0.5\n";
+    let (fields, found) = read(text, &["inner.beam-size=4", "name=b c", "depth=2"]);
+    assert_eq!(found, Vec::<String>::new());
+    let inner = Inner { beam_size: 4, ratio: 0.5 };
+    assert_eq!(fields, Some(Fields { name: "b c".into(), depth: 2, inner }));
+    let (_, found) = read(text, &["inner.beam-sise=4", "depth", "depth=x"]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(
+        found.iter().any(|text| text.starts_with("override `inner.beam-sise=4`: `inner.beam-sise`")),
+        "{found:?}"
+    );
+    assert!(
+        found.iter().any(|text| text.starts_with("override `depth=x`: `depth`: invalid type")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_missing_field_and_wrong_syntax_have_lines() {
+    let (_, found) = read("depth = 1\n", &[]);
+    assert_eq!(found, ["c.toml:1: `name`: is missing"]);
+    let (_, found) = read("name = \"a\"\ndepth = = 2\n", &[]);
+    assert!(found[0].starts_with("c.toml:2: "), "{found:?}");
+}
