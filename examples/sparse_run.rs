@@ -1,6 +1,6 @@
 //! Indexes a knowledge source, retrieves whole pages for KILT task files, and writes one TREC run a file.
 //!
-//!     cargo run --release -p sporran-retriever --example sparse_run -- \
+//!     cargo run --release --example sparse_run -- \
 //!         PAGES.jsonl.gz FOLDER K bm25|tfidf OPTIONS.json TASK.jsonl..
 //!
 //! `FOLDER` gets the index and a file `TASK.trec` for each task, with the pages' Wikipedia ids. `OPTIONS.json` is the

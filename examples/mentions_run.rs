@@ -1,6 +1,6 @@
 //! How well mentions and chains serve the facts of KnowledgeNet, and how fast they are found.
 //!
-//!     cargo run --release -p sporran-extractor --example mentions_run -- TAGGER FILE FOLD..
+//!     cargo run --release --example mentions_run -- TAGGER FILE FOLD..
 //!
 //! Of the facts' subjects and objects in the folds: the share that is a mention, from its first character to its last or in part;
 //! and of the pronouns and short names whose entity has a full name elsewhere in the document, the share whose chain holds a name of
