@@ -43,7 +43,8 @@ pub struct LinkerOptions {
     pub unknown: f32,
     /// How much counts a fact between an entity and others that the document names.
     pub coherence: f32,
-    /// How similar a known name is at least, 0 to 1, that is looked up in the place of one that is not known; 1 for none.
+    /// How similar a known name is at least, 0 to 1, that is looked up in the place of one that is not known; 1 for none, which
+    /// also saves an index over all names' words.
     pub similarity: f32,
 }
 
