@@ -5,7 +5,7 @@ mod fit;
 mod similar;
 mod table;
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const TOLD: f32 = 0.25;
 ///
 /// An entity that a name may mean weighs `count * exp(-6 * (1 - similarity) + context * fit)`: how often the name meant it,
 /// how like its own name the name is, and the cosine of the text and what is told of it (tf-idf). Where the knowledge base has a
-/// fact between one that a name may mean and what the document surely names besides, the others weigh `exp(-coherence)` of that.
+/// fact between one that a name may mean and what other names surely mean, the others weigh `exp(-coherence)` of that.
 /// A link's confidence is its entity's share of all weights and `unknown`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -64,11 +64,13 @@ pub struct Linker {
     neighbours: Vec<FxHashSet<u32>>,
 }
 
-/// What a document tells of its names.
-struct Text {
-    words: TextWords,
-    /// Entities that it surely names.
-    named: FxHashSet<u32>,
+/// A name of a document.
+struct Name<'a> {
+    name: &'a str,
+    /// What it can mean that the table has.
+    known: Senses,
+    /// What it can mean otherwise, once that is asked for.
+    like: OnceCell<Senses>,
 }
 
 /// What a name can mean: entities by their index, with their weights, and the weight of all that it can mean.
@@ -115,12 +117,18 @@ impl Linker {
     /// where the table has none of them, by names that are like the one that names the chain best. Dates have no links.
     #[must_use]
     pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
-        let mut text = Text { words: self.descriptions.read(&document.text), named: FxHashSet::default() };
-        let mut links = self.chosen(document, mentions, chains, &text);
+        let text = self.descriptions.read(&document.text);
+        let name = |mention: &Mention| {
+            let is_name = mention.form == MentionForm::Name && mention.kind != EntityType::Date;
+            let name = is_name.then(|| document.slice(mention.span)).flatten()?;
+            Some(Name { name, known: self.known(name, &text), like: OnceCell::new() })
+        };
+        let names: Vec<Option<Name<'_>>> = mentions.iter().map(name).collect();
+        let mut links = self.chosen(&names, chains, &text, &FxHashSet::default());
         if !self.neighbours.is_empty() {
             let sure = |link: &(f32, u32)| link.0 >= self.options.threshold;
-            text.named = links.iter().flatten().filter(|link| sure(link)).map(|link| link.1).collect();
-            links = self.chosen(document, mentions, chains, &text);
+            let named = links.iter().flatten().filter(|link| sure(link)).map(|link| link.1).collect();
+            links = self.chosen(&names, chains, &text, &named);
         }
         let told = |link: Option<(f32, u32)>| {
             let (confidence, entity) = link?;
@@ -130,23 +138,22 @@ impl Linker {
         links.into_iter().map(told).collect()
     }
 
-    /// The surest entity of each mention with its confidence, however little that is.
+    /// The surest entity of each mention with its confidence, however little that is, in a document that surely names some
+    /// entities.
     fn chosen(
         &self,
-        document: &Document,
-        mentions: &[Mention],
+        names: &[Option<Name<'_>>],
         chains: &[Chain],
-        text: &Text,
+        text: &TextWords,
+        named: &FxHashSet<u32>,
     ) -> Vec<Option<(f32, u32)>> {
-        let name = |at: usize| {
-            let mention = mentions.get(at)?;
-            let is_name = mention.form == MentionForm::Name && mention.kind != EntityType::Date;
-            is_name.then(|| document.slice(mention.span)).flatten()
+        let like = |at: usize| {
+            let name = names.get(at)?.as_ref()?;
+            self.surest(name.like.get_or_init(|| self.like(name.name, text)), named)
         };
-        let known = |at: usize| self.surest(self.known(name(at)?, text));
-        let like = |at: usize| self.surest(self.like(name(at)?, text));
-        let mut links: Vec<Option<(f32, u32)>> = (0..mentions.len()).map(known).collect();
-        let mut is_chained = vec![false; mentions.len()];
+        let known = |name: &Option<Name<'_>>| self.surest(&name.as_ref()?.known, named);
+        let mut links: Vec<Option<(f32, u32)>> = names.iter().map(known).collect();
+        let mut is_chained = vec![false; names.len()];
         for chain in chains {
             let own = |(at, sure): &(usize, f32)| {
                 let (confidence, entity) = (*links.get(*at)?)?;
@@ -173,19 +180,18 @@ impl Linker {
     }
 
     /// What a name can mean that the table has, or that is a people's.
-    fn known(&self, name: &str, text: &Text) -> Senses {
+    fn known(&self, name: &str, text: &TextWords) -> Senses {
         let normal = normal_form(name);
         let mut senses = Senses::default();
         self.add(&mut senses, &normal, 1.0, text);
         if let Some(country) = country_of(name, &normal) {
             self.add(&mut senses, country, PEOPLE, text);
         }
-        self.cohere(&mut senses, text);
         senses
     }
 
     /// What a name can mean that the table does not have.
-    fn like(&self, name: &str, text: &Text) -> Senses {
+    fn like(&self, name: &str, text: &TextWords) -> Senses {
         let mut senses = Senses::default();
         let Some(similar) = &self.similar else { return senses };
         let normal = normal_form(name);
@@ -202,11 +208,10 @@ impl Linker {
                 senses.add(Some(entity), self.weight(entity, 1.0, sure * TOLD * share, text));
             }
         }
-        self.cohere(&mut senses, text);
         senses
     }
 
-    fn add(&self, senses: &mut Senses, normal: &str, similarity: f32, text: &Text) {
+    fn add(&self, senses: &mut Senses, normal: &str, similarity: f32, text: &TextWords) {
         for (entity, count) in self.table.meanings_of(normal) {
             let is_known = (*entity as usize) < self.table.entities().len();
             let weight = if is_known { self.weight(*entity, *count, similarity, text) } else { *count };
@@ -214,31 +219,30 @@ impl Linker {
         }
     }
 
-    fn weight(&self, entity: u32, count: f32, similarity: f32, text: &Text) -> f32 {
-        let fit = self.descriptions.fit(entity, &text.words);
+    fn weight(&self, entity: u32, count: f32, similarity: f32, text: &TextWords) -> f32 {
+        let fit = self.descriptions.fit(entity, text);
         count * (self.options.context * fit - STEEP * (1.0 - similarity)).exp()
     }
 
-    /// Makes those weigh less that have no fact with what the document names, where others have.
-    fn cohere(&self, senses: &mut Senses, text: &Text) {
-        let is_near = |entity: &u32| {
-            self.neighbours.get(*entity as usize).is_some_and(|near| !near.is_disjoint(&text.named))
+    /// The entity of the greatest weight, and its share. Where some have facts with what the document names, what this name
+    /// may mean itself left out, the others weigh less.
+    fn surest(&self, senses: &Senses, named: &FxHashSet<u32>) -> Option<(f32, u32)> {
+        let is_near = |entity: u32| {
+            let near = self.neighbours.get(entity as usize).into_iter().flatten();
+            near.filter(|other| named.contains(other)).any(|other| !senses.weights.contains_key(other))
         };
-        if senses.weights.keys().any(is_near) {
-            for (entity, weight) in &mut senses.weights {
-                if !is_near(entity) {
-                    let less = *weight * (-self.options.coherence).exp();
-                    senses.all -= *weight - less;
-                    *weight = less;
-                }
+        let near: Vec<bool> = senses.weights.keys().map(|entity| is_near(*entity)).collect();
+        let less = if near.contains(&true) { (-self.options.coherence).exp() } else { 1.0 };
+        let mut all = senses.all + self.options.unknown;
+        let mut best: Option<(f32, u32)> = None;
+        for ((entity, weight), is_near) in senses.weights.iter().zip(near) {
+            let coherent = if is_near { *weight } else { weight * less };
+            all -= weight - coherent;
+            if best.is_none_or(|(most, _)| coherent > most) {
+                best = Some((coherent, *entity));
             }
         }
-    }
-
-    /// The entity of the greatest weight, and its share.
-    fn surest(&self, senses: Senses) -> Option<(f32, u32)> {
-        let (entity, weight) = senses.weights.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)))?;
-        Some((weight / (senses.all + self.options.unknown), *entity))
+        best.map(|(weight, entity)| (weight / all, entity))
     }
 }
 
@@ -345,7 +349,10 @@ mod tests {
             links.into_iter().map(|link| link.map(|link| link.entity)).collect()
         };
         assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q1428".to_owned())]);
-        let linker = linker.with_facts([("Q230", "Q994"), ("Q230", "Q7")]);
+        // What a name itself may mean says nothing for its other senses.
+        let linker = linker.with_facts([("Q1428", "Q230")]);
+        assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q1428".to_owned())]);
+        let linker = linker.with_facts([("Q1428", "Q230"), ("Q230", "Q994")]);
         assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q230".to_owned())]);
     }
 
