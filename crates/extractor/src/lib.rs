@@ -9,6 +9,7 @@ pub mod coreference;
 mod dates;
 mod demonyms;
 mod document;
+pub mod documents;
 mod error;
 mod fact;
 mod linking;
@@ -21,6 +22,7 @@ pub mod relations;
 mod sentences;
 pub mod tagger;
 mod tags;
+mod threshold;
 mod tokens;
 pub mod triplets;
 
@@ -34,6 +36,7 @@ pub use populator::{Formed, Populated, Populator, Proposals, Relations};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
 pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};
+pub use threshold::best_threshold;
 
 /// Finds the mentions of documents.
 ///

@@ -186,6 +186,13 @@ impl ReadRow {
             .collect()
     }
 
+    /// How much better the best span of at most `most` tokens is than no answer, which a reader that learned to withhold puts
+    /// at the row's first token (Devlin et al., 2019, section 4.3), with the span's bytes; nothing for an empty text.
+    pub fn margin(&self, scores: &ReaderScores, most: usize) -> Option<(Range<usize>, f32)> {
+        let (span, score) = self.best(scores, most)?;
+        Some((span, score - scores.start[0] - scores.end[0]))
+    }
+
     /// The best span of at most `most` tokens of the text: its bytes and its score; nothing for an empty text.
     pub fn best(&self, scores: &ReaderScores, most: usize) -> Option<(Range<usize>, f32)> {
         let mut best: Option<(Range<usize>, f32)> = None;
@@ -269,16 +276,25 @@ impl Extractive<Box<dyn Reader>> {
     /// # Errors
     /// What is wrong with the folder or an option.
     pub fn load(options: &ExtractiveOptions) -> Result<Self> {
-        let checkpoint = Checkpoint::open(&options.model)?;
-        let model = checkpoint.encoder_on(options.device, options.precision)?;
-        if !matches!(model.head, Head::Reader(_)) {
-            let found = model.head.name().to_owned();
-            return Err(Error::Option { option: "model", expected: "DPR's reader", found });
-        }
-        let most = options.max_tokens.min(model.body.max_input_length());
-        let input = ReaderInput::new(checkpoint.tokenizer()?, most)?;
-        Self::new(Box::new(Loaded { model, batch_tokens: options.batch_tokens }), input, options)
+        let (reader, input) = load_reader(options)?;
+        Self::new(reader, input, options)
     }
+}
+
+/// Loads a reader with what makes its rows.
+///
+/// # Errors
+/// What is wrong with the folder, or [`Error::Option`] where it is no reader's.
+pub fn load_reader(options: &ExtractiveOptions) -> Result<(Box<dyn Reader>, ReaderInput)> {
+    let checkpoint = Checkpoint::open(&options.model)?;
+    let model = checkpoint.encoder_on(options.device, options.precision)?;
+    if !matches!(model.head, Head::Reader(_)) {
+        let found = model.head.name().to_owned();
+        return Err(Error::Option { option: "model", expected: "DPR's reader", found });
+    }
+    let most = options.max_tokens.min(model.body.max_input_length());
+    let input = ReaderInput::new(checkpoint.tokenizer()?, most)?;
+    Ok((Box::new(Loaded { model, batch_tokens: options.batch_tokens }), input))
 }
 
 impl<R: Reader> Extractive<R> {

@@ -29,7 +29,9 @@ pub use causal::{CausalGenerator, CausalOptions, Chat};
 pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
-pub use extractive::{Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, reader_question};
+pub use extractive::{
+    Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, load_reader, reader_question,
+};
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
 pub use memnet::{MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};

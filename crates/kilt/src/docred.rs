@@ -56,6 +56,28 @@ pub struct Relation {
     pub evidence: Vec<usize>,
 }
 
+/// A relation that was found, as files of predictions have it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The document's title.
+    pub title: String,
+    /// The subject's number among the document's entities.
+    #[serde(rename = "h_idx")]
+    pub head: usize,
+    /// The object's.
+    #[serde(rename = "t_idx")]
+    pub tail: usize,
+    /// The Wikidata property.
+    #[serde(rename = "r")]
+    pub property: String,
+    /// Sentences that show it.
+    #[serde(default)]
+    pub evidence: Vec<usize>,
+    /// How sure it is, from 0 to 1, where that is told; scorers do not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f32>,
+}
+
 /// Reads a file of documents, one JSON list.
 ///
 /// # Errors
@@ -78,6 +100,12 @@ pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
 impl Document {
     fn check(&self) -> Result<(), (String, String)> {
         for (entity, mentions) in self.entities.iter().enumerate() {
+            if mentions.is_empty() {
+                return Err((
+                    format!("vertexSet[{entity}]"),
+                    "expected at least one mention, found none".into(),
+                ));
+            }
             for (at, mention) in mentions.iter().enumerate() {
                 let field = |name: &str| format!("vertexSet[{entity}][{at}].{name}");
                 let Some(sentence) = self.sentences.get(mention.sentence) else {

@@ -23,6 +23,7 @@ pub mod store;
 mod task;
 pub mod triviaqa;
 pub mod wowpp;
+pub mod zsre;
 
 pub use error::{Error, Result};
 pub use id::{Id, PassageId};

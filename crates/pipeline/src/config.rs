@@ -136,6 +136,24 @@ impl<'t> Document<'t> {
         self.report(at, key.to_owned(), message.into());
     }
 
+    /// Reports those of a key's files that do not exist.
+    pub(crate) fn check_files(&mut self, key: &str, files: &[PathBuf]) {
+        for path in files.iter().filter(|path| !path.is_file()) {
+            self.report_key(key, format!("no file {}", path.display()));
+        }
+    }
+
+    /// The same for files after whose names, without their endings, what is written of each is called.
+    pub(crate) fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
+        self.check_files(key, files);
+        for (at, path) in files.iter().enumerate() {
+            if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
+                let message = format!("expected files of different names, found {} again", path.display());
+                self.report_key(key, message);
+            }
+        }
+    }
+
     fn start_of(&self, key: &str) -> usize {
         let mut table = self.root.get_ref();
         let mut at = 0;

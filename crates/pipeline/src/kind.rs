@@ -20,6 +20,8 @@ pub enum ConfigKind {
     Reason,
     /// Rules of a knowledge base: [`RulesOptions`](crate::rules::RulesOptions).
     Rules,
+    /// Relations between the entities of documents: [`DocumentsOptions`](crate::documents::DocumentsOptions).
+    Documents,
     /// Entity linking: [`LinkingOptions`](crate::linking::LinkingOptions).
     Linking,
     /// Knowledge-base population: [`PopulationOptions`](crate::population::PopulationOptions).
@@ -28,17 +30,21 @@ pub enum ConfigKind {
     Responses,
     /// Knowledge selection: [`SelectionOptions`](crate::selection::SelectionOptions).
     Selection,
+    /// Zero-shot slot filling: [`SlotsOptions`](crate::slots::SlotsOptions).
+    Slots,
     /// A tagger of mentions: [`TaggingOptions`](crate::tagging::TaggingOptions).
     Tagging,
 }
 
 /// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, and population has
 /// `[annotations]` as well.
-const TABLES: [(&str, ConfigKind); 8] = [
+const TABLES: [(&str, ConfigKind); 10] = [
     ("embedding", ConfigKind::Links),
     ("reasoner", ConfigKind::Reason),
     ("rules", ConfigKind::Rules),
+    ("document-relations", ConfigKind::Documents),
     ("linking", ConfigKind::Linking),
+    ("slot-filling", ConfigKind::Slots),
     ("relations", ConfigKind::Population),
     ("dialogues", ConfigKind::Responses),
     ("data", ConfigKind::Selection),
@@ -123,6 +129,8 @@ mod tests {
         assert_eq!(kind("[data]\n[reasoner]\n", &[]), ConfigKind::Reason);
         assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
         assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);
+        assert_eq!(kind("[document-relations]\n", &[]), ConfigKind::Documents);
+        assert_eq!(kind("[slot-filling]\n", &[]), ConfigKind::Slots);
         assert_eq!(kind("[dialogues]\n", &[]), ConfigKind::Responses);
         assert_eq!(kind("[linking]\n[linker]\n", &[]), ConfigKind::Linking);
     }

@@ -7,6 +7,7 @@
 mod assemble;
 mod comparison;
 mod config;
+pub mod documents;
 pub mod encoders;
 mod error;
 mod evidence;
@@ -35,6 +36,7 @@ pub mod rules;
 mod run;
 pub mod selection;
 mod settings;
+pub mod slots;
 pub mod submission;
 pub mod tagging;
 mod tasks;

@@ -166,11 +166,11 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it names a folder");
     }
     for path in &general.also {
-        use ConfigKind::{Linking, Population, Reason, Responses};
+        use ConfigKind::{Documents, Linking, Population, Reason, Responses, Slots};
         match ConfigKind::of(path, &[]) {
-            Ok(Linking | Population | Reason | Responses) => {}
+            Ok(Documents | Linking | Population | Reason | Responses | Slots) => {}
             Ok(_) => {
-                let expected = "expected a config of population, linking, reasoning or responses, found";
+                let expected = "expected a config that `sporran run` runs by itself, found";
                 document.report_key("also", format!("{expected} {}", path.display()));
             }
             Err(error) => document.report_key("also", error.to_string()),

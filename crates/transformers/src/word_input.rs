@@ -63,6 +63,25 @@ impl WordInput {
         &self.tokenizer
     }
 
+    /// The special tokens before and behind a text.
+    #[must_use]
+    pub fn around(&self) -> (u32, u32) {
+        (self.first, self.last)
+    }
+
+    /// The pieces of a word within a text; at least one.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] where it cannot be tokenized.
+    pub fn pieces(&self, word: &str) -> Result<Vec<u32>> {
+        let mut pieces = self.tokenizer.encode_plain(&format!("{}{word}", self.blank))?;
+        pieces.truncate(MOST_PIECES);
+        if pieces.is_empty() {
+            pieces.push(self.unknown);
+        }
+        Ok(pieces)
+    }
+
     /// The windows of a sequence of words, which they have one after the other.
     ///
     /// # Errors
@@ -70,11 +89,7 @@ impl WordInput {
     pub fn rows(&self, words: &[&str]) -> Result<Vec<WordRow>> {
         let mut rows: Vec<WordRow> = Vec::new();
         for word in words {
-            let mut pieces = self.tokenizer.encode_plain(&format!("{}{word}", self.blank))?;
-            pieces.truncate(MOST_PIECES);
-            if pieces.is_empty() {
-                pieces.push(self.unknown);
-            }
+            let pieces = self.pieces(word)?;
             let room = |row: &WordRow| row.row.ids.len() + pieces.len() < self.max_length;
             if !rows.last().is_some_and(room) {
                 self.close(rows.last_mut());

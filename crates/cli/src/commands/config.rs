@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 use sporran_pipeline::{
-    ConfigKind, Options, korc, linking, links,
+    ConfigKind, Options, documents, korc, linking, links,
     population::{PopulationOptions, Purpose},
-    rules, selection, tagging,
+    rules, selection, slots, tagging,
 };
 
 use super::{ConfigArgs, print};
@@ -28,6 +28,7 @@ impl Config {
                     ConfigKind::Run => drop(config.load()?),
                     ConfigKind::Links => drop(links::LinksOptions::load(path, overrides)?),
                     ConfigKind::Reason => drop(korc::ReasonOptions::load(path, overrides)?),
+                    ConfigKind::Documents => drop(documents::DocumentsOptions::load(path, overrides)?),
                     ConfigKind::Linking => drop(linking::LinkingOptions::load(path, overrides)?),
                     ConfigKind::Rules => drop(rules::RulesOptions::load(path, overrides)?),
                     ConfigKind::Population => {
@@ -35,6 +36,7 @@ impl Config {
                     }
                     ConfigKind::Responses => drop(selection::ResponseOptions::load(path, overrides)?),
                     ConfigKind::Selection => drop(selection::SelectionOptions::load(path, overrides)?),
+                    ConfigKind::Slots => drop(slots::SlotsOptions::load(path, overrides)?),
                     ConfigKind::Tagging => drop(tagging::TaggingOptions::load(path, overrides)?),
                 }
                 print(&format!("{}: no mistakes\n", config.config.display()))

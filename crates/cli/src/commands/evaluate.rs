@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use sporran_kilt::kb::Part;
 use sporran_kilt::scores::{
-    PerRecord, agreement, answer_set, extraction, kilt, provenance::RankKeys, ranking, retrieval,
-    significance, whole,
+    PerRecord, agreement, answer_set, document_relations, extraction, kilt, provenance::RankKeys, ranking,
+    retrieval, significance, whole,
 };
 use sporran_pipeline::links;
 use sporran_transformers::Tokenizer;
@@ -63,6 +63,12 @@ pub(crate) struct Evaluate {
     /// Tell why facts are missed or wrong: by property and by cause
     #[arg(long, requires = "knowledgenet")]
     errors: bool,
+    /// Score relations between the entities of documents in DocRED's layout
+    #[arg(long, requires = "guess", conflicts_with_all = ["knowledgenet", "answer_sets"])]
+    docred: bool,
+    /// Documents in DocRED's layout that were learned from: what they tell is left out of `ign_f1`
+    #[arg(long, value_name = "FILE", requires = "docred")]
+    known: Vec<PathBuf>,
     /// Score answer sets: lines of `{id, answers, predictions}`
     #[arg(long, value_name = "FILE", conflicts_with = "gold")]
     answer_sets: Option<PathBuf>,
@@ -155,6 +161,9 @@ impl Evaluate {
                 "expected `--gold FILE --guess FILE`, `--ranking FILE`, `--answer-sets FILE`, `--agreement FILE` or `--links MODEL --kb FOLDER`".into(),
             ));
         };
+        if self.docred {
+            return self.show(&value(&document_relations::evaluate(gold, guess, &self.known)?)?);
+        }
         if self.knowledgenet && self.errors {
             return self.show(&value(&sporran_pipeline::population::errors(gold, guess, self.fold)?)?);
         }

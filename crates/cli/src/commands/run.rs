@@ -5,9 +5,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::Value;
 use sporran_pipeline::{
-    ConfigKind, Report, korc, linking,
+    ConfigKind, Report, documents, korc, linking,
     population::{self, PopulationOptions, Purpose},
-    selection,
+    selection, slots,
 };
 
 use super::{ConfigArgs, populate, print, print_json, reason};
@@ -66,7 +66,7 @@ struct Done {
     text: String,
 }
 
-/// Does what a config of population, reasoning, linking or responses says.
+/// Does what a config of another kind says.
 fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) -> Result<Done> {
     let mut progress = Progress::new(quiet);
     let observe = &mut |event| progress.event(event);
@@ -81,6 +81,11 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
             let report = korc::reason(&options, observe, &mut |_| {})?;
             Done { report: json_of(&report)?, text: reason::told(&report) }
         }
+        ConfigKind::Documents => {
+            let options = documents::DocumentsOptions::load(path, overrides)?;
+            let report = documents::find(&options, observe)?;
+            Done { report: json_of(&report)?, text: documents_told(&report, &options) }
+        }
         ConfigKind::Linking => {
             let options = linking::LinkingOptions::load(path, overrides)?;
             let report = linking::link(&options, observe)?;
@@ -90,6 +95,11 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
             let options = selection::ResponseOptions::load(path, overrides)?;
             let report = selection::respond(&options, observe)?;
             Done { report: json_of(&report)?, text: responded_told(&report) }
+        }
+        ConfigKind::Slots => {
+            let options = slots::SlotsOptions::load(path, overrides)?;
+            let report = slots::fill(&options, observe)?;
+            Done { report: json_of(&report)?, text: slots_told(&report, &options) }
         }
         _ => {
             let message =
@@ -102,6 +112,54 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
 fn json_of(report: &impl serde::Serialize) -> Result<Value> {
     serde_json::to_value(report)
         .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
+}
+
+fn documents_told(report: &documents::DocumentsReport, options: &documents::DocumentsOptions) -> String {
+    let mut told = String::new();
+    for (file, scores) in &report.files {
+        told += &match scores {
+            Some(scores) => {
+                let ign =
+                    scores.ign_f1.map_or_else(String::new, |f1| format!(", without known facts {f1:.3}"));
+                format!(
+                    "{file}: {} relations found of {}, {} right: precision {:.3}, recall {:.3}, F1 {:.3}{ign}; evidence F1 {:.3}\n",
+                    scores.found,
+                    scores.gold,
+                    scores.right,
+                    scores.precision,
+                    scores.recall,
+                    scores.f1,
+                    scores.evidence_f1
+                )
+            }
+            None => format!("{file}: no relations to compare with\n"),
+        };
+    }
+    told + &format!(
+        "{} documents in {:.1} s; predictions and report: {}\n",
+        report.documents,
+        report.seconds,
+        options.folder().display()
+    )
+}
+
+fn slots_told(report: &slots::SlotsReport, options: &slots::SlotsOptions) -> String {
+    let mut told = String::new();
+    for (file, scores) in &report.files {
+        for (what, scores) in [("unseen", &scores.unseen), ("seen", &scores.seen)] {
+            told += &format!(
+                "{file}, {} {what} relations: {} of {} questions answered, {} rightly: precision {:.3}, recall {:.3}, F1 {:.3}\n",
+                scores.relations,
+                scores.answered,
+                scores.questions,
+                scores.right,
+                scores.precision,
+                scores.recall,
+                scores.f1
+            );
+        }
+    }
+    told + &format!("{:.1} s; predictions and report: {}\n", report.seconds, options.folder().display())
 }
 
 fn linked_told(report: &linking::LinkingReport, options: &linking::LinkingOptions) -> String {

@@ -4,9 +4,9 @@ use clap::Args;
 
 use serde::Serialize;
 use sporran_pipeline::{
-    ConfigKind, Trained, korc, links,
+    ConfigKind, Trained, documents, korc, links,
     population::{self, PopulationOptions, Purpose},
-    rules, selection, tagging,
+    rules, selection, slots, tagging,
 };
 
 use super::{ConfigArgs, print, print_json, reason};
@@ -47,6 +47,10 @@ impl Train {
                 let mined = rules::mine(&rules::RulesOptions::load(path, overrides)?, observe)?;
                 self.tell(&mined, mined_told)
             }
+            ConfigKind::Documents => {
+                let options = documents::DocumentsOptions::load(path, overrides)?;
+                self.tell(&documents::train(&options, observe)?, documents_told)
+            }
             ConfigKind::Population => {
                 let options = PopulationOptions::load(path, overrides, Purpose::Train)?;
                 self.tell(&population::train(&options, observe)?, populated_told)
@@ -58,6 +62,10 @@ impl Train {
             ConfigKind::Selection => {
                 let options = selection::SelectionOptions::load(path, overrides)?;
                 self.tell(&selection::train(&options, observe)?, selected_told)
+            }
+            ConfigKind::Slots => {
+                let options = slots::SlotsOptions::load(path, overrides)?;
+                self.tell(&slots::train(&options, observe)?, slots_told)
             }
             ConfigKind::Tagging => {
                 let trained = tagging::train(&tagging::TaggingOptions::load(path, overrides)?, observe)?;
@@ -93,6 +101,25 @@ fn populated_told(learned: &population::Learned) -> String {
         learned.covered * 100.0,
         learned.judged * 100.0,
         learned.model.display()
+    )
+}
+
+fn documents_told(learned: &documents::TrainedDocuments) -> String {
+    let best = learned.trained.best.map_or_else(String::new, |(step, f1)| {
+        format!(", best at step {step} with an F1 of {:.1} on the documents that were left out", f1 * 100.0)
+    });
+    format!("{} steps{best}\nmodel: {}\n", learned.trained.steps, learned.trained.model.display())
+}
+
+fn slots_told(learned: &slots::TrainedSlots) -> String {
+    let best = learned.trained.best.map_or_else(String::new, |(step, f1)| {
+        format!(", best at step {step} with an F1 of {:.1} on the relations that judge", f1 * 100.0)
+    });
+    let [known, judges, unseen] = learned.relations;
+    format!(
+        "{known} relations learned, {judges} judged, {unseen} left alone; {} steps{best}\nmodel: {}\n",
+        learned.trained.steps,
+        learned.trained.model.display()
     )
 }
 

@@ -8,6 +8,7 @@
 //! - [`whole`]: both in one pass;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
 //! - [`extraction`]: KnowledgeNet's facts;
+//! - [`document_relations`]: DocRED's relations between a document's entities;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
 //! - [`significance`]: how sure a mean, or a difference of two, is.
 //!
@@ -19,6 +20,7 @@ mod aligned;
 pub mod answer;
 pub mod answer_set;
 mod assignment;
+pub mod document_relations;
 pub mod extraction;
 pub mod kilt;
 mod line;

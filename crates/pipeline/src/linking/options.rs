@@ -74,15 +74,7 @@ impl LinkingOptions {
         if files.is_empty() {
             document.report_key("linking.files", "expected at least one file");
         }
-        for path in files.iter().filter(|path| !path.is_file()) {
-            document.report_key("linking.files", format!("no file {}", path.display()));
-        }
-        for (at, path) in files.iter().enumerate() {
-            if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
-                let message = format!("expected files of different names, found {} again", path.display());
-                document.report_key("linking.files", message);
-            }
-        }
+        document.check_inputs("linking.files", files);
         if let Some(path) = entities.as_ref().filter(|path| !path.is_file()) {
             document.report_key("linking.entities", format!("no file {}", path.display()));
         }

@@ -1,13 +1,11 @@
 //! Learning labels of texts, or of pairs of texts: cross-entropy over the logits of a head for sequence classification.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
-
 use crate::{
     EncoderRow, Head, Mode, SequenceHead,
     batch::length_batches,
     error::{Error, Result},
     training::{
+        data::shuffled_batches,
         loss::cross_entropy,
         objective::Objective,
         optimizer::Gradients,
@@ -76,24 +74,9 @@ impl Objective for ClassificationObjective<'_> {
                 found: wrong.label.to_string(),
             });
         }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(number);
-        let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.shuffle(&mut rng);
-        let mut batches: Vec<Vec<LabelledRow>> = Vec::new();
-        let mut tokens = usize::MAX;
-        for at in order {
-            let more = rows[at].row.ids.len();
-            if tokens.saturating_add(more) > self.options.tokens_per_batch {
-                batches.push(Vec::new());
-                tokens = 0;
-            }
-            if let Some(batch) = batches.last_mut() {
-                batch.push(rows[at].clone());
-            }
-            tokens += more;
-        }
-        Ok(batches)
+        let lengths: Vec<usize> = rows.iter().map(|row| row.row.ids.len()).collect();
+        let batches = shuffled_batches(&lengths, self.options.tokens_per_batch, self.options.seed, number);
+        Ok(batches.into_iter().map(|batch| batch.into_iter().map(|at| rows[at].clone()).collect()).collect())
     }
 
     fn weight(&self, batch: &Vec<LabelledRow>) -> f64 {

@@ -208,14 +208,7 @@ impl Objective for ContrastiveObjective<'_> {
     type Batch = ContrastiveBatch;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        if options.label_smoothing != 0.0 {
-            return Err(Error::Options {
-                option: "label-smoothing",
-                expected: "0 where passages are told apart".into(),
-                found: options.label_smoothing.to_string(),
-            });
-        }
-        Ok(())
+        options.refuse_smoothing("passages are told apart")
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<ContrastiveBatch>> {

@@ -123,6 +123,18 @@ impl TrainingOptions {
         Ok(())
     }
 
+    /// Refuses label smoothing, which says nothing `where_what` is learned.
+    pub(crate) fn refuse_smoothing(&self, where_what: &str) -> Result<()> {
+        if self.label_smoothing == 0.0 {
+            return Ok(());
+        }
+        Err(Error::Options {
+            option: "label-smoothing",
+            expected: format!("0 where {where_what}"),
+            found: self.label_smoothing.to_string(),
+        })
+    }
+
     /// Refuses a warm-up that is longer than all `steps`.
     pub(crate) fn check_warmup(&self, steps: u64) -> Result<()> {
         if self.warmup_steps > steps {

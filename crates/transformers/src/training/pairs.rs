@@ -1,11 +1,7 @@
 //! Learning what holds between marked places of a text: every label of every pair may hold or not, and what is not known
 //! of a pair is not learned.
 
-use std::sync::Arc;
-
 use candle_core::{DType, Device, Tensor};
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 
 use crate::{
     BertConfig, BertTask, Checkpoint, EncoderRow, Mode, PAIR_HEAD, PairHead, PairHeadConfig, StatePair,
@@ -13,6 +9,7 @@ use crate::{
     checkpoint::tensors_under,
     error::{Error, Result},
     training::{
+        data::shuffled_batches,
         objective::Objective,
         optimizer::Gradients,
         options::TrainingOptions,
@@ -51,21 +48,9 @@ pub struct PairExample {
 pub struct PairObjective<'a> {
     encoder: &'a TunedEncoder,
     head: &'a PairHead,
-    examples: Arc<Vec<PairExample>>,
+    examples: Vec<PairExample>,
     tokens_per_batch: usize,
     seed: u64,
-}
-
-/// Examples that are learned together.
-pub struct PairBatch {
-    examples: Arc<Vec<PairExample>>,
-    members: Vec<usize>,
-}
-
-impl PairBatch {
-    fn members(&self) -> impl Iterator<Item = &PairExample> {
-        self.members.iter().map(|&at| &self.examples[at])
-    }
 }
 
 impl<'a> PairObjective<'a> {
@@ -112,7 +97,11 @@ impl<'a> PairObjective<'a> {
             }
         }
         let (tokens_per_batch, seed) = (options.tokens_per_batch, options.seed);
-        Ok(Self { encoder, head, examples: Arc::new(examples), tokens_per_batch, seed })
+        Ok(Self { encoder, head, examples, tokens_per_batch, seed })
+    }
+
+    fn members(&self, batch: &[usize]) -> impl Iterator<Item = &PairExample> {
+        batch.iter().map(|&at| &self.examples[at])
     }
 }
 
@@ -200,55 +189,32 @@ impl TunedEncoder {
 }
 
 impl Objective for PairObjective<'_> {
-    type Batch = PairBatch;
+    type Batch = Vec<usize>;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        if options.label_smoothing != 0.0 {
-            return Err(Error::Options {
-                option: "label-smoothing",
-                expected: "0 where pairs are learned".into(),
-                found: options.label_smoothing.to_string(),
-            });
-        }
-        Ok(())
+        options.refuse_smoothing("pairs are learned")
     }
 
-    fn epoch(&self, number: u64) -> Result<Vec<PairBatch>> {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        rng.set_stream(number);
-        let mut order: Vec<usize> = (0..self.examples.len()).collect();
-        order.shuffle(&mut rng);
-        let mut batches: Vec<PairBatch> = Vec::new();
-        let mut tokens = 0;
-        for at in order {
-            let more = self.examples[at].row.ids.len();
-            match batches.last_mut() {
-                Some(batch) if tokens + more <= self.tokens_per_batch => batch.members.push(at),
-                _ => {
-                    batches.push(PairBatch { examples: self.examples.clone(), members: vec![at] });
-                    tokens = 0;
-                }
-            }
-            tokens += more;
-        }
-        Ok(batches)
+    fn epoch(&self, number: u64) -> Result<Vec<Vec<usize>>> {
+        let lengths: Vec<usize> = self.examples.iter().map(|example| example.row.ids.len()).collect();
+        Ok(shuffled_batches(&lengths, self.tokens_per_batch, self.seed, number))
     }
 
     /// Texts count alike, so that one with many pairs has no more say than one with few facts and few pairs.
-    fn weight(&self, batch: &PairBatch) -> f64 {
-        batch.members.len() as f64
+    fn weight(&self, batch: &Vec<usize>) -> f64 {
+        batch.len() as f64
     }
 
-    fn tokens(&self, batch: &PairBatch) -> usize {
-        batch.members().map(|example| example.row.ids.len()).sum()
+    fn tokens(&self, batch: &Vec<usize>) -> usize {
+        self.members(batch).map(|example| example.row.ids.len()).sum()
     }
 
-    fn learn(&self, batch: &PairBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
+    fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let (rows, marks, pairs) =
-            joined(batch.members().map(|example| (&example.row, &*example.marks, &*example.pairs)));
+            joined(self.members(batch).map(|example| (&example.row, &*example.marks, &*example.pairs)));
         let labels = self.head.config().labels;
         let (mut cells, mut values, mut weights, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for example in batch.members() {
+        for example in self.members(batch) {
             for target in &example.targets {
                 cells.push(((first + target.pair) * labels + target.label) as u32);
                 values.push(target.value);
@@ -342,8 +308,7 @@ mod tests {
         let (encoder, head) = model();
         let examples = examples(9);
         let objective = PairObjective::new(&encoder, &head, examples.clone(), &options()).unwrap();
-        let loss = |members: Vec<usize>| {
-            let batch = PairBatch { examples: objective.examples.clone(), members };
+        let loss = |batch: Vec<usize>| {
             let mut gradients: Gradients =
                 encoder.variables().all().iter().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
             objective.learn(&batch, 1.0, 0, &mut gradients).unwrap()

@@ -210,14 +210,7 @@ impl Objective for RagObjective<'_> {
     type Batch = Vec<usize>;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        if options.label_smoothing != 0.0 {
-            return Err(Error::Options {
-                option: "label-smoothing",
-                expected: "0 where passages are marginalised over".into(),
-                found: options.label_smoothing.to_string(),
-            });
-        }
-        Ok(())
+        options.refuse_smoothing("passages are marginalised over")
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<Vec<usize>>> {

@@ -266,14 +266,7 @@ impl Objective for RankingObjective<'_> {
     type Batch = RankingBatch;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        if options.label_smoothing != 0.0 {
-            return Err(Error::Options {
-                option: "label-smoothing",
-                expected: "0 where candidates are ranked".into(),
-                found: options.label_smoothing.to_string(),
-            });
-        }
-        Ok(())
+        options.refuse_smoothing("candidates are ranked")
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<RankingBatch>> {

@@ -107,14 +107,7 @@ impl<E: Emitter> Objective for TaggingObjective<'_, E> {
     type Batch = Vec<TaggedRow<E::Input>>;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        if options.label_smoothing > 0.0 {
-            return Err(Error::Options {
-                option: "label-smoothing",
-                expected: "0 where sequences are tagged".into(),
-                found: options.label_smoothing.to_string(),
-            });
-        }
-        Ok(())
+        options.refuse_smoothing("sequences are tagged")
     }
 
     /// Rows of like length are put together, in an order that the seed draws.

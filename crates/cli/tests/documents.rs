@@ -1,0 +1,200 @@
+//! Relations between the entities of documents, and the questions of relations, from the shell.
+
+mod common;
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use candle_core::{DType, Device};
+use common::{errors, root, sporran};
+use serde_json::{Value, json};
+use sporran_transformers::{ModelConfig, Tokenizer, initialise, save};
+
+/// Documents in DocRED's layout: a person was born in the first place and a company is in the second, told in two sentences.
+fn docred(folder: &Path, name: &str, count: usize) {
+    let people = ["Ann Lee", "Bob Ray", "Eve Poe", "Max Orr", "Ida Fox"];
+    let places = ["Rome", "Oslo", "Lima", "Bonn"];
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let make = |at: usize| {
+        let (who, born, lives) =
+            (people[at % people.len()], places[at % places.len()], places[(at + 1) % places.len()]);
+        json!({
+            "title": format!("d{at}"),
+            "sents": [words(&format!("{who} was born in {born} .")), words(&format!("She lives in {lives} now ."))],
+            "vertexSet": [
+                [{"name": who, "pos": [0, 2], "sent_id": 0, "type": "PER"}],
+                [{"name": born, "pos": [5, 6], "sent_id": 0, "type": "LOC"}],
+                [{"name": lives, "pos": [3, 4], "sent_id": 1, "type": "LOC"}],
+            ],
+            "labels": [{"h": 0, "t": 1, "r": "P19", "evidence": [0]}, {"h": 0, "t": 2, "r": "P551", "evidence": [0, 1]}],
+        })
+    };
+    fs::write(folder.join(name), Value::Array((0..count).map(make).collect()).to_string()).unwrap();
+}
+
+fn told(folder: &Path, arguments: &[String]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = sporran(folder, &arguments).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A small BERT with weights that a seed draws, whose tokenizer knows the words of `text`.
+fn encoder(folder: &Path, text: &str) -> String {
+    let known: BTreeSet<String> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .chain([".", "?"].map(String::from))
+        .collect();
+    let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].map(String::from).into_iter();
+    let words = special.chain((1..=8).map(|at| format!("[unused{at}]"))).chain(known);
+    let vocabulary: serde_json::Map<String, Value> =
+        words.enumerate().map(|(id, word)| (word, id.into())).collect();
+    let token = |token: &str, id: usize| json!({"id": token, "ids": [id], "tokens": [token]});
+    let piece = |token: &str| json!({"SpecialToken": {"id": token, "type_id": 0}});
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [piece("[CLS]"), {"Sequence": {"id": "A", "type_id": 0}}, piece("[SEP]")], "pair": [],
+            "special_tokens": {"[CLS]": token("[CLS]", 2), "[SEP]": token("[SEP]", 3)}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocabulary},
+    });
+    let config = json!({
+        "model_type": "bert", "architectures": ["BertModel"], "vocab_size": vocabulary.len(), "hidden_size": 48,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 160,
+        "type_vocab_size": 2, "initializer_range": 0.1, "layer_norm_eps": 1e-12, "pad_token_id": 0,
+    });
+    let path = Path::new("test");
+    let config = ModelConfig::from_json(path, &config.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_json(path, tokenizer.to_string()).unwrap();
+    let weights = initialise(&config.parameters().unwrap(), 7, DType::F32, &Device::Cpu).unwrap();
+    let folder = folder.join("encoder");
+    save(&folder, &config, &weights, &tokenizer, DType::F32).unwrap();
+    folder.display().to_string()
+}
+
+fn config(name: &str) -> String {
+    root().join("configs").join(name).display().to_string()
+}
+
+#[test]
+fn relations_of_documents_are_learned_found_and_scored() {
+    let folder = tempfile::tempdir().unwrap();
+    docred(folder.path(), "train.json", 30);
+    docred(folder.path(), "test.json", 7);
+    let from = encoder(folder.path(), &fs::read_to_string(folder.path().join("train.json")).unwrap());
+    let call = |verb: &str| {
+        let overrides = [
+            format!("document-relations.training.from={from}"),
+            r#"document-relations.training.files=["train.json"]"#.into(),
+            r#"document-relations.files=["test.json"]"#.into(),
+            "document-relations.training.inner=24".into(),
+            "document-relations.training.block=4".into(),
+            "document-relations.training.optimizer={epochs=6, tokens-per-batch=160, learning-rate=1e-3, warmup-steps=5}".into(),
+        ];
+        let before = ["--quiet".to_owned(), verb.into(), config("docred.toml"), "--json".into()];
+        told(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
+    };
+    let trained = call("train");
+    assert!(trained["best"][1].as_f64().unwrap() > 0.9, "{trained}");
+    // A second call has nothing left to do.
+    assert_eq!(call("train"), trained);
+    let report = call("run");
+    let scores = &report["files"]["test"];
+    assert!(scores["f1"].as_f64().unwrap() > 0.9, "{report}");
+    // All that is told stands in what was learned, by its names.
+    assert_eq!(scores["ign_f1"], 0.0, "{report}");
+    let predictions = folder.path().join("runs/redocred/predictions");
+    let again = ["evaluate", "--docred", "--gold", "test.json", "--guess"].map(String::from);
+    let guess = predictions.join("test.json").display().to_string();
+    let again = told(folder.path(), &[again.to_vec(), vec![guess, "--json".into()]].concat());
+    assert_eq!(again["f1"], scores["f1"]);
+    let records = fs::read_to_string(predictions.join("test.jsonl")).unwrap();
+    let first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+    assert_eq!(first["output"][0]["provenance"][0]["title"], "d0");
+}
+
+#[test]
+fn wrong_documents_are_told_with_file_and_field() {
+    let folder = tempfile::tempdir().unwrap();
+    docred(folder.path(), "train.json", 3);
+    let wrong = fs::read_to_string(folder.path().join("train.json")).unwrap().replace("\"t\":2", "\"t\":9");
+    fs::write(folder.path().join("train.json"), wrong).unwrap();
+    let from = format!("document-relations.training.from={}", encoder(folder.path(), "Ann"));
+    let files = r#"document-relations.training.files=["train.json"]"#;
+    let path = config("docred.toml");
+    let arguments = ["train", &path, &from, files, r#"document-relations.files=["train.json"]"#];
+    let output = sporran(folder.path(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("[0].labels[1].t"), "{}", errors(&output));
+    assert!(!folder.path().join("runs").exists(), "something was written");
+    let check = ["config", "check", &path, "document-relations.training.block=5"];
+    let output = sporran(folder.path(), &check).output().unwrap();
+    let told = errors(&output);
+    assert!(told.contains("document-relations.training.block") && told.contains("divisor"), "{told}");
+}
+
+/// Six relations, each asked about in one way; every third sentence does not tell.
+fn zsre() -> String {
+    let kinds = ["author", "painter", "singer", "founder", "owner", "builder"];
+    let names = ["Ann Lee", "Bob Ray", "Eve Poe", "Max Orr", "Ida Fox"];
+    let line = |at: usize| {
+        let (kind, name, thing) = (kinds[at % kinds.len()], names[at % names.len()], format!("Work {at}"));
+        if (at / kinds.len()).is_multiple_of(3) {
+            format!("{kind}\tWho is the {kind} of XXX?\t{thing}\t{thing} is old and well known.\n")
+        } else {
+            format!("{kind}\tWho is the {kind} of XXX?\t{thing}\tThe {kind} of {thing} is {name}.\t{name}\n")
+        }
+    };
+    (0..120).map(line).collect()
+}
+
+#[test]
+fn questions_of_unseen_relations_are_answered_or_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("questions.tsv"), zsre()).unwrap();
+    let from = encoder(folder.path(), &zsre());
+    let call = |verb: &str| {
+        let overrides = [
+            format!("slot-filling.training.from={from}"),
+            r#"slot-filling.training.files=["questions.tsv"]"#.into(),
+            r#"slot-filling.files=["questions.tsv"]"#.into(),
+            "slot-filling.training.judged=0.2".into(),
+            "slot-filling.training.optimizer={epochs=30, tokens-per-batch=400, learning-rate=2e-3, warmup-steps=5}".into(),
+        ];
+        let before = ["--quiet".to_owned(), verb.into(), config("zsre.toml"), "--json".into()];
+        told(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
+    };
+    let trained = call("train");
+    assert_eq!(trained["relations"], json!([4, 1, 1]));
+    let report = call("run");
+    let scores = &report["files"]["questions"];
+    assert_eq!(scores["unseen"]["questions"], 20);
+    assert_eq!(scores["seen"]["relations"], 5);
+    assert!(scores["unseen"]["f1"].as_f64().unwrap() > 0.8, "{report}");
+    let records = fs::read_to_string(folder.path().join("runs/zsre/predictions/questions.jsonl")).unwrap();
+    let of = |at: usize| -> Value { serde_json::from_str(records.lines().nth(at).unwrap()).unwrap() };
+    // The second of the first six, which say nothing, and of the next six.
+    assert_eq!((&of(1)["input"], &of(1)["output"]), (&json!("Work 1 [SEP] painter"), &json!([])));
+    assert_eq!(of(7)["output"][0]["answer"], "Eve Poe");
+    assert_eq!(of(7)["output"][0]["provenance"][0]["start_character"], 25);
+}
+
+#[test]
+fn wrong_questions_are_told_with_file_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("questions.tsv"), "author\tWho wrote XXX?\tEmma\tIt is.\nauthor\tWho?\n")
+        .unwrap();
+    let from = format!("slot-filling.training.from={}", encoder(folder.path(), "Emma"));
+    let path = config("zsre.toml");
+    let files = r#"slot-filling.training.files=["questions.tsv"]"#;
+    let arguments = ["train", &path, &from, files, r#"slot-filling.files=["questions.tsv"]"#];
+    let output = sporran(folder.path(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("questions.tsv:2: field `entity`"), "{}", errors(&output));
+    assert!(!folder.path().join("runs").exists(), "something was written");
+}
