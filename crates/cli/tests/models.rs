@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{errors, root, sporran};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn data(name: &str) -> String {
@@ -65,6 +65,25 @@ fn a_model_is_imported_shown_and_listed() {
     let again = call(place.path(), &["models", "import", "tiny"]);
     assert_eq!(again.status.code(), Some(2), "{}", errors(&again));
     assert!(errors(&again).contains("models/tiny: expected no such folder"), "{}", errors(&again));
+}
+
+#[test]
+fn models_of_our_own_are_shown_with_what_they_are_for() {
+    let models = root().join("models").display().to_string();
+    let shown = |name: &str| {
+        objects(Path::new("."), &["models", "show", name, "--models", &models, "--json"]).remove(0)
+    };
+    let tagger = shown("ner-small");
+    assert_eq!(tagger["made_for"], json!(["names and dates in texts"]));
+    assert_eq!(tagger["weights"][0]["types"]["f16"], tagger["card"]["parameters"]);
+    let averaged = shown("knowledgenet-distilled");
+    assert_eq!(averaged["parts"], json!(["linear", "marked"]));
+    let matching = shown("minikilt-fever/selector");
+    assert!(matching["made_for"][0].as_str().unwrap().contains("semantic matching"), "{matching}");
+    // What stands beside an encoder is not surplus.
+    let reasoner = shown("minikilt-reasoner");
+    assert_eq!(reasoner["surplus_tensors"], json!([]));
+    assert_eq!(reasoner["made_for"], json!(["answers to questions over a knowledge base"]));
 }
 
 #[test]

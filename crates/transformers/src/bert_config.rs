@@ -309,12 +309,16 @@ impl Architecture for BertConfig {
     /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
         name.starts_with("cls.seq_relationship.")
-            || name.starts_with("pair_head.")
+            || HEADS_BESIDE.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
             || name.contains("pooler.dense.")
     }
 }
+
+/// What stands before the names of heads that this project keeps beside an encoder: of pairs of marked places, of a document's
+/// entities, of questions over a knowledge base.
+const HEADS_BESIDE: [&str; 3] = ["pair_head.", "entity_head.", "question."];
 
 /// The classes of `transformers`; of two for one family and task, the first is written.
 const CLASSES: [(&str, BertFamily, BertTask); 24] = [

@@ -61,7 +61,7 @@ pub use causal::{
     CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, find_gguf, generate_causal,
     generate_causal_until,
 };
-pub use checkpoint::{Checkpoint, Part};
+pub use checkpoint::{Checkpoint, Part, weight_types};
 pub use crf::{Crf, CrfGradients, CrfGrammar, CrfVariables};
 pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,

@@ -75,6 +75,9 @@ pub struct DocumentsTraining {
     /// What finding the sentences that show a relation counts beside finding the relation; 0 does not learn it.
     #[serde(default = "evidence")]
     pub evidence: f64,
+    /// Of the words' pieces the share that each pass hides, so that names are not learned by heart.
+    #[serde(default = "hidden")]
+    pub hidden: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]
     pub half: bool,
@@ -104,7 +107,11 @@ fn heads() -> usize {
 }
 
 fn dropout() -> f64 {
-    0.1
+    0.3
+}
+
+fn hidden() -> f64 {
+    0.15
 }
 
 fn evidence() -> f64 {
@@ -148,9 +155,11 @@ impl DocumentsOptions {
                 document.report_key(&key(name), message);
             }
         }
-        if !(0.0..1.0).contains(&training.dropout) {
-            let message = format!("expected a number from 0 to below 1, found {}", training.dropout);
-            document.report_key(&key("dropout"), message);
+        for (name, share) in [("dropout", training.dropout), ("hidden", training.hidden)] {
+            if !(0.0..1.0).contains(&share) {
+                let message = format!("expected a number from 0 to below 1, found {share}");
+                document.report_key(&key(name), message);
+            }
         }
         if !(training.evidence >= 0.0 && training.evidence.is_finite()) {
             let message = format!("expected a number of at least 0, found {}", training.evidence);

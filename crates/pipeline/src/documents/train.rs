@@ -12,7 +12,7 @@ use sporran_extractor::{
 use sporran_kilt::{docred, jsonl};
 use sporran_transformers::{
     Checkpoint, EntityHead, EntityHeadConfig,
-    training::{EntityExample, EntityObjective, TrainingOptions, TunedEncoder},
+    training::{EntityExample, EntityLearning, EntityObjective, TrainingOptions, TunedEncoder},
 };
 
 use super::options::DocumentsOptions;
@@ -71,6 +71,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let (encoder, entity_head) = TunedEncoder::open_with_entities(&checkpoint, &head, options.seed, &device)?;
     let max_tokens = training.max_tokens.min(encoder.config().max_input_length());
     let markers = DocumentReader::default_markers();
+    let tokenizer = checkpoint.tokenizer()?;
     let reader = DocumentReader::new(checkpoint.tokenizer()?, &markers, max_tokens)?;
     let examples: Vec<EntityExample> = documents
         .par_iter()
@@ -83,8 +84,15 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), labels = labels.len(), "documents");
 
+    let mask = ["[MASK]", "<mask>", "[UNK]", "<unk>"].iter().find_map(|token| tokenizer.token_id(token));
+    let learning = EntityLearning {
+        evidence: training.evidence,
+        // A tokenizer without any of them has nothing to hide words by.
+        hidden: mask.map_or(0.0, |_| training.hidden),
+        mask: mask.unwrap_or_default(),
+    };
     let optimizer = TrainingOptions { seed: options.seed, ..training.optimizer.clone() };
-    let objective = EntityObjective::new(&encoder, &entity_head, learned, training.evidence, &optimizer)?;
+    let objective = EntityObjective::new(&encoder, &entity_head, learned, learning, &optimizer)?;
     let mut model = DocumentOptions {
         version: DocumentOptions::VERSION,
         head,

@@ -2,20 +2,21 @@
 //! or as PyTorch's `.bin`, in one file or in shards with an index, and the tokenizer's files.
 
 mod file;
+mod loose;
+mod part;
 mod pickle;
 mod pytorch;
 mod stored;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
 use safetensors::Dtype;
-use serde_json::Value;
 
 use crate::{
     architecture::Architecture,
@@ -35,63 +36,13 @@ use crate::{
     weights::{self, Parameter},
 };
 use file::WeightFile;
+pub use loose::weight_types;
+pub(crate) use loose::{tensors, tensors_under};
+pub use part::Part;
 use stored::{Place, Stored};
 
 const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
-
-/// A model inside a RAG model (Lewis et al. 2020), whose config and weights hold two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The encoder of questions.
-    QuestionEncoder,
-    /// The encoder-decoder that reads the passages.
-    Generator,
-}
-
-impl Part {
-    /// The field of the config.
-    fn field(self) -> &'static str {
-        match self {
-            Self::QuestionEncoder => "question_encoder",
-            Self::Generator => "generator",
-        }
-    }
-
-    /// What stands before the names of its tensors, in a model with a head for decoding and in one without.
-    fn prefixes(self) -> &'static [&'static str] {
-        match self {
-            Self::QuestionEncoder => &["rag.question_encoder.", "question_encoder."],
-            Self::Generator => &["rag.generator.", "generator."],
-        }
-    }
-
-    fn tokenizer_folder(self) -> &'static str {
-        match self {
-            Self::QuestionEncoder => "question_encoder_tokenizer",
-            Self::Generator => "generator_tokenizer",
-        }
-    }
-
-    /// The part's own config, out of a RAG model's.
-    pub(crate) fn config(self, path: &Path, text: &str) -> Result<String> {
-        let mut whole: Value = parse(path, text)?;
-        if whole["model_type"] != "rag" {
-            let found =
-                whole["model_type"].as_str().map_or_else(|| "none".into(), |found| format!("`{found}`"));
-            return Err(Error::Architecture { path: path.into(), expected: "a RAG model", found });
-        }
-        match whole[self.field()].take() {
-            config @ Value::Object(_) => Ok(config.to_string()),
-            _ => Err(Error::Config {
-                path: path.into(),
-                field: self.field().into(),
-                expected: "the config of a model".into(),
-                found: "none".into(),
-            }),
-        }
-    }
-}
 
 /// A model folder, with its JSON files read and its weights mapped and checked.
 #[derive(Debug)]
@@ -247,7 +198,7 @@ impl Checkpoint {
     pub fn stored_types(&self) -> BTreeMap<String, usize> {
         let mut types = BTreeMap::new();
         for (_, dtype, shape, _) in self.raw_tensors() {
-            *types.entry(format!("{dtype:?}").to_lowercase()).or_default() += shape.iter().product::<usize>();
+            *types.entry(loose::type_name(dtype)).or_default() += shape.iter().product::<usize>();
         }
         types
     }
@@ -450,42 +401,6 @@ impl Checkpoint {
         let found = format!("`{}`", self.config.architecture().model_type());
         Error::Architecture { path: self.folder.join(CONFIG), expected, found }
     }
-}
-
-/// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
-/// file that lists them.
-pub(crate) fn tensors(
-    folder: &Path,
-    dtype: DType,
-    device: &Device,
-) -> Result<(HashMap<String, Tensor>, PathBuf)> {
-    let (files, index) = stored::open_weights(folder)?;
-    let mut tensors = HashMap::new();
-    for file in &files {
-        for tensor in file.tensors() {
-            tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
-        }
-    }
-    Ok((tensors, index))
-}
-
-/// The tensors of a folder of weights whose names begin with `prefix` and a dot.
-pub(crate) fn tensors_under(
-    folder: &Path,
-    prefix: &str,
-    dtype: DType,
-    device: &Device,
-) -> Result<HashMap<String, Tensor>> {
-    let (files, _) = stored::open_weights(folder)?;
-    let mut tensors = HashMap::new();
-    for file in &files {
-        for tensor in file.tensors() {
-            if tensor.name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')) {
-                tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
-            }
-        }
-    }
-    Ok(tensors)
 }
 
 /// Reads each tensor when it is asked for, so that a head can be built without its body.

@@ -1,6 +1,8 @@
 //! Learning what holds between the entities of documents, and what shows it.
 
 use candle_core::{DType, Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use crate::{
     BertTask, Checkpoint, ENTITY_HEAD, EncoderRow, EntityDocument, EntityHead, EntityHeadConfig,
@@ -29,15 +31,26 @@ pub struct EntityExample {
     pub evidence: Vec<(usize, usize)>,
 }
 
+/// What is learned how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EntityLearning {
+    /// What finding the sentences that show a label counts beside finding the label; 0 does not learn it.
+    pub evidence: f64,
+    /// Of the tokens that are not markers before mentions the share that is hidden, drawn anew each time.
+    pub hidden: f64,
+    /// The token that stands in their places.
+    pub mask: u32,
+}
+
 /// Labels that hold are to be above zero and all others below it: the balanced softmax `log(1 + sum of e^l over those that do
 /// not hold) + log(1 + sum of e^-l over those that do)` (Zhang et al., 2021, equation 6), the mean over pairs; and
-/// a pair's attention is to rest on the sentences that show it: `-log` of its share, times `evidence`, the mean over pairs of
-/// which some are known (after Ma et al., 2023, equation 9).
+/// a pair's attention is to rest on the sentences that show it: `-log` of its share, times [`EntityLearning::evidence`], the mean
+/// over pairs of which some are known (after Ma et al., 2023, equation 9).
 pub struct EntityObjective<'a> {
     encoder: &'a TunedEncoder,
     head: &'a EntityHead,
     examples: Vec<EntityExample>,
-    evidence: f64,
+    learning: EntityLearning,
     tokens_per_batch: usize,
     seed: u64,
 }
@@ -53,7 +66,7 @@ impl<'a> EntityObjective<'a> {
         encoder: &'a TunedEncoder,
         head: &'a EntityHead,
         mut examples: Vec<EntityExample>,
-        evidence: f64,
+        learning: EntityLearning,
         options: &TrainingOptions,
     ) -> Result<Self> {
         let name = format!("{ENTITY_HEAD}.output.weight");
@@ -79,11 +92,32 @@ impl<'a> EntityObjective<'a> {
             }
         }
         let (tokens_per_batch, seed) = (options.tokens_per_batch, options.seed);
-        Ok(Self { encoder, head, examples, evidence, tokens_per_batch, seed })
+        Ok(Self { encoder, head, examples, learning, tokens_per_batch, seed })
     }
 
     fn members(&self, batch: &[usize]) -> impl Iterator<Item = &EntityExample> {
         batch.iter().map(|&at| &self.examples[at])
+    }
+
+    /// The rows of a document with some tokens hidden.
+    fn shown(&self, document: &EntityDocument, random: &mut ChaCha8Rng) -> Vec<EncoderRow> {
+        let mut rows = document.rows.clone();
+        let mut marks: Vec<usize> = document.entities.concat();
+        marks.sort_unstable();
+        // A token of two windows is hidden in the one that it is read in.
+        for (token, place) in document.places.iter().enumerate() {
+            if random.random_bool(self.learning.hidden) && marks.binary_search(&token).is_err() {
+                let mut rest = *place;
+                for row in &mut rows {
+                    if rest < row.ids.len() {
+                        row.ids[rest] = self.learning.mask;
+                        break;
+                    }
+                    rest -= row.ids.len();
+                }
+            }
+        }
+        rows
     }
 }
 
@@ -151,6 +185,12 @@ impl Objective for EntityObjective<'_> {
 
     fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let (rows, places) = joined(self.members(batch).map(|example| &example.document));
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let hidden: Vec<EncoderRow> = match self.learning.hidden {
+            0.0 => Vec::new(),
+            _ => self.members(batch).flat_map(|example| self.shown(&example.document, &mut random)).collect(),
+        };
+        let rows = if hidden.is_empty() { rows } else { hidden.iter().collect() };
         self.encoder.learn(&rows, Pick::Tokens(&places), seed, gradients, |states, mode| {
             let (mut sum, mut first): (Option<Tensor>, usize) = (None, 0);
             for example in self.members(batch) {
@@ -159,9 +199,9 @@ impl Objective for EntityObjective<'_> {
                 first += tokens;
                 let scores = self.head.forward(&own, &example.document, mode)?;
                 let mut loss = (balanced(&scores.logits, &example.holds)? / weight)?;
-                if self.evidence > 0.0 && !example.evidence.is_empty() {
+                if self.learning.evidence > 0.0 && !example.evidence.is_empty() {
                     // Counted as the document's pairs are, so that its share does not depend on how many have evidence.
-                    let share = self.evidence * example.document.pairs.len() as f64 / weight;
+                    let share = self.learning.evidence * example.document.pairs.len() as f64 / weight;
                     loss = (loss + (shown(&scores.attention, example)? * share)?)?;
                 }
                 sum = Some(match sum {
@@ -230,6 +270,10 @@ mod tests {
         (TunedEncoder::new(&body, variables, &Device::Cpu).unwrap(), head)
     }
 
+    fn learning(evidence: f64) -> EntityLearning {
+        EntityLearning { evidence, hidden: 0.0, mask: 8 }
+    }
+
     /// Two entities of two mentions; which label holds is told by the first token, and the second sentence shows it.
     fn examples(count: usize) -> Vec<EntityExample> {
         let each = rows(count, 1).into_iter().map(|mut row| {
@@ -272,7 +316,8 @@ mod tests {
             learning_rate: 2e-3,
             ..TrainingOptions::default()
         };
-        let objective = EntityObjective::new(&encoder, &head, examples.clone(), 0.5, &options).unwrap();
+        let objective =
+            EntityObjective::new(&encoder, &head, examples.clone(), learning(0.5), &options).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let training = Training {
             objective: &objective,
@@ -300,7 +345,7 @@ mod tests {
     fn a_batch_has_the_gradients_that_differences_show() {
         let (encoder, head) = model();
         let options = TrainingOptions { tokens_per_batch: 100, ..TrainingOptions::default() };
-        let objective = EntityObjective::new(&encoder, &head, examples(3), 0.3, &options).unwrap();
+        let objective = EntityObjective::new(&encoder, &head, examples(3), learning(0.3), &options).unwrap();
         let batch = &objective.epoch(0).unwrap()[0];
         let weight = objective.weight(batch);
         let learn = || {
@@ -329,19 +374,41 @@ mod tests {
     }
 
     #[test]
+    fn some_tokens_are_hidden_and_no_markers() {
+        let (encoder, head) = model();
+        let all = EntityLearning { evidence: 0.0, hidden: 0.5, mask: 8 };
+        let objective = EntityObjective::new(&encoder, &head, examples(40), all, &TrainingOptions::default());
+        let objective = objective.unwrap();
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut hidden = 0;
+        for example in &objective.examples {
+            let shown = objective.shown(&example.document, &mut random).remove(0).ids;
+            // Of four tokens three stand for entities, and special tokens are no words.
+            let may = |at: usize| at == 3;
+            for (at, (now, before)) in shown.iter().zip(&example.document.rows[0].ids).enumerate() {
+                assert!(now == before || (may(at) && *now == 8), "{at}");
+            }
+            hidden += usize::from(shown[3] == 8);
+        }
+        assert!((10..=30).contains(&hidden), "{hidden}");
+    }
+
+    #[test]
     fn numbers_of_nothing_are_refused() {
         let (encoder, head) = model();
         let told = |change: fn(&mut EntityExample)| {
             let mut examples = examples(2);
             change(&mut examples[1]);
-            let made = EntityObjective::new(&encoder, &head, examples, 0.0, &TrainingOptions::default());
+            let made =
+                EntityObjective::new(&encoder, &head, examples, learning(0.0), &TrainingOptions::default());
             made.err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert!(told(|example| example.holds.push((0, 3))).contains("labels below 3"));
         assert!(told(|example| example.evidence.push((1, 2))).contains("sentences below 2"));
         assert!(told(|example| example.document.places.push(6)).contains("places below 6"));
         let other = tiny_for(BertTask::States, 2, 0.0);
-        let made = EntityObjective::new(&other, &head, examples(1), 0.0, &TrainingOptions::default());
+        let made =
+            EntityObjective::new(&other, &head, examples(1), learning(0.0), &TrainingOptions::default());
         assert!(made.err().unwrap().to_string().contains("entity_head"));
     }
 }

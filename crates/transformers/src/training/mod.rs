@@ -65,7 +65,7 @@ pub use classification::{ClassificationObjective, LabelledRow};
 pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
 pub use copying::wire_copying;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of};
-pub use entities::{EntityExample, EntityObjective};
+pub use entities::{EntityExample, EntityLearning, EntityObjective};
 pub use fusion::{FusionObjective, FusionRow};
 pub use loss::cross_entropy;
 pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};

@@ -1,7 +1,8 @@
 //! `sporran models`: models of the hub and of folders, kept under one roof.
 
+mod show;
+
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -27,7 +28,7 @@ pub(crate) enum Models {
     /// Check a model folder and import it: safetensors, tokenizer.json, and a card
     Import(Import),
     /// Tell what a model is
-    Show(Show),
+    Show(show::Show),
     /// List the models that are imported
     List(List),
 }
@@ -102,20 +103,6 @@ impl From<PartName> for Part {
             PartName::Generator => Self::Generator,
         }
     }
-}
-
-/// `sporran models show`
-#[derive(Args)]
-pub(crate) struct Show {
-    /// The name of an imported model, or a model's folder
-    #[arg(value_name = "NAME|DIR")]
-    model: PathBuf,
-    /// The folder of imported models
-    #[arg(long, default_value = "models", value_name = "DIR")]
-    models: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// `sporran models list`
@@ -289,66 +276,6 @@ fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, car
 /// What a model can be used for, by its architecture.
 fn role(checkpoint: &Checkpoint) -> &'static str {
     if checkpoint.special_tokens().is_ok() { "generator" } else { "encoder" }
-}
-
-impl Show {
-    fn run(self) -> Result<()> {
-        let imported = self.models.join(&self.model);
-        let folder = if self.model.is_dir() { self.model } else { imported };
-        let checkpoint = Checkpoint::open(&folder)?;
-        let card = Card::read(&folder)?;
-        let tokenizer = checkpoint.tokenizer()?;
-        let types = checkpoint.stored_types();
-        let special = checkpoint.special_tokens().ok();
-        if self.json {
-            let special = special.map(|tokens| {
-                json!({ "pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos, "decoder_start": tokens.decoder_start })
-            });
-            return print_json(&json!({
-                "folder": folder,
-                "architecture": checkpoint.config().model_type(),
-                "classes": checkpoint.architectures(),
-                "parameters": types.values().sum::<usize>(),
-                "types": types,
-                "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
-                "special_tokens": special,
-                "surplus_tensors": checkpoint.surplus(),
-                "card": card,
-            }));
-        }
-        let mut text = String::new();
-        let mut line = |name: &str, value: String| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:<16}{value}");
-        };
-        line("folder", folder.display().to_string());
-        let classes = checkpoint.architectures().join(", ");
-        line("architecture", format!("{} ({classes})", checkpoint.config().model_type()));
-        let parameters = types.iter().map(|(dtype, count)| format!("{count} {dtype}"));
-        line("parameters", parameters.collect::<Vec<_>>().join(", "));
-        line("tokenizer", format!("{}, {} tokens", tokenizer.kind(), tokenizer.vocab_size()));
-        if let Some(tokens) = special {
-            let bos = tokens.bos.map_or_else(|| "none".into(), |bos| bos.to_string());
-            let eos = tokens.eos.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-            let (pad, start) = (tokens.pad, tokens.decoder_start);
-            line("special tokens", format!("pad {pad}, bos {bos}, eos {eos}, decoder start {start}"));
-        }
-        let fields = [
-            ("role", card.role),
-            ("source", card.source),
-            ("revision", card.revision),
-            ("licence", card.licence),
-        ];
-        for (name, value) in fields {
-            if let Some(value) = value {
-                line(name, value);
-            }
-        }
-        for tensor in checkpoint.surplus() {
-            line("surplus tensor", tensor.clone());
-        }
-        print(&text)
-    }
 }
 
 impl List {

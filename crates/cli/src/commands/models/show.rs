@@ -1,0 +1,217 @@
+//! `sporran models show`: what a model's folder holds.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use sporran_transformers::{Checkpoint, NSMN, weight_types};
+
+use super::{Card, read};
+use crate::{
+    commands::{print, print_json},
+    error::{Error, Result},
+};
+
+/// `sporran models show`
+#[derive(Args)]
+pub(crate) struct Show {
+    /// The name of an imported model, or a model's folder
+    #[arg(value_name = "NAME|DIR")]
+    model: PathBuf,
+    /// The folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR")]
+    models: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The files by which the models that `sporran train` makes know their folders, and what these are.
+const OWN: [(&str, &str); 11] = [
+    ("averaged.json", "relations of mentions, the mean of the models in its folders"),
+    ("bilstm.json", "relations of mentions by a BiLSTM"),
+    ("document-relations.json", "relations of a document's entities"),
+    ("embedding.json", "embedding of a knowledge base"),
+    ("linear.json", "relations of mentions by logistic regressions"),
+    ("reasoner.json", "answers to questions over a knowledge base"),
+    ("relations.json", "relations of mentions by an encoder that reads them marked"),
+    ("reranker.json", "order of passages or sentences"),
+    ("slot-filling.json", "answers to questions of relations"),
+    ("tagger.json", "names and dates in texts"),
+    ("triplets.json", "facts that an encoder-decoder writes"),
+];
+
+/// A weights file that is no checkpoint's.
+#[derive(Serialize)]
+struct Weights {
+    file: String,
+    types: BTreeMap<String, usize>,
+}
+
+/// What a folder holds beside a checkpoint, or in its place.
+#[derive(Serialize)]
+struct Own {
+    /// What it is for.
+    made_for: Vec<&'static str>,
+    /// Its folders that hold models.
+    parts: Vec<String>,
+}
+
+impl Own {
+    fn of(folder: &Path) -> Result<Self> {
+        let held = |folder: &Path| OWN.iter().filter(|(file, _)| folder.join(file).is_file()).count();
+        let mut made_for: Vec<&'static str> =
+            OWN.iter().filter(|(file, _)| folder.join(file).is_file()).map(|(_, what)| *what).collect();
+        if is_nsmn(folder)? {
+            made_for.push("labels of pairs of texts by a neural semantic matching network");
+        }
+        let mut parts = Vec::new();
+        for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+            let path = entry.map_err(Error::io(folder, "read"))?.path();
+            if path.is_dir() && (held(&path) > 0 || path.join("config.json").is_file()) {
+                parts.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            }
+        }
+        parts.sort_unstable();
+        Ok(Self { made_for, parts })
+    }
+}
+
+fn is_nsmn(folder: &Path) -> Result<bool> {
+    let config: Option<serde_json::Value> =
+        read(&folder.join("config.json"))?.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(config.is_some_and(|config| config["model_type"] == NSMN))
+}
+
+/// The folder's weights files.
+fn weights(folder: &Path) -> Result<Vec<Weights>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+        let path = entry.map_err(Error::io(folder, "read"))?.path();
+        if path.extension().is_some_and(|ending| ending == "safetensors") {
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.push(Weights { file, types: weight_types(&path)? });
+        }
+    }
+    found.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(found)
+}
+
+fn counts(types: &BTreeMap<String, usize>) -> String {
+    types.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect::<Vec<_>>().join(", ")
+}
+
+/// One line a field.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, name: &str, value: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{name:<16}{value}");
+    }
+
+    fn card(&mut self, card: &Card) {
+        let fields = [
+            ("role", &card.role),
+            ("source", &card.source),
+            ("revision", &card.revision),
+            ("licence", &card.licence),
+        ];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                self.line(name, value);
+            }
+        }
+    }
+
+    fn own(&mut self, own: &Own) {
+        for what in &own.made_for {
+            self.line("made for", what);
+        }
+        for part in &own.parts {
+            self.line("part", part);
+        }
+    }
+}
+
+impl Show {
+    pub(super) fn run(self) -> Result<()> {
+        let imported = self.models.join(&self.model);
+        let folder = if self.model.is_dir() { self.model } else { imported };
+        let is_checkpoint = folder.join("config.json").is_file() && !is_nsmn(&folder)?;
+        let own = if folder.is_dir() { Own::of(&folder)? } else { Own { made_for: vec![], parts: vec![] } };
+        if is_checkpoint || (own.made_for.is_empty() && own.parts.is_empty()) {
+            show_checkpoint(&folder, &own, self.json)
+        } else {
+            show_own(&folder, &own, self.json)
+        }
+    }
+}
+
+fn show_own(folder: &Path, own: &Own, json: bool) -> Result<()> {
+    let (card, weights) = (Card::read(folder)?, weights(folder)?);
+    if json {
+        return print_json(&json!({
+            "folder": folder, "made_for": own.made_for, "parts": own.parts, "weights": weights, "card": card,
+        }));
+    }
+    let mut lines = Lines::default();
+    lines.line("folder", &folder.display().to_string());
+    lines.own(own);
+    for file in &weights {
+        lines.line("parameters", &format!("{} ({})", counts(&file.types), file.file));
+    }
+    lines.card(&card);
+    print(&lines.0)
+}
+
+fn show_checkpoint(folder: &Path, own: &Own, json: bool) -> Result<()> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let card = Card::read(folder)?;
+    let tokenizer = checkpoint.tokenizer()?;
+    let types = checkpoint.stored_types();
+    let special = checkpoint.special_tokens().ok();
+    if json {
+        let special = special.map(|tokens| {
+            json!({ "pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos, "decoder_start": tokens.decoder_start })
+        });
+        return print_json(&json!({
+            "folder": folder,
+            "architecture": checkpoint.config().model_type(),
+            "classes": checkpoint.architectures(),
+            "parameters": types.values().sum::<usize>(),
+            "types": types,
+            "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
+            "special_tokens": special,
+            "surplus_tensors": checkpoint.surplus(),
+            "made_for": own.made_for,
+            "parts": own.parts,
+            "card": card,
+        }));
+    }
+    let mut lines = Lines::default();
+    lines.line("folder", &folder.display().to_string());
+    let classes = checkpoint.architectures().join(", ");
+    lines.line("architecture", &format!("{} ({classes})", checkpoint.config().model_type()));
+    lines.own(own);
+    lines.line("parameters", &counts(&types));
+    lines.line("tokenizer", &format!("{}, {} tokens", tokenizer.kind(), tokenizer.vocab_size()));
+    if let Some(tokens) = special {
+        let bos = tokens.bos.map_or_else(|| "none".into(), |bos| bos.to_string());
+        let eos = tokens.eos.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let (pad, start) = (tokens.pad, tokens.decoder_start);
+        lines.line("special tokens", &format!("pad {pad}, bos {bos}, eos {eos}, decoder start {start}"));
+    }
+    lines.card(&card);
+    for tensor in checkpoint.surplus() {
+        lines.line("surplus tensor", tensor);
+    }
+    print(&lines.0)
+}

@@ -1,0 +1,65 @@
+//! Tensors of weights that no model of this crate is built from as a whole.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::Dtype;
+
+use super::{file::WeightFile, stored};
+use crate::error::Result;
+
+/// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
+/// file that lists them.
+pub(crate) fn tensors(
+    folder: &Path,
+    dtype: DType,
+    device: &Device,
+) -> Result<(HashMap<String, Tensor>, PathBuf)> {
+    let (files, index) = stored::open_weights(folder)?;
+    let mut tensors = HashMap::new();
+    for file in &files {
+        for tensor in file.tensors() {
+            tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
+        }
+    }
+    Ok((tensors, index))
+}
+
+/// The number of elements in a file of safetensors, by their types; no config need stand beside it.
+///
+/// # Errors
+/// [`Error::MissingFile`], [`Error::Truncated`], [`Error::Safetensors`] or [`Error::Io`].
+pub fn weight_types(path: &Path) -> Result<BTreeMap<String, usize>> {
+    let file = WeightFile::open(path, "a file of safetensors")?;
+    let mut types = BTreeMap::new();
+    for tensor in file.tensors() {
+        *types.entry(type_name(tensor.dtype)).or_default() += tensor.count();
+    }
+    Ok(types)
+}
+
+pub(super) fn type_name(dtype: Dtype) -> String {
+    format!("{dtype:?}").to_lowercase()
+}
+
+/// The tensors of a folder of weights whose names begin with `prefix` and a dot.
+pub(crate) fn tensors_under(
+    folder: &Path,
+    prefix: &str,
+    dtype: DType,
+    device: &Device,
+) -> Result<HashMap<String, Tensor>> {
+    let (files, _) = stored::open_weights(folder)?;
+    let mut tensors = HashMap::new();
+    for file in &files {
+        for tensor in file.tensors() {
+            if tensor.name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')) {
+                tensors.insert(tensor.name.clone(), file.read(tensor, dtype, device)?);
+            }
+        }
+    }
+    Ok(tensors)
+}
