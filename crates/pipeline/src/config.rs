@@ -136,6 +136,13 @@ impl<'t> Document<'t> {
         self.report(at, key.to_owned(), message.into());
     }
 
+    /// Reports a key whose folder is no model's.
+    pub(crate) fn check_checkpoint(&mut self, key: &str, folder: &Path) {
+        if !folder.join("config.json").is_file() {
+            self.report_key(key, format!("{} has no config.json", folder.display()));
+        }
+    }
+
     /// Reports those of a key's files that do not exist.
     pub(crate) fn check_files(&mut self, key: &str, files: &[PathBuf]) {
         for path in files.iter().filter(|path| !path.is_file()) {

@@ -18,7 +18,7 @@ use sporran_reasoner::{
 };
 
 use crate::{
-    Error, Result,
+    Result,
     config::Document,
     observe::{Event, Observer, Unit, begin},
 };
@@ -127,8 +127,6 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     };
     let (valid, test) = (judge(Part::Valid)?, judge(Part::Test)?);
     let mined = Mined { model, rules: count, batches, valid, test };
-    let path = options.folder().join("report.json");
-    let json = serde_json::to_vec_pretty(&mined).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    jsonl::write(&path, &json)?;
+    jsonl::write_json(options.folder().join("report.json"), &mined)?;
     Ok(mined)
 }

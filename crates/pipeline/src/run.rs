@@ -15,6 +15,7 @@ use sporran_kilt::{
 use crate::{
     Error, Result,
     assemble::{Assembly, assemble, assemble_retrieval, hash_file, hash_json},
+    config::Diagnostic,
     evidence::provenance,
     journal::Journal,
     manifest::{Manifest, StepTime, TaskEntry, now, peak_memory_bytes},
@@ -77,6 +78,14 @@ impl Folder {
             jsonl::remove_leftovers(folder)?;
         }
         Ok(Self { root, _lock: lock })
+    }
+
+    /// Writes the config with its defaults, and gives its text.
+    pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
+        let config = toml::to_string(options)
+            .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
+        jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
+        Ok(config)
     }
 
     fn predictions(&self, task: &TaskFile) -> PathBuf {

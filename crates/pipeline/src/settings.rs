@@ -248,9 +248,8 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         {
             // A model that is made already can be run without what it was made from.
             let is_made = train.model.join("config.json").is_file();
-            let missing = |from: &&PathBuf| !is_made && !from.join("config.json").is_file();
-            if let Some(from) = from.as_ref().filter(missing) {
-                document.report_key(key, format!("{} has no config.json", from.display()));
+            if let Some(from) = from.as_ref().filter(|_| !is_made) {
+                document.check_checkpoint(key, from);
             }
         }
         if let Some(GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_)) = options.generator
@@ -279,10 +278,7 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
     if options.retriever.is_none() {
         document.report_key("retriever", "is missing; it finds what the encoder is to tell apart");
     }
-    if !training.from.join("config.json").is_file() {
-        let message = format!("{} has no config.json", training.from.display());
-        document.report_key("encoder-training.from", message);
-    }
+    document.check_checkpoint("encoder-training.from", &training.from);
     if training.data.is_empty() && training.examples.is_none() {
         document.report_key(table, "expected `data` or `examples` to learn from");
     }

@@ -18,7 +18,7 @@ pub(crate) use input::Input;
 pub use input::Position;
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
-pub use writer::{Writer, remove_leftovers, write};
+pub use writer::{Writer, remove_leftovers, write, write_json};
 
 use crate::{Error, Result};
 

@@ -160,6 +160,18 @@ fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
+/// Writes one value as indented JSON, atomically.
+///
+/// # Errors
+/// [`Error::Io`] where the disk refuses or the value is nothing that JSON can hold; then nothing appears.
+pub fn write_json(path: impl AsRef<Path>, value: &impl Serialize) -> Result<()> {
+    let path = path.as_ref();
+    let mut json =
+        serde_json::to_vec_pretty(value).map_err(|error| Error::io(path, "write", error.into()))?;
+    json.push(b'\n');
+    write(path, &json)
+}
+
 /// Writes a whole file at once, atomically.
 ///
 /// # Errors

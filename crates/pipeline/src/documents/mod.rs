@@ -62,7 +62,8 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         files.push((name, docred::load(path)?));
     }
     let mut known = Vec::new();
-    for path in own.training.iter().flat_map(|training| &training.files) {
+    let learned = own.training.iter().flat_map(|training| &training.files);
+    for path in learned.filter(|path| path.is_file()) {
         known.extend(docred::load(path)?);
     }
     let model = DocumentRelations::load(&options.model(), own.device, own.precision)?;
@@ -94,12 +95,8 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         let tells = documents.iter().any(|document| !document.relations.is_empty());
         report.files.insert(name, tells.then(|| score(&documents, &found, &known)));
     }
-    let config = toml::to_string(options)
-        .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
-    let path = folder.root.join("report.json");
-    let json = serde_json::to_vec_pretty(&report).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    jsonl::write(&path, &json)?;
+    folder.write_config(options)?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
     Ok(report)
 }
 

@@ -136,11 +136,16 @@ impl DocumentsOptions {
             document.report_key(&key("device"), error.to_string());
         }
         let Some(training) = &options.training else { return };
+        // A model that is made already can be run without what it was made from.
+        let is_made = self.model().join("config.json").is_file();
         let key = |name: &str| format!("document-relations.training.{name}");
         if training.files.is_empty() {
             document.report_key(&key("files"), "expected at least one file");
         }
-        document.check_files(&key("files"), &training.files);
+        if !is_made {
+            document.check_files(&key("files"), &training.files);
+            document.check_checkpoint(&key("from"), &training.from);
+        }
         if training.judge_every < 2 {
             let message = format!("expected at least 2, found {}", training.judge_every);
             document.report_key(&key("judge-every"), message);

@@ -17,7 +17,7 @@ use sporran_reasoner::{
 };
 
 use crate::{
-    Error, Result,
+    Result,
     config::{Document, Wrong},
     observe::{Event, Observer, Unit, begin},
 };
@@ -188,10 +188,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     rules::save(config.output.join("rules.tsv"), &found, &kb)?;
     left(&kb, &entities, &built.knowledge)?.save(&config.output.join("kb"))?;
     let statistics = Statistics::of(&sources, &built);
-    let path = config.output.join("statistics.json");
-    let json =
-        serde_json::to_vec_pretty(&statistics).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    jsonl::write(&path, &json)?;
+    jsonl::write_json(config.output.join("statistics.json"), &statistics)?;
     Ok(statistics)
 }
 

@@ -128,10 +128,7 @@ pub fn knowledge_base(options: &ReasonOptions) -> Result<KnowledgeBase> {
 }
 
 fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
-    let path = options.folder().join("report.json");
-    let json =
-        serde_json::to_vec_pretty(reasoned).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    Ok(jsonl::write(&path, &json)?)
+    Ok(jsonl::write_json(options.folder().join("report.json"), reasoned)?)
 }
 
 /// A knowledge base, and where what was read from text is stated.

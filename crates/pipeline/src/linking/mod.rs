@@ -4,7 +4,7 @@
 
 mod options;
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
@@ -21,7 +21,6 @@ pub use options::{LinkedInput, LinkingOptions, NamedEntities};
 
 use crate::{
     Error, Event, Result,
-    config::Diagnostic,
     observe::{Observer, Unit, advance, begin},
     population::{build_names, coreference, finder, linker},
     run::Folder,
@@ -129,21 +128,13 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
         report.files.push(counts.finish());
     }
     report.seconds = start.elapsed().as_secs_f64();
-    write(&folder.root, options, &report)?;
+    folder.write_config(options)?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
     Ok(report)
 }
 
 /// Texts that are read together.
 const PORTION: usize = 256;
-
-fn write(root: &Path, options: &LinkingOptions, report: &LinkingReport) -> Result<()> {
-    let config = toml::to_string(options)
-        .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
-    jsonl::write(root.join("config.toml"), config.as_bytes())?;
-    let path = root.join("report.json");
-    let json = serde_json::to_vec_pretty(report).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    Ok(jsonl::write(&path, &json)?)
-}
 
 /// The parts that link.
 struct Linking {

@@ -385,9 +385,7 @@ impl PopulationOptions {
         let Some(training) = &relations.training else { return };
         let key = |name: &str| format!("relations.training.{name}");
         match (&training.from, &training.encoder) {
-            (Some(from), None) if trains && !from.join("config.json").is_file() => {
-                document.report_key(&key("from"), format!("{} has no config.json", from.display()));
-            }
+            (Some(from), None) if trains => document.check_checkpoint(&key("from"), from),
             (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
             (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
             (None, Some(encoder)) if encoder.heads == 0 || encoder.width % encoder.heads != 0 => {
@@ -449,11 +447,8 @@ impl BilstmTraining {
         if let Err(error) = self.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());
         }
-        match &self.from {
-            Some(from) if purpose != Purpose::Populate && !from.join("config.json").is_file() => {
-                document.report_key(&key("from"), format!("{} has no config.json", from.display()));
-            }
-            _ => {}
+        if let Some(from) = self.from.as_ref().filter(|_| purpose != Purpose::Populate) {
+            document.check_checkpoint(&key("from"), from);
         }
     }
 }

@@ -90,9 +90,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
         Error::Config(vec![crate::Diagnostic::of_config("input", "is missing; nothing is read")])
     })?;
     let folder = Folder::open(options.folder())?;
-    let config = toml::to_string(options)
-        .map_err(|error| Error::Config(vec![crate::Diagnostic::of_config("", error.to_string())]))?;
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
+    let config = folder.write_config(options)?;
     let start = Instant::now();
     let populator = open(options)?;
     let mut hashes = hash_model(&options.relations.model)?;
@@ -114,12 +112,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
         times.push(StepTime { step: path.display().to_string(), seconds: start.elapsed().as_secs_f64() });
     }
     let report = PopulationReport { name: options.name.clone(), files };
-    let write = |name: &str, value: serde_json::Result<serde_json::Value>| -> Result<()> {
-        let path = folder.root.join(name);
-        let value = value.map_err(|error| Error::io(&path, "write")(error.into()))?;
-        Ok(jsonl::write(&path, format!("{value:#}\n").as_bytes())?)
-    };
-    write("report.json", serde_json::to_value(&report))?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
     let manifest = serde_json::json!({
         "program": concat!("sporran ", env!("CARGO_PKG_VERSION")),
         "name": options.name,
@@ -130,7 +123,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
         "threads": rayon::current_num_threads(),
         "finished": now(),
     });
-    write("manifest.json", Ok(manifest))?;
+    jsonl::write_json(folder.root.join("manifest.json"), &manifest)?;
     Ok(report)
 }
 

@@ -87,11 +87,8 @@ impl Default for TripletTraining {
 impl TripletTraining {
     pub(super) fn check(&self, purpose: Purpose, document: &mut Document<'_>) {
         let key = |name: &str| format!("relations.seq2seq.{name}");
-        match &self.from {
-            Some(from) if purpose != Purpose::Populate && !from.join("config.json").is_file() => {
-                document.report_key(&key("from"), format!("{} has no config.json", from.display()));
-            }
-            _ => {}
+        if let Some(from) = self.from.as_ref().filter(|_| purpose != Purpose::Populate) {
+            document.check_checkpoint(&key("from"), from);
         }
         let shape = &self.shape;
         for (name, value, least) in [

@@ -228,8 +228,8 @@ impl SelectionOptions {
                 Some(&options.from)
             }
         };
-        if let Some(from) = from.filter(|from| !from.join("config.json").is_file()) {
-            document.report_key("reranker.from", format!("{} has no config.json", from.display()));
+        if let Some(from) = from {
+            document.check_checkpoint("reranker.from", from);
         }
         let combines = self.combine != CombineOptions::default();
         if combines && matches!(self.reranker, RerankerKind::TfIdf(_) | RerankerKind::MaskedLm(_)) {

@@ -21,9 +21,9 @@ use super::{
     rank::{evidence, order, rank, record, write, write_ranking},
 };
 use crate::{
-    Error, Result,
+    Result,
     assemble::load_generator,
-    config::{Diagnostic, Document},
+    config::Document,
     generation::{self, GeneratorOptions},
     observe::{Event, Observer, Unit, advance, begin},
     run::Folder,
@@ -206,13 +206,8 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         predictions,
         ranked: written,
     };
-    let path = folder.root.join("report.json");
-    let json =
-        serde_json::to_vec_pretty(&responded).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    jsonl::write(&path, &json)?;
-    let config = toml::to_string(options)
-        .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
+    jsonl::write_json(folder.root.join("report.json"), &responded)?;
+    folder.write_config(options)?;
     Ok(responded)
 }
 

@@ -137,12 +137,8 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
         writer.finish()?;
         report.files.insert(name, scores(&questions, &answers, &reader.model.seen));
     }
-    let config = toml::to_string(options)
-        .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
-    let path = folder.root.join("report.json");
-    let json = serde_json::to_vec_pretty(&report).map_err(|error| Error::io(&path, "write")(error.into()))?;
-    jsonl::write(&path, &json)?;
+    folder.write_config(options)?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
     Ok(report)
 }
 

@@ -104,11 +104,16 @@ impl SlotsOptions {
             document.report_key("slot-filling.device", error.to_string());
         }
         let Some(training) = &options.training else { return };
+        // A model that is made already can be run without what it was made from.
+        let is_made = self.model().join("config.json").is_file();
         let key = |name: &str| format!("slot-filling.training.{name}");
         if training.files.is_empty() {
             document.report_key(&key("files"), "expected at least one file");
         }
-        document.check_files(&key("files"), &training.files);
+        if !is_made {
+            document.check_files(&key("files"), &training.files);
+            document.check_checkpoint(&key("from"), &training.from);
+        }
         for (name, share) in [("unseen", training.unseen), ("judged", training.judged)] {
             if !(0.0..1.0).contains(&share) {
                 let message = format!("expected a number from 0 to below 1, found {share}");

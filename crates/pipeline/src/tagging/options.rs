@@ -227,10 +227,7 @@ impl TaggingOptions {
         }
         let optimizer = match &self.tagger {
             TaggerKind::EncoderCrf(options) => {
-                if !options.from.join("config.json").is_file() {
-                    document
-                        .report_key("tagger.from", format!("{} has no config.json", options.from.display()));
-                }
+                document.check_checkpoint("tagger.from", &options.from);
                 if let Err(error) = options.device.check(sporran_transformers::Precision::F32) {
                     document.report_key("tagger.device", error.to_string());
                 }
