@@ -436,7 +436,7 @@ pub(crate) fn quantise<'a>(
 }
 
 /// How a product is cut into parts.
-struct Grid {
+pub(crate) struct Grid {
     rows: usize,
     panels: usize,
     row_blocks: usize,
@@ -444,7 +444,7 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
+    pub(crate) fn new(rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
         // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
         // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
         const FEW: usize = 64;
@@ -456,11 +456,11 @@ impl Grid {
         Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(16) }
     }
 
-    fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         if self.rows == 0 { 0 } else { self.row_blocks * self.panel_blocks }
     }
 
-    fn part(&self, at: usize) -> (Range<usize>, Range<usize>) {
+    pub(crate) fn part(&self, at: usize) -> (Range<usize>, Range<usize>) {
         let cut = |at: usize, parts: usize, whole: usize| at * whole / parts..(at + 1) * whole / parts;
         (
             cut(at % self.row_blocks, self.row_blocks, self.rows),

@@ -168,7 +168,7 @@ pub(super) fn among_all(
     let entities = table.len() / width;
     buffer.resize(count * entities, 0.0);
     let mut to_queries = vec![0.0; queries.len()];
-    let (left, all) = (View::new(count, width), View::new(entities, width));
+    let (left, all) = (View::packed(count, width), View::packed(entities, width));
     if comparison == Comparison::Dot {
         shared_product(&mut buffer, (queries, left), (table, all.transposed()));
     } else {
@@ -184,7 +184,7 @@ pub(super) fn among_all(
         })
         .collect();
     if comparison == Comparison::Dot {
-        shared_product(&mut to_queries, (&buffer, View::new(count, entities)), (table, all));
+        shared_product(&mut to_queries, (&buffer, View::packed(count, entities)), (table, all));
     } else {
         let rows = buffer.par_chunks_exact(entities).zip(scores.par_chunks_exact(entities));
         let work = to_queries.par_chunks_exact_mut(width).zip(queries.par_chunks_exact(width)).zip(rows);
@@ -211,10 +211,10 @@ impl Among {
         let count = self.to_scores.len() / entities;
         let width = queries.len() / count;
         if comparison == Comparison::Dot {
-            let columns = View::strided(count, which.len(), entities).transposed();
+            let columns = View::rows(0, count, which.len(), entities).transposed();
             let to_scores = (&self.to_scores[which.start..], columns);
-            let queries = (queries, View::new(count, width));
-            product((out, View::new(which.len(), width)), to_scores, queries, false);
+            let queries = (queries, View::packed(count, width));
+            product((out, View::packed(which.len(), width)), to_scores, queries, false);
             return;
         }
         let isa = Isa::detected();

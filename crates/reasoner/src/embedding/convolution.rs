@@ -225,8 +225,8 @@ pub(super) fn forward(
             picture[..dim].copy_from_slice(head);
             picture[dim..].copy_from_slice(relation);
             patches(&picture, rows, columns, &mut taps);
-            let filter = (tensor(FILTERS), View::new(filters, 9));
-            product((out, View::new(filters, places)), filter, (&taps, View::new(9, places)), false);
+            let filter = (tensor(FILTERS), View::packed(filters, 9));
+            product((out, View::packed(filters, places)), filter, (&taps, View::packed(9, places)), false);
         }
     });
     let map_statistics = match training {
@@ -250,8 +250,8 @@ pub(super) fn forward(
     let mut hidden = vec![0.0; count * dim];
     hidden.par_chunks_mut(PIECE * dim).zip(active.par_chunks(PIECE * size)).for_each(|(out, active)| {
         let count = out.len() / dim;
-        let projection = (tensor(PROJECTION), View::new(size, dim));
-        product((out, View::new(count, dim)), (active, View::new(count, size)), projection, false);
+        let projection = (tensor(PROJECTION), View::packed(size, dim));
+        product((out, View::packed(count, dim)), (active, View::packed(count, size)), projection, false);
     });
     if let Some(dropout) = training {
         dropout.hidden.apply(Isa::detected(), 0, &mut hidden);
@@ -316,16 +316,16 @@ impl Convolution {
         dropout.hidden.apply(Isa::detected(), 0, &mut to_hidden);
         gradients[PROJECTION].par_chunks_mut(ROWS * dim).enumerate().for_each(|(at, out)| {
             let rows = out.len() / dim;
-            let columns = View::strided(count, rows, size).transposed();
+            let columns = View::rows(0, count, rows, size).transposed();
             let active = (&self.active[at * ROWS..], columns);
-            product((out, View::new(rows, dim)), active, (&to_hidden, View::new(count, dim)), true);
+            product((out, View::packed(rows, dim)), active, (&to_hidden, View::packed(count, dim)), true);
         });
         let mut to_maps = vec![0.0; count * size];
         to_maps.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
             let rows = out.len() / size;
-            let to = (&to_hidden[piece * PIECE * dim..], View::new(rows, dim));
-            let projection = (tensor(PROJECTION), View::new(size, dim).transposed());
-            product((out, View::new(rows, size)), to, projection, false);
+            let to = (&to_hidden[piece * PIECE * dim..], View::packed(rows, dim));
+            let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
+            product((out, View::packed(rows, size)), to, projection, false);
             let factors = map_factors(Some(dropout), piece * PIECE, rows, filters);
             let active = &self.active[piece * PIECE * size..];
             for (at, (out, active)) in out.chunks_mut(places).zip(active.chunks(places)).enumerate() {
@@ -365,9 +365,14 @@ impl Convolution {
                     picture[..dim].copy_from_slice(&heads[own.clone()]);
                     picture[dim..].copy_from_slice(&relations[own.clone()]);
                     patches(&picture, rows, columns, &mut taps);
-                    let (maps, views) = (View::new(filters, places), View::new(9, places));
-                    product((&mut sum, View::new(filters, 9)), (to, maps), (&taps, views.transposed()), true);
-                    let turned = View::new(filters, 9).transposed();
+                    let (maps, views) = (View::packed(filters, places), View::packed(9, places));
+                    product(
+                        (&mut sum, View::packed(filters, 9)),
+                        (to, maps),
+                        (&taps, views.transposed()),
+                        true,
+                    );
+                    let turned = View::packed(filters, 9).transposed();
                     product((&mut taps, views), (filter, turned), (to, maps), false);
                     picture.fill(0.0);
                     gather_patches(&taps, rows, columns, &mut picture);

@@ -85,8 +85,8 @@ pub(super) fn forward(
         let portions = matrices.par_chunks_mut(PORTION * square).zip(vectors.par_chunks(PORTION * width));
         portions.for_each(|(out, vectors)| {
             let count = vectors.len() / width;
-            let (out, a) = ((out, View::new(count, square)), (vectors, View::new(count, width)));
-            product(out, a, (core, View::new(width, square)), false);
+            let (out, a) = ((out, View::packed(count, square)), (vectors, View::packed(count, width)));
+            product(out, a, (core, View::packed(width, square)), false);
         });
         matrices
     } else {
@@ -103,7 +103,7 @@ pub(super) fn forward(
                 let which = &groups[usize::from(inverse)];
                 let heads = gathered(&made.heads, dim, which);
                 let mut out = vec![0.0; heads.len()];
-                let view = View::new(which.len(), dim);
+                let view = View::packed(which.len(), dim);
                 product((&mut out, view), (&heads, view), (&matrix, turned(dim, inverse)), false);
                 out
             };
@@ -121,7 +121,7 @@ pub(super) fn forward(
 
 /// The matrix as rows from subject to object, or from object to subject.
 fn turned(dim: usize, inverse: bool) -> View {
-    let view = View::new(dim, dim);
+    let view = View::packed(dim, dim);
     if inverse { view.transposed() } else { view }
 }
 
@@ -170,10 +170,10 @@ impl Matrices {
                 let of = |inverse: bool, target: &mut [f32]| {
                     let which = &groups[usize::from(inverse)];
                     let (heads, to) = (gathered(&self.heads, dim, which), gathered(to, dim, which));
-                    let view = View::new(which.len(), dim);
+                    let view = View::packed(which.len(), dim);
                     // Inversely, the matrix stands on the other side, and so do the two factors of its gradient.
                     let (left, right) = if inverse { (&to, &heads) } else { (&heads, &to) };
-                    product((target, View::new(dim, dim)), (left, view.transposed()), (right, view), true);
+                    product((target, View::packed(dim, dim)), (left, view.transposed()), (right, view), true);
                     let mut to_heads = vec![0.0; heads.len()];
                     product((&mut to_heads, view), (&to, view), (&matrix, turned(dim, !inverse)), false);
                     to_heads
@@ -216,12 +216,12 @@ impl Matrices {
         to_core.par_chunks_mut(portion * square).enumerate().for_each(|(at, out)| {
             let rows = out.len() / square;
             // Columns of the vectors, as rows.
-            let columns = View::strided(count, rows, width).transposed();
+            let columns = View::rows(0, count, rows, width).transposed();
             let vectors = &self.vectors[at * portion..];
             product(
-                (out, View::new(rows, square)),
+                (out, View::packed(rows, square)),
                 (vectors, columns),
-                (to_matrices, View::new(count, square)),
+                (to_matrices, View::packed(count, square)),
                 true,
             );
         });
@@ -231,8 +231,8 @@ impl Matrices {
             to_vectors.par_chunks_mut(PORTION * width).zip(to_matrices.par_chunks(PORTION * square));
         portions.for_each(|(out, to)| {
             let rows = to.len() / square;
-            let core = (&core[..], View::new(width, square).transposed());
-            product((out, View::new(rows, width)), (to, View::new(rows, square)), core, false);
+            let core = (&core[..], View::packed(width, square).transposed());
+            product((out, View::packed(rows, width)), (to, View::packed(rows, square)), core, false);
         });
         for ((relation, _), to) in self.used.iter().zip(to_vectors.chunks_exact_mut(width)) {
             let start = *relation as usize * width;

@@ -246,9 +246,9 @@ impl EmbeddingModel {
         let questions = vectors.len() / width;
         match self.shape.comparison() {
             Comparison::Dot => {
-                let out = (&mut scores[first..], View::strided(questions, many, count));
-                let right = (table, View::new(many, width).transposed());
-                product(out, (vectors, View::new(questions, width)), right, false);
+                let out = (&mut scores[first..], View::rows(0, questions, many, count));
+                let right = (table, View::packed(many, width).transposed());
+                product(out, (vectors, View::packed(questions, width)), right, false);
             }
             comparison => {
                 for (row, query) in scores.chunks_exact_mut(count).zip(vectors.chunks_exact(width)) {

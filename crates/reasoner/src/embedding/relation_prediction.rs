@@ -62,9 +62,9 @@ pub(super) fn relate(
         let (first, many) = (at * PIECE, out.len() / dim);
         for piece in &pieces {
             let count = piece.pairs.len() / dim;
-            let columns = View::strided(count, many, rows).transposed();
-            let pairs = (&piece.pairs[..], View::new(count, dim));
-            product((out, View::new(many, dim)), (&piece.to_scores[first..], columns), pairs, true);
+            let columns = View::rows(0, count, many, rows).transposed();
+            let pairs = (&piece.pairs[..], View::packed(count, dim));
+            product((out, View::packed(many, dim)), (&piece.to_scores[first..], columns), pairs, true);
         }
     });
     let mut to_heads = vec![0.0; batch.questions.len() * dim];
@@ -105,9 +105,9 @@ fn piece(
         let outs = (&mut to_heads[of(at)], &mut pairs[of(at)]);
         vectors::backward(model, question.inverse, inputs, &answers[of(at)], outs);
     }
-    let (of_pairs, of_relations) = (View::new(count, dim), View::new(rows, dim));
+    let (of_pairs, of_relations) = (View::packed(count, dim), View::packed(rows, dim));
     let mut to_scores = vec![0.0; count * rows];
-    let of_scores = View::new(count, rows);
+    let of_scores = View::packed(count, rows);
     product((&mut to_scores, of_scores), (&pairs, of_pairs), (relations, of_relations.transposed()), false);
     let mut loss = 0.0;
     for (row, (question, _)) in to_scores.chunks_exact_mut(rows).zip(triples) {

@@ -1,101 +1,24 @@
 //! Matrix products between slices, without allocations.
 
-use gemm::{Parallelism, gemm};
+use sporran_kernels::{Isa, Scaled, multiply_matrices};
 
-/// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
-    pub(crate) offset: usize,
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    pub(crate) row_stride: usize,
-    pub(crate) column_stride: usize,
-}
-
-impl View {
-    /// Rows of `stride` values, of which the first `columns` are looked at.
-    pub(crate) fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
-        Self { offset, rows, columns, row_stride: stride, column_stride: 1 }
-    }
-
-    pub(crate) fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
-        }
-    }
-
-    /// One past the last value that the view reaches.
-    fn end(&self) -> usize {
-        if self.rows == 0 || self.columns == 0 {
-            return self.offset;
-        }
-        self.offset + (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride + 1
-    }
-}
+pub(crate) use sporran_kernels::View;
 
 /// `out = scale * a b`, on the threads of the rayon pool that the caller is in.
 pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
     let threads = rayon::current_num_threads();
-    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
-    run(out, a, b, scale, false, parallelism);
+    multiply_matrices(Isa::detected(), threads, out, a, b, Scaled { scale, adds: false });
 }
 
 /// `out += a b`, on the same threads.
 pub(crate) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
     let threads = rayon::current_num_threads();
-    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
-    run(out, a, b, 1.0, true, parallelism);
+    multiply_matrices(Isa::detected(), threads, out, a, b, Scaled { scale: 1.0, adds: true });
 }
 
 /// `out = a b` on the caller's thread alone, for a caller that is one of several.
 pub(crate) fn product_alone(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
-    run(out, a, b, 1.0, false, Parallelism::None);
-}
-
-fn run(
-    (out, o): (&mut [f32], View),
-    (a, va): (&[f32], View),
-    (b, vb): (&[f32], View),
-    scale: f32,
-    adds: bool,
-    parallelism: Parallelism,
-) {
-    assert_eq!((o.rows, o.columns, va.columns), (va.rows, vb.columns, vb.rows), "sizes of a product");
-    assert!(o.end() <= out.len() && va.end() <= a.len() && vb.end() <= b.len(), "a view leaves its slice");
-    // Distinct elements of the result must not share a place, or the kernel would write it twice.
-    assert!(o.column_stride == 1 && (o.rows <= 1 || o.row_stride >= o.columns), "overlapping result");
-    if o.rows == 0 || o.columns == 0 {
-        return;
-    }
-    // SAFETY: the assertions above prove that every element that the three views reach lies inside its slice and
-    // that the result's elements do not overlap; `out` is borrowed exclusively, so it aliases neither operand.
-    unsafe {
-        gemm(
-            o.rows,
-            o.columns,
-            va.columns,
-            out.as_mut_ptr().add(o.offset),
-            o.column_stride as isize,
-            o.row_stride as isize,
-            adds,
-            a.as_ptr().add(va.offset),
-            va.column_stride as isize,
-            va.row_stride as isize,
-            b.as_ptr().add(vb.offset),
-            vb.column_stride as isize,
-            vb.row_stride as isize,
-            if adds { 1.0 } else { 0.0 },
-            scale,
-            false,
-            false,
-            false,
-            parallelism,
-        );
-    }
+    multiply_matrices(Isa::detected(), 1, out, a, b, Scaled { scale: 1.0, adds: false });
 }
 
 #[cfg(test)]

@@ -1,0 +1,402 @@
+//! Products of matrices that lie anywhere in slices, for what changes between two products, as weights do in training.
+//!
+//! Both operands are brought into the order in which a tile reads them: the right one into panels of 32 columns, the left one
+//! row after row where it is not so already. That costs one pass over each, for as many products as the other has rows.
+
+use std::{cell::Cell, ops::Range};
+
+use rayon::prelude::*;
+
+use crate::{
+    isa::{Isa, dispatch},
+    matrix::Grid,
+    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32},
+};
+
+/// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    /// The place of the first value.
+    pub offset: usize,
+    /// The number of rows.
+    pub rows: usize,
+    /// The number of columns.
+    pub columns: usize,
+    /// From a value to the one below it.
+    pub row_stride: usize,
+    /// From a value to the one to its right.
+    pub column_stride: usize,
+}
+
+impl View {
+    /// Rows of `stride` values, of which the first `columns` are looked at.
+    #[must_use]
+    pub fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
+        Self { offset, rows, columns, row_stride: stride, column_stride: 1 }
+    }
+
+    /// Rows of `columns` values, one after the other.
+    #[must_use]
+    pub fn packed(rows: usize, columns: usize) -> Self {
+        Self::rows(0, rows, columns, columns)
+    }
+
+    /// Rows as columns.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// One past the last value that the view reaches.
+    fn end(&self) -> usize {
+        if self.rows == 0 || self.columns == 0 {
+            return self.offset;
+        }
+        self.offset + (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride + 1
+    }
+}
+
+/// What becomes of a sum.
+#[derive(Debug, Clone, Copy)]
+pub struct Scaled {
+    /// What it is multiplied by.
+    pub scale: f32,
+    /// Whether it is added to what was there.
+    pub adds: bool,
+}
+
+thread_local! {
+    /// Memory of the operands that were brought into order, kept from one product to the next.
+    static SCRATCH: Cell<[Vec<f32>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
+}
+
+/// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. Each element is one
+/// sum in the order of `a`'s columns, whatever the number of threads.
+///
+/// # Panics
+/// Where sizes do not fit, a view leaves its slice, or values of `out` share a place or do not lie side by side in a row.
+pub fn multiply(
+    isa: Isa,
+    threads: usize,
+    (out, o): (&mut [f32], View),
+    (a, va): (&[f32], View),
+    (b, vb): (&[f32], View),
+    scaled: Scaled,
+) {
+    assert_eq!((o.rows, o.columns, va.columns), (va.rows, vb.columns, vb.rows), "sizes of a product");
+    assert!(o.end() <= out.len() && va.end() <= a.len() && vb.end() <= b.len(), "a view leaves its slice");
+    // Elements of the result are written by several threads.
+    assert!(o.column_stride == 1 && (o.rows <= 1 || o.row_stride >= o.columns), "overlapping result");
+    if o.rows == 0 || o.columns == 0 {
+        return;
+    }
+    let depth = va.columns;
+    // Taken, not borrowed: a thread that waits may meanwhile work on another product.
+    let [mut panels, mut rows] = SCRATCH.take();
+    // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache.
+    let is_ready = va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512));
+    let row_stride = depth.next_multiple_of(16) + 16;
+    let most_rows = if is_ready { o.rows } else { (ORDERED / row_stride).max(MOST_ROWS) };
+    let most_columns = (ORDERED / depth.max(1) / LANES).max(1) * LANES;
+    for column in (0..o.columns).step_by(most_columns) {
+        let columns = most_columns.min(o.columns - column);
+        let size = (depth * LANES).max(1);
+        let length = columns.div_ceil(LANES) * depth * LANES;
+        panels.resize(panels.len().max(length), 0.0);
+        let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
+        let pack = |(at, panel): (usize, &mut [f32])| pack_panel(b, right, at, panel);
+        if threads > 1 {
+            panels[..length].par_chunks_mut(size).enumerate().for_each(pack);
+        } else {
+            panels[..length].chunks_mut(size).enumerate().for_each(pack);
+        }
+        for row in (0..o.rows).step_by(most_rows) {
+            let count = most_rows.min(o.rows - row);
+            let first = va.offset + row * va.row_stride;
+            let (a, stride) = if is_ready {
+                (&a[first.min(a.len())..], va.row_stride)
+            } else {
+                let size = BLOCK * row_stride;
+                rows.resize(rows.len().max(count * row_stride), 0.0);
+                let left = View { offset: first, rows: count, ..va };
+                let pack =
+                    |(at, block): (usize, &mut [f32])| pack_rows(a, left, at * BLOCK, row_stride, block);
+                if threads > 1 {
+                    rows[..count * row_stride].par_chunks_mut(size).enumerate().for_each(pack);
+                } else {
+                    rows[..count * row_stride].chunks_mut(size).enumerate().for_each(pack);
+                }
+                (&rows[..], row_stride)
+            };
+            let out = Shared(out[o.offset + row * o.row_stride + column..].as_mut_ptr());
+            let product = Operands {
+                a,
+                stride,
+                panels: &panels,
+                depth,
+                columns,
+                out,
+                out_stride: o.row_stride,
+                scaled,
+            };
+            // SAFETY: the views were checked above, and `out` is borrowed until all parts are done.
+            unsafe { product.run(isa, threads, count) };
+        }
+    }
+    SCRATCH.set([panels, rows]);
+}
+
+/// Values of an operand that are brought into order at once, at most; so memory does not grow with the operands.
+const ORDERED: usize = 1 << 22;
+
+/// Rows, or columns, that are brought into order together.
+const BLOCK: usize = 16;
+
+/// Columns `32 at` and on, row after row, with zeros behind the last column.
+fn pack_panel(b: &[f32], view: View, at: usize, panel: &mut [f32]) {
+    let first = at * LANES;
+    let width = LANES.min(view.columns - first);
+    if width < LANES {
+        panel.fill(0.0);
+    }
+    let from = view.offset + first * view.column_stride;
+    if view.column_stride == 1 {
+        for (row, out) in panel.chunks_exact_mut(LANES).enumerate() {
+            out[..width].copy_from_slice(&b[from + row * view.row_stride..][..width]);
+        }
+        return;
+    }
+    for (block, out) in panel.chunks_mut(BLOCK * LANES).enumerate() {
+        for lane in 0..width {
+            let from = from + lane * view.column_stride + block * BLOCK * view.row_stride;
+            for (row, out) in out.chunks_exact_mut(LANES).enumerate() {
+                out[lane] = b[from + row * view.row_stride];
+            }
+        }
+    }
+}
+
+/// Rows `first` and on, each `stride` values from the next.
+fn pack_rows(a: &[f32], view: View, first: usize, stride: usize, out: &mut [f32]) {
+    let rows = out.len() / stride;
+    for start in (0..view.columns).step_by(BLOCK) {
+        let end = view.columns.min(start + BLOCK);
+        for (row, out) in out.chunks_exact_mut(stride).enumerate().take(rows) {
+            let from = view.offset + (first + row) * view.row_stride;
+            for (column, out) in (start..end).zip(&mut out[start..end]) {
+                *out = a[from + column * view.column_stride];
+            }
+        }
+    }
+}
+
+/// Where a result's elements are.
+#[derive(Clone, Copy)]
+struct Shared(*mut f32);
+// SAFETY: each element is written by the one part that it belongs to.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// A product whose operands lie as tiles read them.
+struct Operands<'a> {
+    a: &'a [f32],
+    stride: usize,
+    panels: &'a [f32],
+    depth: usize,
+    columns: usize,
+    out: Shared,
+    out_stride: usize,
+    scaled: Scaled,
+}
+
+impl Operands<'_> {
+    /// Computes `rows` rows.
+    ///
+    /// # Safety
+    /// `a` must have these rows and `out` these elements, which nobody else may use.
+    unsafe fn run(&self, isa: Isa, threads: usize, rows: usize) {
+        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth.max(1), threads);
+        let part = |at: usize| {
+            let (rows, panels) = grid.part(at);
+            // SAFETY: the contract; the parts of a grid do not overlap.
+            unsafe { self.part(isa, rows, panels) };
+        };
+        if threads > 1 {
+            (0..grid.parts()).into_par_iter().for_each(part);
+        } else {
+            (0..grid.parts()).for_each(part);
+        }
+    }
+
+    /// Computes `rows` by `panels`.
+    ///
+    /// # Safety
+    /// `a` must have these rows and `out` these elements, which no other thread may use.
+    unsafe fn part(&self, isa: Isa, rows: Range<usize>, panels: Range<usize>) {
+        #[inline(always)]
+        fn body<S: Simd>(product: &Operands<'_>, rows: Range<usize>, panels: Range<usize>) {
+            // SAFETY: `dispatch` has checked that the machine has `S`; the rest is the contract of `part`.
+            unsafe { product.part_body::<S>(rows, panels) }
+        }
+        let product = self;
+        dispatch!(isa, body(product: &Operands<'_>, rows: Range<usize>, panels: Range<usize>));
+    }
+
+    #[inline(always)]
+    unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
+        let Self { stride, depth, .. } = *self;
+        let Scaled { scale, adds } = self.scaled;
+        let tiles = rows.len().div_ceil(S::ROWS);
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        for panel in panels {
+            let first = panel * LANES;
+            let width = LANES.min(self.columns - first);
+            let values = &self.panels[panel * depth * LANES..][..depth * LANES];
+            for at in 0..tiles {
+                // Tiles of like height, so that the last is not much smaller than the others.
+                let start = rows.start + at * rows.len() / tiles;
+                let end = rows.start + (at + 1) * rows.len() / tiles;
+                let a = &self.a[start * stride..(end - 1) * stride + depth];
+                // SAFETY: the slices are what the tile reads: rows of `depth` values, and a panel.
+                unsafe {
+                    tile!(tile_f32, S, end - start, depth, a.as_ptr(), stride, values.as_ptr(), &mut sums);
+                }
+                for (row, sums) in (start..end).zip(&sums) {
+                    // SAFETY: an element of this part, by the contract.
+                    let out = unsafe {
+                        let place = self.out.0.add(row * self.out_stride + first);
+                        std::slice::from_raw_parts_mut(place, width)
+                    };
+                    match out.as_mut_array::<LANES>() {
+                        Some(out) => store(out, sums, scale, adds),
+                        None => store(out, &sums[..width], scale, adds),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn store(out: &mut [f32], sums: &[f32], scale: f32, adds: bool) {
+    for (out, sum) in out.iter_mut().zip(sums) {
+        *out = if adds { *out + scale * sum } else { scale * sum };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(count: usize, pace: f32) -> Vec<f32> {
+        (0..count).map(|at| (at as f32 * pace).sin()).collect()
+    }
+
+    fn value(values: &[f32], view: View, row: usize, column: usize) -> f64 {
+        f64::from(values[view.offset + row * view.row_stride + column * view.column_stride])
+    }
+
+    #[test]
+    fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
+        for (rows, depth, columns) in [(1, 1, 1), (5, 7, 3), (13, 40, 33), (70, 512, 64), (100, 16, 97)] {
+            for flags in 0..8u32 {
+                let flag = |at: u32| flags & (1 << at) != 0;
+                let view = |rows: usize, columns: usize, is_transposed: bool| {
+                    if is_transposed {
+                        View::rows(2, columns, rows, rows + 3).transposed()
+                    } else {
+                        View::rows(1, rows, columns, columns + 2)
+                    }
+                };
+                let (va, vb) = (view(rows, depth, flag(0)), view(depth, columns, flag(1)));
+                let o = View::rows(3, rows, columns, columns + 1);
+                let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+                let before = wave(o.end(), 0.1);
+                for isa in Isa::available() {
+                    for threads in [1, 3] {
+                        let mut out = before.clone();
+                        let scaled = Scaled { scale: 0.5, adds: flag(2) };
+                        multiply(isa, threads, (&mut out, o), (&a, va), (&b, vb), scaled);
+                        assert_eq!(out[..3], before[..3]);
+                        for row in 0..rows {
+                            for column in 0..columns {
+                                let terms =
+                                    (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                                let old = if flag(2) { value(&before, o, row, column) } else { 0.0 };
+                                let expected = old + 0.5 * terms.sum::<f64>();
+                                let found = value(&out, o, row, column);
+                                assert!(
+                                    (found - expected).abs() < 1e-4,
+                                    "{isa:?} {rows} {depth} {columns} {flags}"
+                                );
+                            }
+                            // What stands between rows is left alone.
+                            if row + 1 < rows {
+                                let gap = o.offset + row * o.row_stride + columns;
+                                assert_eq!(out[gap], before[gap]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn operands_that_are_ordered_in_parts_give_the_same_sums() {
+        // Deep enough that both are cut: more rows and columns than are ordered at once.
+        let (rows, depth, columns) = (30, ORDERED / 24, 70);
+        let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
+        let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+        let mut out = vec![0.0; rows * columns];
+        let scaled = Scaled { scale: 1.0, adds: false };
+        multiply(Isa::detected(), 2, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
+        for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64)] {
+            let expected: f64 = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum();
+            let found = f64::from(out[row * columns + column]);
+            // A sum of that many terms in 32 bits.
+            let bound = 1e-4 * expected.abs() + 1.0;
+            assert!((found - expected).abs() < bound, "{row} {column}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_product_of_nothing_is_zero_or_leaves_what_is_there() {
+        let o = View::rows(0, 2, 2, 2);
+        let empty = [View::rows(0, 2, 0, 0), View::rows(0, 0, 2, 2)];
+        for (adds, expected) in [(false, [0.0; 4]), (true, [1.0; 4])] {
+            let mut out = [1.0; 4];
+            multiply(
+                Isa::detected(),
+                1,
+                (&mut out, o),
+                (&[], empty[0]),
+                (&[], empty[1]),
+                Scaled { scale: 1.0, adds },
+            );
+            assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "overlapping result")]
+    fn elements_that_share_a_place_are_refused() {
+        let view = View::rows(0, 2, 2, 2);
+        let o = View::rows(0, 2, 2, 1);
+        multiply(
+            Isa::detected(),
+            1,
+            (&mut [0.0; 4], o),
+            (&[0.0; 4], view),
+            (&[0.0; 4], view),
+            Scaled { scale: 1.0, adds: false },
+        );
+    }
+}
