@@ -148,9 +148,10 @@ impl Question {
 }
 
 /// The reader as it is while it is trained.
-struct Tuned<'a> {
-    encoder: &'a TunedEncoder,
-    tokens: usize,
+pub(crate) struct Tuned<'a> {
+    pub(crate) encoder: &'a TunedEncoder,
+    /// Tokens of a batch, at most.
+    pub(crate) tokens: usize,
 }
 
 impl Reader for Tuned<'_> {

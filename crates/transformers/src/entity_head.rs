@@ -138,7 +138,7 @@ impl EntityHead {
     /// Takes the weights from `vb` under [`ENTITY_HEAD`].
     ///
     /// # Errors
-    /// [`Error::Config`] where `inner` is no multiple of `block` and `heads`; a tensor error where weights are missing or have
+    /// [`Error::Options`] where `inner` is no multiple of `block` and `heads`; a tensor error where weights are missing or have
     /// other shapes.
     pub fn new(config: &EntityHeadConfig, vb: &VarBuilder) -> Result<Self> {
         let EntityHeadConfig { width, inner, block, heads, .. } = *config;

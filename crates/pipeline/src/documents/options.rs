@@ -76,7 +76,7 @@ pub struct DocumentsTraining {
     #[serde(default = "evidence")]
     pub evidence: f64,
     /// Of the words' pieces the share that each pass hides, so that names are not learned by heart.
-    #[serde(default = "hidden")]
+    #[serde(default)]
     pub hidden: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]
@@ -107,11 +107,7 @@ fn heads() -> usize {
 }
 
 fn dropout() -> f64 {
-    0.3
-}
-
-fn hidden() -> f64 {
-    0.15
+    0.1
 }
 
 fn evidence() -> f64 {

@@ -8,14 +8,14 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::Serialize;
 use sporran_extractor::best_threshold;
-use sporran_generator::{Reader, ReaderInput};
+use sporran_generator::ReaderInput;
 use sporran_kilt::{
     jsonl,
     zsre::{self, SlotQuestion},
 };
 use sporran_transformers::{
-    Checkpoint, EncoderRow,
-    training::{EvaluationError, ReadQuestion, ReaderObjective, ReaderScores, TrainingOptions, TunedEncoder},
+    Checkpoint,
+    training::{EvaluationError, ReadQuestion, ReaderObjective, TrainingOptions, TunedEncoder},
 };
 
 use super::{
@@ -27,6 +27,7 @@ use crate::{
     config::Diagnostic,
     learn::{Learning, encoder_files},
     observe::Observer,
+    reading::Tuned,
     train::Trained,
 };
 
@@ -59,18 +60,6 @@ impl Split {
         let (unseen, judged) = (share(training.unseen), share(training.judged));
         let set = |part: &[&str]| part.iter().map(ToString::to_string).collect();
         Self { learned: set(&order[unseen + judged..]), judged: set(&order[unseen..unseen + judged]), unseen }
-    }
-}
-
-/// The reader as it is while it is trained.
-struct Tuned<'a> {
-    encoder: &'a TunedEncoder,
-    tokens: usize,
-}
-
-impl Reader for Tuned<'_> {
-    fn scores(&self, rows: &[EncoderRow]) -> sporran_generator::Result<Vec<ReaderScores>> {
-        Ok(self.encoder.readings(rows, self.tokens)?)
     }
 }
 

@@ -60,8 +60,8 @@ impl<'a> EntityObjective<'a> {
     /// are left out.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a number of an example is that of nothing; [`Error::Training`] where the encoder does not train
-    /// the head.
+    /// [`Error::Batch`] where a number of an example is that of nothing; [`Error::Options`] where no such share can be hidden;
+    /// [`Error::Training`] where the encoder does not train the head.
     pub fn new(
         encoder: &'a TunedEncoder,
         head: &'a EntityHead,
@@ -75,6 +75,13 @@ impl<'a> EntityObjective<'a> {
                 what: "the entity head".into(),
                 expected: format!("`{name}` among the encoder's variables"),
                 found: "none".into(),
+            });
+        }
+        if !(0.0..1.0).contains(&learning.hidden) {
+            return Err(Error::Options {
+                option: "hidden",
+                expected: "at least 0 and below 1".into(),
+                found: learning.hidden.to_string(),
             });
         }
         examples.retain(|example| !example.document.pairs.is_empty());
@@ -100,7 +107,7 @@ impl<'a> EntityObjective<'a> {
     }
 
     /// The rows of a document with some tokens hidden.
-    fn shown(&self, document: &EntityDocument, random: &mut ChaCha8Rng) -> Vec<EncoderRow> {
+    fn with_hidden(&self, document: &EntityDocument, random: &mut ChaCha8Rng) -> Vec<EncoderRow> {
         let mut rows = document.rows.clone();
         let mut marks: Vec<usize> = document.entities.concat();
         marks.sort_unstable();
@@ -188,7 +195,10 @@ impl Objective for EntityObjective<'_> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let hidden: Vec<EncoderRow> = match self.learning.hidden {
             0.0 => Vec::new(),
-            _ => self.members(batch).flat_map(|example| self.shown(&example.document, &mut random)).collect(),
+            _ => self
+                .members(batch)
+                .flat_map(|example| self.with_hidden(&example.document, &mut random))
+                .collect(),
         };
         let rows = if hidden.is_empty() { rows } else { hidden.iter().collect() };
         self.encoder.learn(&rows, Pick::Tokens(&places), seed, gradients, |states, mode| {
@@ -382,7 +392,7 @@ mod tests {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let mut hidden = 0;
         for example in &objective.examples {
-            let shown = objective.shown(&example.document, &mut random).remove(0).ids;
+            let shown = objective.with_hidden(&example.document, &mut random).remove(0).ids;
             // Of four tokens three stand for entities, and special tokens are no words.
             let may = |at: usize| at == 3;
             for (at, (now, before)) in shown.iter().zip(&example.document.rows[0].ids).enumerate() {
