@@ -97,16 +97,23 @@ pub fn multiply(
         return;
     }
     let depth = va.columns;
+    if depth == 0 {
+        // Sums of no terms.
+        for row in 0..if scaled.adds { 0 } else { o.rows } {
+            out[o.offset + row * o.row_stride..][..o.columns].fill(0.0);
+        }
+        return;
+    }
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
     // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache.
     let is_ready = va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512));
     let row_stride = depth.next_multiple_of(16) + 16;
     let most_rows = if is_ready { o.rows } else { (ORDERED / row_stride).max(MOST_ROWS) };
-    let most_columns = (ORDERED / depth.max(1) / LANES).max(1) * LANES;
+    let most_columns = (ORDERED / depth / LANES).max(1) * LANES;
     for column in (0..o.columns).step_by(most_columns) {
         let columns = most_columns.min(o.columns - column);
-        let size = (depth * LANES).max(1);
+        let size = depth * LANES;
         let length = columns.div_ceil(LANES) * depth * LANES;
         panels.resize(panels.len().max(length), 0.0);
         let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
@@ -120,7 +127,7 @@ pub fn multiply(
             let count = most_rows.min(o.rows - row);
             let first = va.offset + row * va.row_stride;
             let (a, stride) = if is_ready {
-                (&a[first.min(a.len())..], va.row_stride)
+                (&a[first..], va.row_stride)
             } else {
                 let size = BLOCK * row_stride;
                 rows.resize(rows.len().max(count * row_stride), 0.0);
@@ -222,7 +229,7 @@ impl Operands<'_> {
     /// # Safety
     /// `a` must have these rows and `out` these elements, which nobody else may use.
     unsafe fn run(&self, isa: Isa, threads: usize, rows: usize) {
-        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth.max(1), threads);
+        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth, threads);
         let part = |at: usize| {
             let (rows, panels) = grid.part(at);
             // SAFETY: the contract; the parts of a grid do not overlap.
@@ -370,7 +377,7 @@ mod tests {
     #[test]
     fn a_product_of_nothing_is_zero_or_leaves_what_is_there() {
         let o = View::rows(0, 2, 2, 2);
-        let empty = [View::rows(0, 2, 0, 0), View::rows(0, 0, 2, 2)];
+        let empty = [View::rows(0, 2, 0, 5), View::rows(0, 0, 2, 2)];
         for (adds, expected) in [(false, [0.0; 4]), (true, [1.0; 4])] {
             let mut out = [1.0; 4];
             multiply(
