@@ -174,7 +174,7 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
     let wrong = "also=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
     let output = sporran(&root(), &["run", "configs/quickstart.toml", &runs, wrong]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    for expected in ["`also`: expected a config of population", "none.toml"] {
+    for expected in ["`also`: expected a config that `sporran run` runs by itself", "none.toml"] {
         assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
 }
