@@ -63,8 +63,10 @@ pub struct PartHash {
 /// # Errors
 /// [`Error::Io`] where it cannot be read.
 pub(crate) fn hash_file(path: &Path) -> Result<String> {
+    // Not mapped: a file of many gigabytes would count as memory in whole.
+    let file = fs::File::open(path).map_err(Error::io(path, "read"))?;
     let mut hasher = blake3::Hasher::new();
-    hasher.update_mmap_rayon(path).map_err(Error::io(path, "read"))?;
+    hasher.update_reader(file).map_err(Error::io(path, "read"))?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
