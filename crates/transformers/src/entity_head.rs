@@ -114,13 +114,13 @@ pub struct EntityScores {
     pub attention: Tensor,
 }
 
-/// Labels of ordered pairs of a document's entities, after ATLOP (Zhou et al., 2021, section 3).
+/// Labels of ordered pairs of a document's entities, after ATLOP (Zhou et al., 2021).
 ///
 /// An entity is the log of the summed exponents of its mentions' states. Tokens that both entities of a pair attend to give
 /// the pair its context `c`: the mean of the states by the normalised product of both attentions. The entity `s`, the context
 /// and what is known of the pair become `z_s = tanh(S s + C c + f)`, likewise `z_o`, and the labels read all products within
 /// parts of `z_s` and `z_o` (a grouped bilinear form) and both themselves. Unlike in ATLOP the attention is the head's own, for
-/// which evidence can be learned (DREEAM; Ma et al., 2023, section 3.1), and not that of the encoder's last layer.
+/// which evidence can be learned (DREEAM; Ma et al., 2023), and not that of the encoder's last layer.
 #[derive(Debug, Clone)]
 pub struct EntityHead {
     query: Linear,

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// The file of a model's folder that says what is beside the encoder.
 pub const DOCUMENT_RELATIONS: &str = "document-relations.json";
 
-/// Of a pair's attention the share that a sentence has at least to be told as evidence (Ma et al., 2023, section 4.1).
+/// Of a pair's attention the share that a sentence has at least to be told as evidence (Ma et al., 2023).
 const EVIDENCE: f32 = 0.2;
 
 /// What a folder has beside its encoder and tokenizer.

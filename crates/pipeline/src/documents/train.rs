@@ -72,7 +72,8 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let max_tokens = training.max_tokens.min(encoder.config().max_input_length());
     let markers = DocumentReader::default_markers();
     let tokenizer = checkpoint.tokenizer()?;
-    let reader = DocumentReader::new(checkpoint.tokenizer()?, &markers, max_tokens)?;
+    let mask = ["[MASK]", "<mask>", "[UNK]", "<unk>"].iter().find_map(|token| tokenizer.token_id(token));
+    let reader = DocumentReader::new(tokenizer, &markers, max_tokens)?;
     let examples: Vec<EntityExample> = documents
         .par_iter()
         .map(|document| Ok(example(reader.read(document)?, &document.relations, &labels)))
@@ -84,7 +85,6 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), labels = labels.len(), "documents");
 
-    let mask = ["[MASK]", "<mask>", "[UNK]", "<unk>"].iter().find_map(|token| tokenizer.token_id(token));
     let learning = EntityLearning {
         evidence: training.evidence,
         // A tokenizer without any of them has nothing to hide words by.

@@ -82,7 +82,7 @@ pub(super) fn candidates(
 }
 
 /// Whether an answer is right: it has the words of a gold answer, whatever their order, case, articles and marks (Levy et al.,
-/// 2017, section 5).
+/// 2017).
 pub(super) fn is_right(question: &SlotQuestion, answer: &str) -> bool {
     let words = |text: &str| {
         let text = normalise(text);

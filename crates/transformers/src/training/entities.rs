@@ -43,9 +43,9 @@ pub struct EntityLearning {
 }
 
 /// Labels that hold are to be above zero and all others below it: the balanced softmax `log(1 + sum of e^l over those that do
-/// not hold) + log(1 + sum of e^-l over those that do)` (Zhang et al., 2021, equation 6), the mean over pairs; and
+/// not hold) + log(1 + sum of e^-l over those that do)` (Zhang et al., 2021), the mean over pairs; and
 /// a pair's attention is to rest on the sentences that show it: `-log` of its share, times [`EntityLearning::evidence`], the mean
-/// over pairs of which some are known (after Ma et al., 2023, equation 9).
+/// over pairs of which some are known (after Ma et al., 2023).
 pub struct EntityObjective<'a> {
     encoder: &'a TunedEncoder,
     head: &'a EntityHead,
