@@ -16,6 +16,8 @@ pub enum ConfigKind {
     Run,
     /// Embeddings of a knowledge base: [`LinksOptions`](crate::links::LinksOptions).
     Links,
+    /// A network over the graph of a knowledge base: [`NetworkConfig`](crate::links::NetworkConfig).
+    Network,
     /// Questions over a knowledge base: [`ReasonOptions`](crate::korc::ReasonOptions).
     Reason,
     /// Rules of a knowledge base: [`RulesOptions`](crate::rules::RulesOptions).
@@ -38,8 +40,9 @@ pub enum ConfigKind {
 
 /// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, and population has
 /// `[annotations]` as well.
-const TABLES: [(&str, ConfigKind); 10] = [
+const TABLES: [(&str, ConfigKind); 11] = [
     ("embedding", ConfigKind::Links),
+    ("network", ConfigKind::Network),
     ("reasoner", ConfigKind::Reason),
     ("rules", ConfigKind::Rules),
     ("document-relations", ConfigKind::Documents),
@@ -127,6 +130,7 @@ mod tests {
         assert_eq!(kind("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", &[]), ConfigKind::Run);
         assert_eq!(kind("name = \"r\"\n", &["data.train=x.json"]), ConfigKind::Selection);
         assert_eq!(kind("[data]\n[reasoner]\n", &[]), ConfigKind::Reason);
+        assert_eq!(kind("[data]\n[network]\n", &[]), ConfigKind::Network);
         assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
         assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);
         assert_eq!(kind("[document-relations]\n", &[]), ConfigKind::Documents);

@@ -3,6 +3,7 @@
 pub mod embedding;
 mod error;
 pub mod korc;
+pub mod network;
 pub mod question;
 pub mod rules;
 

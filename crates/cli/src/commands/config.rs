@@ -27,6 +27,7 @@ impl Config {
                 match ConfigKind::of(path, overrides)? {
                     ConfigKind::Run => drop(config.load()?),
                     ConfigKind::Links => drop(links::LinksOptions::load(path, overrides)?),
+                    ConfigKind::Network => drop(links::NetworkConfig::load(path, overrides)?),
                     ConfigKind::Reason => drop(korc::ReasonOptions::load(path, overrides)?),
                     ConfigKind::Documents => drop(documents::DocumentsOptions::load(path, overrides)?),
                     ConfigKind::Linking => drop(linking::LinkingOptions::load(path, overrides)?),

@@ -39,6 +39,10 @@ impl Train {
                 let fitted = links::train(&links::LinksOptions::load(path, overrides)?, observe)?;
                 self.tell(&fitted, embedded_told)
             }
+            ConfigKind::Network => {
+                let fitted = links::train_network(&links::NetworkConfig::load(path, overrides)?, observe)?;
+                self.tell(&fitted, embedded_told)
+            }
             ConfigKind::Reason => {
                 let reasoned = korc::train(&korc::ReasonOptions::load(path, overrides)?, observe)?;
                 self.tell(&reasoned, reason::told)

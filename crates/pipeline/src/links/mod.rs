@@ -1,11 +1,12 @@
-//! Link prediction: embeddings of a knowledge base, trained from a config, searched for, and scored.
+//! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, and
+//! scored.
 //!
-//! A config of this kind has `[data]` and `[embedding]`; [`ConfigKind`](crate::ConfigKind) tells it.
+//! A config of this kind has `[data]` and `[embedding]` or `[network]`; [`ConfigKind`](crate::ConfigKind) tells it.
 
 mod options;
 mod search;
 mod train;
 
-pub use options::{DataOptions, LinksOptions, RangeOptions, SearchOptions};
+pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
 pub use search::Trial;
-pub use train::{Fitted, Scored, evaluate, train};
+pub use train::{Fitted, Scored, evaluate, train, train_network};

@@ -1,10 +1,13 @@
-//! What a config of an embedding says. These types' documentation, and that of
-//! [`EmbeddingOptions`], is the manual of the config file.
+//! What a config of an embedding or of a network says. These types' documentation, and that of [`EmbeddingOptions`] and
+//! [`NetworkOptions`], is the manual of the config file.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sporran_reasoner::embedding::{EmbeddingOptions, Storage};
+use sporran_reasoner::{
+    embedding::{EmbeddingOptions, Storage},
+    network::NetworkOptions,
+};
 
 use crate::{Result, config::Document};
 
@@ -30,6 +33,24 @@ pub struct LinksOptions {
     /// `[search]`: other settings to try.
     #[serde(default)]
     pub search: Option<SearchOptions>,
+}
+
+/// A whole config of a network over the graph of a knowledge base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NetworkConfig {
+    /// The run's folder under `output`.
+    pub name: String,
+    /// Decides everything that is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where runs' folders go.
+    #[serde(default = "runs")]
+    pub output: PathBuf,
+    /// `[data]`: the knowledge base.
+    pub data: DataOptions,
+    /// `[network]`: its size and its training.
+    pub network: NetworkOptions,
 }
 
 fn runs() -> PathBuf {
@@ -83,10 +104,7 @@ impl LinksOptions {
     }
 
     fn check_values(&self, document: &mut Document<'_>) {
-        if !self.data.folder.exists() {
-            let message = format!("no folder {}", self.data.folder.display());
-            document.report_key("data.folder", message);
-        }
+        self.data.check(document);
         for (key, message) in self.embedding.mistakes() {
             document.report_key(&format!("embedding.{key}"), message);
         }
@@ -105,6 +123,31 @@ impl LinksOptions {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
+    }
+}
+
+impl DataOptions {
+    fn check(&self, document: &mut Document<'_>) {
+        if !self.folder.exists() {
+            let message = format!("no folder {}", self.folder.display());
+            document.report_key("data.folder", message);
+        }
+    }
+}
+
+impl NetworkConfig {
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// As [`LinksOptions::load`].
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        let check = |options: &Self, document: &mut Document<'_>| {
+            options.data.check(document);
+            for (key, message) in options.network.mistakes() {
+                document.report_key(&format!("network.{key}"), message);
+            }
+        };
+        crate::kind::load(path, overrides, |document| document.read_root(&[]), check)
     }
 }
 
@@ -158,6 +201,7 @@ impl RangeOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ConfigKind;
 
     fn load(text: &str, overrides: &[&str]) -> Result<LinksOptions> {
         let folder = tempfile::tempdir().unwrap();
@@ -195,11 +239,15 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "toml") {
-                let options = LinksOptions::load(&path, &["data.folder=.".into()]).unwrap();
-                assert_eq!(path.file_stem().unwrap().to_str(), Some(options.name.as_str()));
+                let overrides = ["data.folder=.".into()];
+                let name = match ConfigKind::of(&path, &overrides).unwrap() {
+                    ConfigKind::Network => NetworkConfig::load(&path, &overrides).unwrap().name,
+                    _ => LinksOptions::load(&path, &overrides).unwrap().name,
+                };
+                assert_eq!(path.file_stem().unwrap().to_str(), Some(name.as_str()));
                 seen += 1;
             }
         }
-        assert_eq!(seen, 28);
+        assert_eq!(seen, 30);
     }
 }

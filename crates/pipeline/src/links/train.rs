@@ -1,4 +1,4 @@
-//! Training and scoring an embedding.
+//! Training and scoring an embedding or a network.
 
 use std::{
     fs,
@@ -13,14 +13,15 @@ use sporran_kilt::{
 };
 use sporran_reasoner::{
     embedding::{
-        ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Mixture, Outcome, Training,
-        TripleScorer, classify, evaluate as rank, train as optimise,
+        ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Mixture, Outcome, Progress,
+        Training, TripleScorer, classify, evaluate as rank, train as optimise,
     },
+    network::{self, Network, NetworkLearning},
     rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer},
 };
 
 use super::{
-    options::LinksOptions,
+    options::{LinksOptions, NetworkConfig},
     search::{Trial, drawn},
 };
 use crate::{
@@ -88,8 +89,31 @@ fn one(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome> {
     let training = Training { kb, options: embedding, seed: options.seed, folder, storage: options.saved };
+    observed(folder, observe, |observe| optimise(&training, observe))
+}
+
+/// Trains the network of a config. What was stopped goes on from its checkpoint.
+///
+/// # Errors
+/// Whatever is wrong with files or options.
+pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<Fitted> {
+    let kb = KnowledgeBase::open(&options.data.folder)?;
+    let folder = options.output.join(&options.name);
+    let learning =
+        NetworkLearning { kb: &kb, options: &options.network, seed: options.seed, folder: &folder };
+    let Outcome { epochs, best, model } =
+        observed(&folder, observe, |observe| network::train(&learning, observe))?;
+    Ok(Fitted { model, epochs, best, trials: Vec::new() })
+}
+
+/// Runs a training and tells of each pass.
+fn observed(
+    folder: &Path,
+    observe: &mut Observer<'_>,
+    run: impl FnOnce(&mut dyn FnMut(&Progress) -> ControlFlow<()>) -> sporran_reasoner::Result<Outcome>,
+) -> Result<Outcome> {
     let mut begun = false;
-    let outcome = optimise(&training, &mut |progress| {
+    let outcome = run(&mut |progress| {
         if !begun {
             begin(observe, format!("train {}", folder.display()), progress.epochs as u64, Unit::Steps);
             begun = true;
@@ -142,8 +166,15 @@ pub fn evaluate(
     rules: Option<&Path>,
 ) -> Result<Scored> {
     let kb = KnowledgeBase::open(kb)?;
-    let model = EmbeddingModel::open(model)?;
-    model.check(&kb)?;
+    let (embedding, network);
+    let model: &dyn TripleScorer = if Network::is_in(model) {
+        network = Network::open(model)?;
+        &network.over(&kb)?
+    } else {
+        embedding = EmbeddingModel::open(model)?;
+        embedding.check(&kb)?;
+        &embedding
+    };
     let triples = |part: Part| match kb.triples(part) {
         [] => {
             let message = format!("expected triples in the part `{}`, found none", part.name());
@@ -155,15 +186,14 @@ pub fn evaluate(
         let parts: Vec<Part> = Part::ALL.into_iter().filter(|other| *other <= part).collect();
         Ok::<_, Error>(rank(scorer, &kb, triples(part)?, &kb.index(&parts))?)
     };
-    let classification = classification.then(|| classify(&model, &kb)).transpose()?;
+    let classification = classification.then(|| classify(model, &kb)).transpose()?;
     let Some(rules) = rules else {
-        return Ok(Scored { part, links: ranked(&model, part)?, rule_weight: None, classification });
+        return Ok(Scored { part, links: ranked(model, part)?, rule_weight: None, classification });
     };
     let graph = Graph::of(kb.triples(Part::Train));
     let rules = RuleBase::new(graph, rules::load(rules, &kb)?, ApplyOptions::default());
     let rules = RuleScorer::new(rules, &kb);
-    let mixture =
-        |weight: f32| Mixture::new(vec![(&model as &dyn TripleScorer, 1.0 - weight), (&rules, weight)]);
+    let mixture = |weight: f32| Mixture::new(vec![(model, 1.0 - weight), (&rules, weight)]);
     let mut best = (f64::NEG_INFINITY, 0.0);
     for weight in RULE_WEIGHTS {
         let found = ranked(&mixture(weight)?, Part::Valid)?.all.mrr;

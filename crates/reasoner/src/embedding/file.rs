@@ -11,7 +11,7 @@ use super::table::{EntityTable, Rows};
 use crate::{Error, Result};
 
 /// The values of a tensor to write.
-pub(super) enum Data<'a> {
+pub(crate) enum Data<'a> {
     F32(&'a [f32]),
     F16(&'a [f16]),
     /// In 32 bits here, in 16 in the file.
@@ -20,7 +20,7 @@ pub(super) enum Data<'a> {
 
 impl<'a> Data<'a> {
     /// Those of a table in memory; in 16 bits if `half`.
-    pub(super) fn of(rows: &'a Rows, half: bool) -> Option<Self> {
+    pub(crate) fn of(rows: &'a Rows, half: bool) -> Option<Self> {
         match rows {
             Rows::F32(values) if half => Some(Self::Halved(values)),
             Rows::F32(values) => Some(Self::F32(values)),
@@ -42,7 +42,7 @@ impl<'a> Data<'a> {
 }
 
 /// Writes a file that appears whole or not at all. The same tensors give the same bytes.
-pub(super) fn write(
+pub(crate) fn write(
     path: &Path,
     metadata: &BTreeMap<String, String>,
     tensors: &[(String, Vec<usize>, Data<'_>)],
@@ -95,7 +95,7 @@ pub(super) fn write(
 }
 
 /// A mapped file of tensors.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     path: std::path::PathBuf,
     map: Arc<Mmap>,
     metadata: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| sporran_kilt::Error::io(path, "open", source))?;
         // SAFETY: the file is written once, under another name, and only then renamed; nothing changes it in place.
         let map =
@@ -127,11 +127,20 @@ impl Mapped {
         Ok(Self { path: path.to_owned(), map: Arc::new(map), metadata, tensors })
     }
 
-    pub(super) fn metadata(&self, key: &str) -> Result<&str> {
+    pub(crate) fn metadata(&self, key: &str) -> Result<&str> {
         self.metadata
             .get(key)
             .map(String::as_str)
             .ok_or_else(|| Error::Model { path: self.path.clone(), message: format!("has no `{key}`") })
+    }
+
+    /// Whether this is a checkpoint of the training that `identity` stands for.
+    pub(crate) fn check_identity(&self, identity: &str) -> Result<()> {
+        if self.metadata("identity")? == identity {
+            return Ok(());
+        }
+        let message = "expected a checkpoint of this training, found that of other options, another seed or other triples; remove it or choose another `name`";
+        Err(Error::model(&self.path, message))
     }
 
     fn tensor(&self, name: &str, shape: [usize; 2]) -> Result<(bool, Range<usize>)> {
@@ -146,7 +155,7 @@ impl Mapped {
     }
 
     /// The values of a tensor, copied.
-    pub(super) fn values(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f32>> {
+    pub(crate) fn values(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f32>> {
         let (half, bytes) = self.tensor(name, shape)?;
         let bytes = &self.map[bytes];
         Ok(if half {
@@ -157,7 +166,7 @@ impl Mapped {
     }
 
     /// The values of a tensor in 16 bits, copied.
-    pub(super) fn halves(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f16>> {
+    pub(crate) fn halves(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f16>> {
         let (half, bytes) = self.tensor(name, shape)?;
         if !half {
             let message = format!("`{name}`: expected F16, found F32");
@@ -167,7 +176,7 @@ impl Mapped {
     }
 
     /// A table that stays mapped.
-    pub(super) fn table(&self, name: &str, shape: [usize; 2]) -> Result<EntityTable> {
+    pub(crate) fn table(&self, name: &str, shape: [usize; 2]) -> Result<EntityTable> {
         let (half, bytes) = self.tensor(name, shape)?;
         let rows = Rows::Mapped { map: Arc::clone(&self.map), bytes, half };
         Ok(EntityTable::new(shape[0], shape[1], rows))

@@ -15,20 +15,20 @@ const ADAM_EPSILON: f32 = 1e-8;
 
 /// What an optimiser remembers of a parameter: Adagrad one value for each of its values, Adam two.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct State {
-    pub(super) first: Vec<f32>,
+pub(crate) struct State {
+    pub(crate) first: Vec<f32>,
     /// Empty for Adagrad.
-    pub(super) second: Vec<f32>,
+    pub(crate) second: Vec<f32>,
 }
 
 impl State {
-    pub(super) fn new(kind: OptimizerKind, count: usize) -> Self {
+    pub(crate) fn new(kind: OptimizerKind, count: usize) -> Self {
         let second = if kind == OptimizerKind::Adam { count } else { 0 };
         Self { first: vec![0.0; count], second: vec![0.0; second] }
     }
 
     /// Pieces of both memories for pieces of the values, cut at the same places.
-    pub(super) fn pieces(
+    pub(crate) fn pieces(
         &mut self,
         size: usize,
     ) -> impl IndexedParallelIterator<Item = (&mut [f32], &mut [f32])> {
@@ -41,14 +41,14 @@ impl State {
 
 /// One step of an optimiser.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Adagrad(AdagradStep),
     Adam(AdamStep),
 }
 
 impl Step {
     /// Step number `step`, counted from 1.
-    pub(super) fn new(kind: OptimizerKind, rate: f64, step: u64) -> Self {
+    pub(crate) fn new(kind: OptimizerKind, rate: f64, step: u64) -> Self {
         match kind {
             OptimizerKind::Adagrad => {
                 Self::Adagrad(AdagradStep { rate: rate as f32, epsilon: ADAGRAD_EPSILON })
@@ -68,7 +68,7 @@ impl Step {
         }
     }
 
-    pub(super) fn update(&self, values: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
+    pub(crate) fn update(&self, values: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
         let isa = Isa::detected();
         match self {
             Self::Adagrad(step) => step.update(isa, values, gradient, first),
@@ -77,13 +77,13 @@ impl Step {
     }
 
     /// Updates a whole parameter.
-    pub(super) fn dense(&self, values: &mut [f32], gradient: &[f32], state: &mut State) {
+    pub(crate) fn dense(&self, values: &mut [f32], gradient: &[f32], state: &mut State) {
         let pieces = values.par_chunks_mut(PIECE).zip(gradient.par_chunks(PIECE)).zip(state.pieces(PIECE));
         pieces.for_each(|((values, gradient), (first, second))| self.update(values, gradient, first, second));
     }
 
     /// Updates some rows, ascending.
-    pub(super) fn sparse(
+    pub(crate) fn sparse(
         &self,
         width: usize,
         values: &mut [f32],
@@ -100,7 +100,7 @@ impl Step {
 
     /// Updates some rows in 16 bits, ascending. A value between two that can be written becomes either, the nearer one
     /// more often: `seed` and its place decide, so that on average nothing is lost.
-    pub(super) fn sparse_halves(
+    pub(crate) fn sparse_halves(
         &self,
         width: usize,
         values: &mut [f16],

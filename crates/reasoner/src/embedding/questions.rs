@@ -102,7 +102,7 @@ impl<'t> Questions<'t> {
 }
 
 /// A seed for one thing of one batch (SplitMix64; Steele et al., 2014).
-pub(super) fn mixed(seed: u64, epoch: usize, batch: usize, purpose: u64) -> u64 {
+pub(crate) fn mixed(seed: u64, epoch: usize, batch: usize, purpose: u64) -> u64 {
     let mut state = seed;
     for part in [epoch as u64, batch as u64, purpose] {
         state = state.wrapping_add(part).wrapping_add(0x9e37_79b9_7f4a_7c15);

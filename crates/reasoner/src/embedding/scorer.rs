@@ -35,7 +35,7 @@ pub trait TripleScorer: Send + Sync {
 }
 
 /// Whether the ids of questions are below the counts and there is a place for every score.
-pub(super) fn check(
+pub(crate) fn check(
     ids: impl Iterator<Item = (EntityId, RelationId)>,
     (entities, relations): (usize, usize),
     places: Option<(usize, usize)>,

@@ -8,14 +8,14 @@ use sporran_kernels::Vectors;
 
 /// Rows of one width.
 #[derive(Debug)]
-pub(super) struct EntityTable {
+pub(crate) struct EntityTable {
     count: usize,
     width: usize,
     rows: Rows,
 }
 
 #[derive(Debug)]
-pub(super) enum Rows {
+pub(crate) enum Rows {
     F32(Vec<f32>),
     F16(Vec<f16>),
     /// Rows in a mapped file, from a byte on.
@@ -27,7 +27,7 @@ pub(super) enum Rows {
 }
 
 impl EntityTable {
-    pub(super) fn new(count: usize, width: usize, rows: Rows) -> Self {
+    pub(crate) fn new(count: usize, width: usize, rows: Rows) -> Self {
         let expected = count * width;
         let found = match &rows {
             Rows::F32(values) => values.len(),
@@ -38,24 +38,24 @@ impl EntityTable {
         Self { count, width, rows }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    pub(super) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    pub(super) fn rows_mut(&mut self) -> &mut Rows {
+    pub(crate) fn rows_mut(&mut self) -> &mut Rows {
         &mut self.rows
     }
 
     /// All values, where they lie in memory as they are.
-    pub(super) fn values(&self) -> Option<&[f32]> {
+    pub(crate) fn values(&self) -> Option<&[f32]> {
         match &self.rows {
             Rows::F32(values) => Some(values),
             _ => None,
@@ -63,7 +63,7 @@ impl EntityTable {
     }
 
     /// Writes the first values of row `at`, as many as `out` has places.
-    pub(super) fn read(&self, at: usize, out: &mut [f32]) {
+    pub(crate) fn read(&self, at: usize, out: &mut [f32]) {
         let start = at * self.width;
         match &self.rows {
             Rows::F32(values) => out.copy_from_slice(&values[start..start + out.len()]),
@@ -85,7 +85,7 @@ impl EntityTable {
     }
 
     /// Some rows as 32-bit values, one after the other; decoded into `scratch` where they are kept otherwise.
-    pub(super) fn block<'a>(&'a self, rows: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+    pub(crate) fn block<'a>(&'a self, rows: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
         if let Rows::F32(values) = &self.rows {
             return &values[rows.start * self.width..rows.end * self.width];
         }

@@ -24,10 +24,10 @@ use super::{
 use crate::{Error, Result};
 
 /// Where training goes on from, and the folder of the best model.
-const CHECKPOINT: &str = "checkpoint.safetensors";
-const MODEL: &str = "model";
+pub(crate) const CHECKPOINT: &str = "checkpoint.safetensors";
+pub(crate) const MODEL: &str = "model";
 /// A score is better if it is greater by this share.
-const BETTER: f64 = 1e-4;
+pub(crate) const BETTER: f64 = 1e-4;
 
 /// A training.
 #[derive(Clone, Copy, Debug)]
@@ -94,15 +94,20 @@ fn identity(training: &Training<'_>) -> Result<String> {
     options.training.epochs = 0;
     options.training.patience = 0;
     let options = serde_json::to_value(&options).map_err(|error| Error::Argument(error.to_string()))?;
-    let triples = training.kb.triples(Part::Train);
+    let (counts, triples) = of_triples(training.kb);
+    Ok(serde_json::json!({ "options": options, "seed": training.seed, "counts": counts, "triples": triples })
+        .to_string())
+}
+
+/// What tells one knowledge base to learn from from another: counts, and a sum of the training triples.
+pub(crate) fn of_triples(kb: &KnowledgeBase) -> ([usize; 3], u64) {
+    let triples = kb.triples(Part::Train);
     let sum = triples.iter().fold(0u64, |sum, Triple { subject, relation, object }| {
         [subject.0, relation.0, object.0]
             .iter()
             .fold(sum, |sum, id| (sum ^ u64::from(*id)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
     });
-    let counts = [training.kb.entity_count(), training.kb.relation_count(), triples.len()];
-    Ok(serde_json::json!({ "options": options, "seed": training.seed, "counts": counts, "triples": sum })
-        .to_string())
+    ([kb.entity_count(), kb.relation_count(), triples.len()], sum)
 }
 
 /// Trains a model, or goes on where a killed training stopped. The result depends on neither.
@@ -241,10 +246,7 @@ fn write(
 
 fn read(path: &Path, identity: &str, model: &mut EmbeddingModel, states: &mut [State]) -> Result<Position> {
     let mapped = Mapped::open(path)?;
-    if mapped.metadata("identity")? != identity {
-        let message = "expected a checkpoint of this training, found that of other options, another seed or other triples; remove it or choose another `name`";
-        return Err(Error::model(path, message));
-    }
+    mapped.check_identity(identity)?;
     let position = mapped.metadata("position")?;
     let mut position: Position =
         serde_json::from_str(position).map_err(|error| Error::model(path, error.to_string()))?;

@@ -33,11 +33,12 @@ pub(crate) struct Show {
 }
 
 /// The files by which the models that `sporran train` makes know their folders, and what these are.
-const OWN: [(&str, &str); 11] = [
+const OWN: [(&str, &str); 12] = [
     ("averaged.json", "relations of mentions, the mean of the models in its folders"),
     ("bilstm.json", "relations of mentions by a BiLSTM"),
     ("document-relations.json", "relations of a document's entities"),
     ("embedding.json", "embedding of a knowledge base"),
+    ("network.json", "network over a knowledge base"),
     ("linear.json", "relations of mentions by logistic regressions"),
     ("reasoner.json", "answers to questions over a knowledge base"),
     ("relations.json", "relations of mentions by an encoder that reads them marked"),

@@ -1,0 +1,272 @@
+//! Questions side by side: what the rows of their steps come from, and where their gradients go.
+
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+use sporran_kernels::{Adjacency, Isa, Scaled, View, add_columns, max, multiply_matrices, scaled_softmax};
+
+use super::{
+    parameters::{EDGE_BIAS, EDGES, Parameters, Sizes},
+    pass::{Asked, Edge, Gradients, Trace, backward, forward},
+};
+
+/// A question: from which node, by which step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) head: u32,
+    pub(super) step: u32,
+}
+
+/// A question with the answers that it is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Lesson<'a> {
+    pub(super) question: Question,
+    /// All that are known, these among them.
+    pub(super) answers: &'a [u32],
+    pub(super) targets: Vec<u32>,
+    /// Edges that it must not see, each in both directions.
+    pub(super) omitted: Vec<Edge>,
+}
+
+/// Traces that no question uses just now.
+#[derive(Default)]
+pub(super) struct Traces(Mutex<Vec<Trace>>);
+
+impl Traces {
+    fn with<T>(&self, sizes: Sizes, nodes: usize, work: impl FnOnce(&mut Trace) -> T) -> T {
+        let free = || self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let taken = free().pop();
+        let mut trace = taken.unwrap_or_else(|| Trace::new(sizes, nodes));
+        let made = work(&mut trace);
+        free().push(trace);
+        made
+    }
+}
+
+/// Rows of questions and, for each layer, of the steps as each question sees them.
+struct Prepared {
+    queries: Vec<f32>,
+    edges: Vec<Vec<f32>>,
+}
+
+impl Prepared {
+    fn new(parameters: &Parameters, questions: impl Iterator<Item = Question>) -> Self {
+        let Sizes { dim, layers, steps } = parameters.sizes;
+        let table = &parameters.tensors[0].values;
+        let queries: Vec<f32> =
+            questions.flat_map(|question| &table[question.step as usize * dim..][..dim]).copied().collect();
+        let count = queries.len() / dim;
+        let edges = (0..layers)
+            .map(|layer| {
+                let mut rows = parameters.of_layer(layer, EDGE_BIAS).repeat(count);
+                let weights = (parameters.of_layer(layer, EDGES), View::packed(dim, steps * dim));
+                product(&mut rows, (&queries, View::packed(count, dim)), weights, true);
+                rows
+            })
+            .collect();
+        Self { queries, edges }
+    }
+
+    fn asked<'a>(&'a self, sizes: Sizes, at: usize, head: u32, omitted: &'a [Edge]) -> Asked<'a> {
+        let many = sizes.steps * sizes.dim;
+        Asked {
+            head: head as usize,
+            query: &self.queries[at * sizes.dim..][..sizes.dim],
+            edges: self.edges.iter().map(|rows| &rows[at * many..][..many]).collect(),
+            omitted,
+        }
+    }
+}
+
+/// `out = a b`, or that added to `out`, on all threads.
+fn product(out: &mut [f32], a: (&[f32], View), b: (&[f32], View), adds: bool) {
+    let view = View::packed(a.1.rows, b.1.columns);
+    let threads = rayon::current_num_threads();
+    multiply_matrices(Isa::detected(), threads, (out, view), a, b, Scaled { scale: 1.0, adds });
+}
+
+/// Writes a row of the scores of all nodes for each question.
+pub(super) fn score(
+    parameters: &Parameters,
+    graph: &Adjacency,
+    traces: &Traces,
+    questions: &[Question],
+    scores: &mut [f32],
+) {
+    /// Questions whose rows of steps are held at once.
+    const HELD: usize = 32;
+    let nodes = graph.nodes().max(1);
+    for (questions, scores) in questions.chunks(HELD).zip(scores.chunks_mut(HELD * nodes)) {
+        let prepared = Prepared::new(parameters, questions.iter().copied());
+        scores.par_chunks_mut(nodes).zip(questions).enumerate().for_each(|(at, (scores, question))| {
+            let asked = prepared.asked(parameters.sizes, at, question.head, &[]);
+            traces.with(parameters.sizes, nodes, |trace| forward(parameters, graph, &asked, trace, scores));
+        });
+    }
+}
+
+/// The mean loss over the targets of a batch, and the gradients of all tensors in their order.
+///
+/// Each target is compared with all that is no answer: the loss is the cross-entropy of the softmax over these and it.
+pub(super) fn learn(
+    parameters: &Parameters,
+    graph: &Adjacency,
+    traces: &Traces,
+    lessons: &[Lesson<'_>],
+) -> (f64, Vec<Vec<f32>>) {
+    let sizes = parameters.sizes;
+    let Sizes { dim, layers, steps } = sizes;
+    let (count, nodes) = (lessons.len(), graph.nodes());
+    let targets: usize = lessons.iter().map(|lesson| lesson.targets.len()).sum();
+    let prepared = Prepared::new(parameters, lessons.iter().map(|lesson| lesson.question));
+    let mut queries = vec![0.0; count * dim];
+    let mut edges = vec![vec![0.0; count * steps * dim]; layers];
+    let mut shared = vec![0.0; count * sizes.shared()];
+    let mut of_lessons: Vec<Vec<&mut [f32]>> = (0..count).map(|_| Vec::with_capacity(layers)).collect();
+    for rows in &mut edges {
+        of_lessons.iter_mut().zip(rows.chunks_exact_mut(steps * dim)).for_each(|(of, rows)| of.push(rows));
+    }
+    let work = lessons.par_iter().zip(of_lessons).zip(queries.par_chunks_exact_mut(dim));
+    let losses: Vec<f64> = work
+        .zip(shared.par_chunks_exact_mut(sizes.shared()))
+        .enumerate()
+        .map(|(at, (((lesson, edges), query), shared))| {
+            let asked = prepared.asked(sizes, at, lesson.question.head, &lesson.omitted);
+            traces.with(sizes, nodes, |trace| {
+                let mut scores = vec![0.0; nodes];
+                forward(parameters, graph, &asked, trace, &mut scores);
+                let loss = differentiate(&mut scores, lesson, targets);
+                let mut out = Gradients { query, edges, shared };
+                backward(parameters, graph, &asked, trace, &scores, &mut out);
+                loss
+            })
+        })
+        .collect();
+    let mut gradients: Vec<Vec<f32>> =
+        parameters.tensors.iter().map(|tensor| vec![0.0; tensor.values.len()]).collect();
+    let of_questions = View::packed(count, dim);
+    for (layer, rows) in edges.iter().enumerate() {
+        let of_edges = (rows.as_slice(), View::packed(count, steps * dim));
+        let place = &mut gradients[Parameters::layer(layer, EDGES)];
+        product(place, (&prepared.queries, of_questions.transposed()), of_edges, false);
+        add_columns(Isa::detected(), rows, &mut gradients[Parameters::layer(layer, EDGE_BIAS)]);
+        let weights = (parameters.of_layer(layer, EDGES), View::packed(dim, steps * dim).transposed());
+        product(&mut queries, of_edges, weights, true);
+    }
+    for (lesson, row) in lessons.iter().zip(queries.chunks_exact(dim)) {
+        let place = &mut gradients[0][lesson.question.step as usize * dim..][..dim];
+        place.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    let mut sums = vec![0.0; sizes.shared()];
+    add_columns(Isa::detected(), &shared, &mut sums);
+    let mut rest = sums.as_slice();
+    for (tensor, gradient) in gradients.iter_mut().enumerate() {
+        if parameters.is_shared(tensor) {
+            let (own, behind) = rest.split_at(gradient.len());
+            gradient.copy_from_slice(own);
+            rest = behind;
+        }
+    }
+    (losses.iter().sum::<f64>() / targets as f64, gradients)
+}
+
+/// Replaces scores by the gradient of the lesson's share of the mean loss over `targets`; gives the sum of its losses.
+fn differentiate(scores: &mut [f32], lesson: &Lesson<'_>, targets: usize) -> f64 {
+    /// So far below the greatest score no exponential is left.
+    const NOTHING: f32 = 1000.0;
+    let isa = Isa::detected();
+    let own: Vec<f64> = lesson.targets.iter().map(|target| f64::from(scores[*target as usize])).collect();
+    let least = max(isa, scores) - NOTHING;
+    lesson.answers.iter().for_each(|answer| scores[*answer as usize] = least);
+    let others = scaled_softmax(isa, scores, 1.0);
+    let share = 1.0 / targets as f64;
+    let (mut loss, mut pulled) = (0.0, 0.0);
+    lesson.answers.iter().for_each(|answer| scores[*answer as usize] = 0.0);
+    for (target, own) in lesson.targets.iter().zip(own) {
+        // The chance of all others, and ln(e^others + e^own) - own.
+        let wrong = 1.0 / (1.0 + (own - others).exp());
+        loss += if others > own {
+            others - own + (own - others).exp().ln_1p()
+        } else {
+            (others - own).exp().ln_1p()
+        };
+        pulled += wrong * share;
+        scores[*target as usize] = -(wrong * share) as f32;
+    }
+    let pulled = pulled as f32;
+    let answers: Vec<f32> = lesson.targets.iter().map(|target| scores[*target as usize]).collect();
+    scores.iter_mut().for_each(|score| *score *= pulled);
+    lesson.targets.iter().zip(answers).for_each(|(target, pull)| scores[*target as usize] = pull);
+    loss
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::options::NetworkOptions;
+
+    #[test]
+    fn gradients_of_a_batch_are_those_of_differences() {
+        let triples = [(0, 0, 1), (0, 0, 2), (0, 1, 2), (2, 0, 1), (3, 1, 3), (1, 1, 4), (4, 0, 0)];
+        let graph = Adjacency::new(6, 2, &triples);
+        let sizes = Sizes::new(&NetworkOptions { layers: 2, ..NetworkOptions::default() }, 2);
+        let parameters = Parameters::new(sizes, 3).without_kinks();
+        let traces = Traces::default();
+        let lessons = [
+            Lesson {
+                question: Question { head: 0, step: 0 },
+                answers: &[1, 2],
+                targets: vec![2],
+                omitted: vec![(0, 0, 2), (2, 1, 0)],
+            },
+            Lesson {
+                question: Question { head: 4, step: 3 },
+                answers: &[1],
+                targets: vec![1],
+                omitted: vec![(4, 3, 1), (1, 2, 4)],
+            },
+        ];
+        let (_, gradients) = learn(&parameters, &graph, &traces, &lessons);
+        for (tensor, gradient) in gradients.iter().enumerate() {
+            for at in (0..gradient.len()).step_by(gradient.len().div_ceil(7)) {
+                let moved = |by: f32| {
+                    let mut parameters = parameters.clone();
+                    parameters.tensors[tensor].values[at] += by;
+                    learn(&parameters, &graph, &traces, &lessons).0
+                };
+                let numeric = (moved(4e-3) - moved(-4e-3)) / 8e-3;
+                let (name, found) = (&parameters.tensors[tensor].name, f64::from(gradient[at]));
+                assert!(
+                    (found - numeric).abs() < 1e-2 * (0.1 + numeric.abs()),
+                    "{name} {at}: {found} {numeric}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_is_compared_with_what_is_no_answer() {
+        let scores = [0.3f32, 2.0, -1.0, 0.9, 0.1];
+        let lesson = Lesson {
+            question: Question { head: 0, step: 0 },
+            answers: &[1, 3, 4],
+            targets: vec![3, 4],
+            omitted: Vec::new(),
+        };
+        let expected = |scores: &[f32]| -> f64 {
+            let exp = |at: usize| f64::from(scores[at]).exp();
+            [3, 4].iter().map(|&at| ((exp(0) + exp(2) + exp(at)) / exp(at)).ln()).sum()
+        };
+        let mut row = scores;
+        assert!((differentiate(&mut row, &lesson, 4) - expected(&scores)).abs() < 1e-6);
+        for at in 0..5 {
+            let moved = |by: f32| {
+                let mut scores = scores;
+                scores[at] += by;
+                expected(&scores)
+            };
+            let numeric = (moved(1e-3) - moved(-1e-3)) / 2e-3 / 4.0;
+            assert!((f64::from(row[at]) - numeric).abs() < 1e-4, "{at}: {} {numeric}", row[at]);
+        }
+    }
+}

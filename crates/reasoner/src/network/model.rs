@@ -1,0 +1,217 @@
+//! A trained network in a folder, and the network over a graph.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sporran_kernels::{Adjacency, Isa, exp_sum, max};
+use sporran_kilt::{
+    jsonl,
+    kb::{EntityId, KnowledgeBase, Names, Part, RelationId, Triple},
+};
+
+use super::{
+    batch::{Question, Traces, score},
+    options::NetworkOptions,
+    parameters::{Parameters, Sizes},
+};
+use crate::{
+    Error, Result,
+    embedding::{
+        TripleScorer,
+        file::{self, Data},
+        scorer,
+    },
+};
+
+/// The file that says what a folder holds, and that of values.
+const ABOUT: &str = "network.json";
+const VALUES: &str = "network.safetensors";
+/// Rows of scores that are held at once to score triples.
+const HELD: usize = 1 << 24;
+
+/// What `network.json` says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    relations: Vec<String>,
+    network: NetworkOptions,
+}
+
+/// A network with the names of the relations that it knows. It knows no entities: any graph over its relations will do.
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub(super) options: NetworkOptions,
+    relations: Names,
+    pub(super) parameters: Parameters,
+}
+
+impl Network {
+    /// A network with first values, drawn by `seed`.
+    pub(super) fn new(kb: &KnowledgeBase, options: &NetworkOptions, seed: u64) -> Result<Self> {
+        options.check()?;
+        let sizes = Sizes::new(options, kb.relation_count());
+        let relations = kb.relations().ids().clone();
+        Ok(Self { options: options.clone(), relations, parameters: Parameters::new(sizes, seed) })
+    }
+
+    /// Whether a folder holds a network.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(ABOUT).is_file()
+    }
+
+    /// Opens a folder that [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// What reading gives; [`Error::Model`] where the files do not belong together.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(ABOUT);
+        let about: About = jsonl::read_json(&path)?;
+        if let Some((key, message)) = about.network.mistakes().into_iter().next() {
+            return Err(Error::model(&path, format!("`network.{key}`: {message}")));
+        }
+        let mut relations = Names::default();
+        for name in &about.relations {
+            relations.intern(name);
+        }
+        if relations.len() != about.relations.len() {
+            let message =
+                format!("expected {} different relations, found {}", about.relations.len(), relations.len());
+            return Err(Error::model(&path, message));
+        }
+        let mapped = file::Mapped::open(&folder.join(VALUES))?;
+        let sizes = Sizes::new(&about.network, relations.len());
+        let parameters = Parameters::of(sizes, |name, shape, _| mapped.values(name, shape))?;
+        Ok(Self { options: about.network, relations, parameters })
+    }
+
+    /// Writes options and relations, then the values. Each file appears whole or not at all.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        let relations = self.relations.iter().map(str::to_owned).collect();
+        jsonl::write_json(folder.join(ABOUT), &About { relations, network: self.options.clone() })?;
+        file::write(&folder.join(VALUES), &BTreeMap::new(), &self.tensors())
+    }
+
+    /// All values, to be written.
+    pub(super) fn tensors(&self) -> Vec<(String, Vec<usize>, Data<'_>)> {
+        let tensors = self.parameters.tensors.iter();
+        tensors
+            .map(|tensor| (tensor.name.clone(), tensor.shape.to_vec(), Data::F32(&tensor.values)))
+            .collect()
+    }
+
+    /// How the network was made.
+    #[must_use]
+    pub fn options(&self) -> &NetworkOptions {
+        &self.options
+    }
+
+    /// The network over the training part of a knowledge base, which may have entities that it was not trained on.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a relation that the network does not know.
+    pub fn over<'n>(&'n self, kb: &KnowledgeBase) -> Result<GraphNetwork<'n>> {
+        let numbers: Vec<u32> = kb
+            .relations()
+            .ids()
+            .iter()
+            .map(|name| {
+                self.relations.number(name).ok_or_else(|| {
+                    Error::Argument(format!("expected relations that the network knows, found `{name}`"))
+                })
+            })
+            .collect::<Result<_>>()?;
+        let triples: Vec<(u32, u32, u32)> = kb
+            .triples(Part::Train)
+            .iter()
+            .map(|triple| (triple.subject.0, numbers[triple.relation.index()], triple.object.0))
+            .collect();
+        let graph = Adjacency::new(kb.entity_count(), self.relations.len(), &triples);
+        Ok(GraphNetwork { network: self, graph: Arc::new(graph), numbers, traces: Arc::default() })
+    }
+}
+
+/// A network over a graph: a scorer of its triples.
+pub struct GraphNetwork<'n> {
+    pub(super) network: &'n Network,
+    pub(super) graph: Arc<Adjacency>,
+    /// The network's number of each of the knowledge base's relations.
+    pub(super) numbers: Vec<u32>,
+    pub(super) traces: Arc<Traces>,
+}
+
+impl GraphNetwork<'_> {
+    fn question(&self, entity: EntityId, relation: RelationId, subjects: bool) -> Question {
+        Question { head: entity.0, step: 2 * self.numbers[relation.index()] + u32::from(subjects) }
+    }
+
+    fn fill(&self, questions: &[(EntityId, RelationId)], subjects: bool, scores: &mut [f32]) -> Result<()> {
+        let counts = (self.entity_count(), self.relation_count());
+        scorer::check(questions.iter().copied(), counts, Some((questions.len(), scores.len())))?;
+        let asked: Vec<Question> =
+            questions.iter().map(|&(entity, relation)| self.question(entity, relation, subjects)).collect();
+        score(&self.network.parameters, &self.graph, &self.traces, &asked, scores);
+        Ok(())
+    }
+
+    /// Adds half the logarithm of each triple's chance among all answers of its question for objects (subjects) to `sums`.
+    fn add_chances(&self, triples: &[Triple], subjects: bool, sums: &mut [f32]) -> Result<()> {
+        let sides = |triple: &Triple| {
+            if subjects { (triple.object, triple.subject) } else { (triple.subject, triple.object) }
+        };
+        let question = |at: &usize| (sides(&triples[*at]).0, triples[*at].relation);
+        let mut order: Vec<usize> = (0..triples.len()).collect();
+        order.sort_by_key(|at| (question(at), *at));
+        let groups: Vec<&[usize]> = order.chunk_by(|a, b| question(a) == question(b)).collect();
+        let entities = self.entity_count().max(1);
+        for groups in groups.chunks((HELD / entities).max(1)) {
+            let asked: Vec<(EntityId, RelationId)> = groups.iter().map(|group| question(&group[0])).collect();
+            let mut scores = vec![0.0; asked.len() * entities];
+            self.fill(&asked, subjects, &mut scores)?;
+            let all: Vec<f32> = scores
+                .par_chunks(entities)
+                .map(|row| {
+                    let greatest = max(Isa::detected(), row);
+                    greatest + exp_sum(Isa::detected(), row, greatest).ln() as f32
+                })
+                .collect();
+            for ((group, row), all) in groups.iter().zip(scores.chunks(entities)).zip(all) {
+                group.iter().for_each(|&at| sums[at] += 0.5 * (row[sides(&triples[at]).1.index()] - all));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TripleScorer for GraphNetwork<'_> {
+    fn entity_count(&self) -> usize {
+        self.graph.nodes()
+    }
+
+    fn relation_count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    fn score_objects(&self, questions: &[(EntityId, RelationId)], scores: &mut [f32]) -> Result<()> {
+        self.fill(questions, false, scores)
+    }
+
+    fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()> {
+        let questions: Vec<(EntityId, RelationId)> =
+            questions.iter().map(|&(relation, object)| (object, relation)).collect();
+        self.fill(&questions, true, scores)
+    }
+
+    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
+        let counts = (self.entity_count(), self.relation_count());
+        scorer::check(triples.iter().map(|triple| (triple.object, triple.relation)), counts, None)?;
+        let mut sums = vec![0.0; triples.len()];
+        self.add_chances(triples, false, &mut sums)?;
+        self.add_chances(triples, true, &mut sums)?;
+        Ok(sums)
+    }
+}

@@ -1,0 +1,368 @@
+//! The loop: passes over questions, evaluation, checkpoints.
+
+use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc, time::Instant};
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use sporran_kernels::Adjacency;
+use sporran_kilt::kb::{KnowledgeBase, Part, Triple, TripleIndex};
+
+use super::{
+    batch::{Lesson, Question, Traces, learn},
+    model::{GraphNetwork, Network},
+    options::NetworkOptions,
+    pass::Edge,
+};
+use crate::{
+    Error, Result,
+    embedding::{
+        LinkScores, OptimizerKind, Outcome, Progress,
+        file::{self, Data},
+        optimizer::{State, Step},
+        questions::mixed,
+        ranks,
+        trainer::{BETTER, CHECKPOINT, MODEL, of_triples},
+    },
+};
+
+/// A training of a network.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkLearning<'a> {
+    /// What is learned from, and judged on.
+    pub kb: &'a KnowledgeBase,
+    /// The network and how it learns.
+    pub options: &'a NetworkOptions,
+    /// Decides everything that is drawn by chance.
+    pub seed: u64,
+    /// Where the checkpoint and the best model go. A training goes on from a checkpoint of the same options.
+    pub folder: &'a Path,
+}
+
+/// What a checkpoint knows beside values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Position {
+    epoch: usize,
+    step: u64,
+    rate: f64,
+    best: Option<(usize, f64)>,
+    /// Evaluations since the best one.
+    worse: usize,
+}
+
+/// All questions with all their answers.
+struct Questions {
+    questions: Vec<Question>,
+    ends: Vec<usize>,
+    answers: Vec<u32>,
+}
+
+impl Questions {
+    fn new(triples: &[Triple]) -> Self {
+        let index = TripleIndex::new(triples);
+        let mut made = Self { questions: Vec::new(), ends: Vec::new(), answers: Vec::new() };
+        let objects = index.by_subject().map(|row| (row, 0));
+        for (((entity, relation), found), backward) in objects.chain(index.by_object().map(|row| (row, 1))) {
+            made.questions.push(Question { head: entity.0, step: 2 * relation.0 + backward });
+            made.answers.extend(found.iter().map(|answer| answer.0));
+            made.ends.push(made.answers.len());
+        }
+        made
+    }
+
+    fn answers(&self, at: usize) -> &[u32] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.answers[start..self.ends[at]]
+    }
+
+    /// The questions of a pass, in its order.
+    fn order(&self, seed: u64, epoch: usize, most: Option<usize>) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.questions.len()).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, epoch, 0, 1)));
+        order.truncate(most.unwrap_or(usize::MAX));
+        order
+    }
+
+    /// A question with answers drawn for this pass, whose edges it does not see.
+    fn lesson(&self, at: usize, graph: &Adjacency, options: &NetworkOptions, seed: u64) -> Lesson<'_> {
+        let (question, answers) = (self.questions[at], self.answers(at));
+        let count = (options.training.held_out * answers.len() as f64).round().max(1.0) as usize;
+        let mut targets = answers.to_vec();
+        targets.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        targets.truncate(count);
+        let mut omitted: Vec<Edge> = Vec::new();
+        let mut omit = |step: u32, target: u32| {
+            omitted.push((question.head, step, target));
+            omitted.push((target, step ^ 1, question.head));
+        };
+        if options.training.remove_direct {
+            for (step, ends) in graph.edges(question.head as usize) {
+                for target in targets.iter().filter(|target| ends.binary_search(target).is_ok()) {
+                    omit(step as u32, *target);
+                }
+            }
+        } else {
+            targets.iter().for_each(|target| omit(question.step, *target));
+        }
+        // An edge from a node to itself is its own way back.
+        omitted.sort_unstable();
+        omitted.dedup();
+        Lesson { question, answers, targets, omitted }
+    }
+}
+
+/// What must be the same for a checkpoint to go on.
+fn identity(learning: &NetworkLearning<'_>) -> Result<String> {
+    let mut options = learning.options.clone();
+    // Training longer is going on.
+    (options.training.epochs, options.training.patience) = (0, 0);
+    let options = serde_json::to_value(&options).map_err(|error| Error::Argument(error.to_string()))?;
+    let (counts, triples) = of_triples(learning.kb);
+    Ok(serde_json::json!({ "options": options, "seed": learning.seed, "counts": counts, "triples": triples })
+        .to_string())
+}
+
+/// Trains a network, or goes on where a killed training stopped. The result depends on neither, nor on the number of threads.
+///
+/// # Errors
+/// [`Error::Argument`] for wrong options and without training triples; [`Error::Model`] for a checkpoint of another training;
+/// what writing gives.
+pub fn train(
+    learning: &NetworkLearning<'_>,
+    observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Outcome> {
+    let NetworkLearning { kb, options, seed, folder } = *learning;
+    let train = &options.training;
+    let triples = kb.triples(Part::Train);
+    if triples.is_empty() {
+        return Err(Error::Argument("expected training triples, found none".into()));
+    }
+    let mut network = Network::new(kb, options, seed)?;
+    let GraphNetwork { graph, numbers, .. } = network.over(kb)?;
+    let questions = Questions::new(triples);
+    let traces = Arc::new(Traces::default());
+    let sizes = network.parameters.tensors.iter().map(|tensor| tensor.values.len());
+    let mut states: Vec<State> = sizes.map(|size| State::new(OptimizerKind::Adam, size)).collect();
+    let mut position = Position { epoch: 0, step: 0, rate: train.learning_rate, best: None, worse: 0 };
+    let identity = identity(learning)?;
+    let checkpoint = folder.join(CHECKPOINT);
+    if checkpoint.is_file() {
+        position = read(&checkpoint, &identity, &mut network, &mut states)?;
+        tracing::info!(epoch = position.epoch, "training goes on from {}", checkpoint.display());
+    }
+    let mut valid = kb.triples(Part::Valid).to_vec();
+    if let Some(judged) = train.judged {
+        valid.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, 0, 0, 2)));
+        valid.truncate(judged);
+    }
+    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&[Part::Train, Part::Valid]) };
+    let folder_of_model = folder.join(MODEL);
+    while position.worse < train.patience && position.epoch < train.epochs {
+        let started = Instant::now();
+        let epoch = position.epoch;
+        let order = questions.order(seed, epoch, train.questions);
+        let (mut loss, mut batches) = (0.0, 0);
+        for (batch, which) in order.chunks(train.batch_size).enumerate() {
+            let seeds = (3u64..).map(|purpose| mixed(seed, epoch, batch, purpose));
+            let lessons: Vec<Lesson<'_>> = which
+                .iter()
+                .zip(seeds)
+                .map(|(at, seed)| questions.lesson(*at, &graph, options, seed))
+                .collect();
+            let (found, gradients) = learn(&network.parameters, &graph, &traces, &lessons);
+            position.step += 1;
+            let step = Step::new(OptimizerKind::Adam, position.rate, position.step);
+            for ((tensor, gradient), state) in
+                network.parameters.tensors.iter_mut().zip(&gradients).zip(&mut states)
+            {
+                step.dense(&mut tensor.values, gradient, state);
+            }
+            loss += found;
+            batches += 1;
+        }
+        position.epoch += 1;
+        let mut progress = Progress {
+            epoch: position.epoch,
+            epochs: train.epochs,
+            loss: loss / f64::from(batches),
+            rate: position.rate,
+            seconds: started.elapsed().as_secs_f64(),
+            valid: None,
+            best: position.best,
+        };
+        if position.epoch == train.epochs || position.epoch.is_multiple_of(train.evaluate_every) {
+            if valid.is_empty() {
+                network.save(&folder_of_model)?;
+            } else {
+                let (graph, numbers, traces) = (Arc::clone(&graph), numbers.clone(), Arc::clone(&traces));
+                let over = GraphNetwork { network: &network, graph, numbers, traces };
+                let found = ranks(&over, &valid, &known)?;
+                let scores = LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]));
+                if position.best.is_none_or(|(_, best)| scores.mrr > best * (1.0 + BETTER)) {
+                    (position.best, position.worse) = (Some((position.epoch, scores.mrr)), 0);
+                    network.save(&folder_of_model)?;
+                } else {
+                    position.worse += 1;
+                    position.rate *= train.decay;
+                }
+                (progress.valid, progress.best) = (Some(scores), position.best);
+            }
+            write(&checkpoint, &identity, &position, &network, &states)?;
+        }
+        if observe(&progress).is_break() {
+            break;
+        }
+    }
+    Ok(Outcome { epochs: position.epoch, best: position.best, model: folder_of_model })
+}
+
+/// The names of Adam's two moments of tensor `at`.
+fn memories(at: usize) -> [String; 2] {
+    [format!("state.{at}.first"), format!("state.{at}.second")]
+}
+
+fn write(
+    path: &Path,
+    identity: &str,
+    position: &Position,
+    network: &Network,
+    states: &[State],
+) -> Result<()> {
+    let mut tensors = network.tensors();
+    for (at, state) in states.iter().enumerate() {
+        for (name, values) in memories(at).into_iter().zip([&state.first, &state.second]) {
+            tensors.push((name, vec![1, values.len()], Data::F32(values)));
+        }
+    }
+    let json = serde_json::to_string(position).map_err(|error| Error::model(path, error.to_string()))?;
+    let metadata =
+        BTreeMap::from([("identity".to_owned(), identity.to_owned()), ("position".to_owned(), json)]);
+    file::write(path, &metadata, &tensors)
+}
+
+fn read(path: &Path, identity: &str, network: &mut Network, states: &mut [State]) -> Result<Position> {
+    let mapped = file::Mapped::open(path)?;
+    mapped.check_identity(identity)?;
+    let position = serde_json::from_str(mapped.metadata("position")?)
+        .map_err(|error| Error::model(path, error.to_string()))?;
+    for tensor in &mut network.parameters.tensors {
+        tensor.values = mapped.values(&tensor.name, tensor.shape)?;
+    }
+    for (at, state) in states.iter_mut().enumerate() {
+        let [first, second] = memories(at);
+        state.first = mapped.values(&first, [1, state.first.len()])?;
+        state.second = mapped.values(&second, [1, state.second.len()])?;
+    }
+    Ok(position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedding::{TripleScorer, evaluate};
+
+    /// Families on a line: `parent` goes on by one, `grandparent` by two. Some of what `grandparent` says is kept for judging;
+    /// `parent` says it all.
+    fn families(first: u32, count: u32) -> KnowledgeBase {
+        let mut kb = KnowledgeBase::default();
+        for at in 0..count {
+            kb.add_entity(&format!("Q{}", first + at)).unwrap();
+        }
+        for name in ["parent", "grandparent"] {
+            kb.add_relation(name).unwrap();
+        }
+        for at in 0..count {
+            kb.add(Part::Train, Triple::new(at, 0, (at + 1) % count)).unwrap();
+            let part = if at % 4 == 3 { Part::Valid } else { Part::Train };
+            kb.add(part, Triple::new(at, 1, (at + 2) % count)).unwrap();
+        }
+        kb
+    }
+
+    fn options(epochs: usize) -> NetworkOptions {
+        let mut options = NetworkOptions { layers: 2, ..NetworkOptions::default() };
+        options.training.epochs = epochs;
+        options.training.batch_size = 8;
+        options.training.evaluate_every = 2;
+        options.training.patience = 50;
+        options
+    }
+
+    fn run(options: &NetworkOptions, folder: &Path, stop: usize) -> Outcome {
+        let kb = families(0, 24);
+        let learning = NetworkLearning { kb: &kb, options, seed: 5, folder };
+        let mut observe = |progress: &Progress| {
+            if progress.epoch == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        train(&learning, &mut observe).unwrap()
+    }
+
+    #[test]
+    fn what_paths_say_is_learned_and_holds_for_entities_never_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let outcome = run(&options(12), folder.path(), usize::MAX);
+        assert!(outcome.best.unwrap().1 > 0.9, "{outcome:?}");
+        let network = Network::open(&outcome.model).unwrap();
+        // Other entities, and another number of them.
+        let kb = families(100, 40);
+        let over = network.over(&kb).unwrap();
+        let known = kb.index(&[Part::Train, Part::Valid]);
+        let report = evaluate(&over, &kb, kb.triples(Part::Valid), &known).unwrap();
+        assert!(report.all.mrr > 0.9, "{:?}", report.all);
+        // A triple that holds is more plausible than its neighbours.
+        let held = kb.triples(Part::Valid)[0];
+        let other = Triple::new(held.subject.0, held.relation.0, (held.object.0 + 1) % 40);
+        let scores = over.score_triples(&[held, other]).unwrap();
+        assert!(scores[0] > scores[1], "{scores:?}");
+        let mut strange = families(0, 5);
+        strange.add_relation("cousin").unwrap();
+        let message = network.over(&strange).err().unwrap().to_string();
+        assert!(message.contains("`cousin`"), "{message}");
+    }
+
+    #[test]
+    fn a_killed_training_ends_with_the_same_bytes_on_any_number_of_threads() {
+        let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let expected = run(&options(6), whole.path(), usize::MAX);
+        // Stopped behind pass 3, it goes on from the checkpoint behind pass 2.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let found = pool.install(|| {
+            run(&options(6), broken.path(), 3);
+            run(&options(6), broken.path(), usize::MAX)
+        });
+        assert_eq!((found.epochs, found.best), (expected.epochs, expected.best));
+        for file in ["checkpoint.safetensors", "model/network.safetensors"] {
+            let read = |folder: &Path| std::fs::read(folder.join(file)).unwrap();
+            assert!(read(whole.path()) == read(broken.path()), "{file}");
+        }
+        let kb = families(0, 24);
+        let other = NetworkOptions { layers: 3, ..options(6) };
+        let learning = NetworkLearning { kb: &kb, options: &other, seed: 5, folder: whole.path() };
+        let message = train(&learning, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
+        assert!(message.contains("other options"), "{message}");
+    }
+
+    #[test]
+    fn a_lesson_does_not_see_the_edges_to_what_it_is_asked_for() {
+        let triples =
+            [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 0, 3)];
+        let questions = Questions::new(&triples);
+        let graph = Adjacency::new(4, 2, &triples.map(|t| (t.subject.0, t.relation.0, t.object.0)));
+        let mut options = NetworkOptions::default();
+        let at = |head, step| {
+            questions.questions.iter().position(|question| *question == Question { head, step }).unwrap()
+        };
+        let lesson = questions.lesson(at(0, 0), &graph, &options, 1);
+        assert_eq!((lesson.answers, lesson.targets.len()), (&[1, 2][..], 1));
+        let target = lesson.targets[0];
+        assert_eq!(lesson.omitted, [(0, 0, target), (target, 1, 0)]);
+        options.training.held_out = 1.0;
+        options.training.remove_direct = true;
+        let lesson = questions.lesson(at(0, 0), &graph, &options, 1);
+        let expected = [(0, 0, 1), (0, 0, 2), (0, 2, 2), (1, 1, 0), (2, 1, 0), (2, 3, 0)];
+        assert_eq!(lesson.omitted, expected);
+        // A node's edge to itself has two directions, each once.
+        let lesson = questions.lesson(at(3, 0), &graph, &options, 1);
+        assert_eq!(lesson.omitted, [(3, 0, 3), (3, 1, 3)]);
+    }
+}
