@@ -24,6 +24,13 @@ fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// What a run's manifest says of its task files.
+fn tasks(run: &Path) -> Vec<serde_json::Value> {
+    let manifest = fs::read(run.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    manifest["tasks"].as_array().unwrap().clone()
+}
+
 #[test]
 fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,6 +52,10 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     assert!(output.status.success(), "{}", errors(&output));
     let expected = outputs(&folder.path().join("whole/quickstart"));
     assert_eq!(expected.len(), 23, "eleven predictions, eleven rankings, one report");
+    // What is told of a file's cost is what the call did.
+    let all = tasks(&folder.path().join("whole/quickstart"));
+    assert!(all.iter().all(|task| task["answered"] == task["records"]), "{all:?}");
+    assert!(all.iter().any(|task| task["tokens"].as_u64() > Some(0)), "{all:?}");
 
     let killed = arguments(&overrides(&place("killed"), &place("killed-indexes")));
     let killed: Vec<&str> = killed.iter().map(String::as_str).collect();
@@ -71,9 +82,6 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     // Once more: everything is there, and nothing is done again.
     let output = sporran(&root(), &killed).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
-    let manifest: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.path().join("killed/quickstart/manifest.json")).unwrap())
-            .unwrap();
-    let tasks = manifest["tasks"].as_array().unwrap();
-    assert!(tasks.iter().all(|task| task["reused"] == true), "{tasks:?}");
+    let tasks = tasks(&folder.path().join("killed/quickstart"));
+    assert!(tasks.iter().all(|task| task["reused"] == true && task["answered"] == 0), "{tasks:?}");
 }

@@ -77,6 +77,7 @@ pub(crate) mod tests {
                 score: 0.0,
                 alternatives: Vec::new(),
                 evidence: Vec::new(),
+                tokens: 0,
             };
             Ok(requests.iter().map(say).collect())
         }

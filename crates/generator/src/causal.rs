@@ -253,13 +253,14 @@ impl Generator for CausalGenerator {
             .collect();
         let outputs = self.model.generate_from(&rows?)?;
         let answers = requests.iter().zip(outputs).map(|(request, outputs)| {
+            let tokens = outputs.first().map_or(0, |output| output.tokens);
             let task = request.query.dataset.map(sporran_kilt::Dataset::task);
             let mut outputs = outputs
                 .into_iter()
                 .map(|output| (cleaned(&output.text, &self.options.answer, task), output.score));
             let (text, score) = outputs.next().unwrap_or_default();
             let evidence = (0..request.passages.len().min(self.passages())).collect();
-            Generation { text, score, alternatives: outputs.collect(), evidence }
+            Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
         });
         Ok(answers.collect())
     }

@@ -338,7 +338,7 @@ impl<R: Reader> Generator for Extractive<R> {
             });
             let (text, score) = spans.next().unwrap_or_default();
             let alternatives = spans.collect();
-            Generation { text, score, alternatives, evidence: order }
+            Generation { text, score, alternatives, evidence: order, tokens: 0 }
         };
         Ok(requests.iter().map(answer).collect())
     }

@@ -95,4 +95,6 @@ pub struct Generation {
     pub alternatives: Vec<(String, f32)>,
     /// Which of the request's passages were used as evidence, best first.
     pub evidence: Vec<usize>,
+    /// The tokens of the answer's sequence; 0 where it is found or told apart, not written.
+    pub tokens: usize,
 }

@@ -106,6 +106,7 @@ impl PassageReader {
         let mut texts = texts.collect::<Result<Vec<_>>>()?.into_iter();
         let (text, score) = texts.next().unwrap_or_default();
         let evidence = (0..request.passages.len().min(self.passages())).collect();
-        Ok(Generation { text, score, alternatives: texts.collect(), evidence })
+        let tokens = found.first().map_or(0, |hypothesis| hypothesis.tokens.len());
+        Ok(Generation { text, score, alternatives: texts.collect(), evidence, tokens })
     }
 }

@@ -94,12 +94,13 @@ impl Generator for Seq2SeqGenerator {
             .iter()
             .zip(outputs)
             .map(|(request, outputs)| {
+                let tokens = outputs.first().map_or(0, |output| output.tokens);
                 let mut outputs =
                     outputs.into_iter().map(|output| (output.text.trim().to_owned(), output.score));
                 // A search returns at least one sequence for every input.
                 let (text, score) = outputs.next().unwrap_or_default();
                 let evidence = (0..request.passages.len().min(self.prompt.options().passages)).collect();
-                Generation { text, score, alternatives: outputs.collect(), evidence }
+                Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
             })
             .collect())
     }

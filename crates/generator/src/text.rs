@@ -54,6 +54,8 @@ pub struct GeneratedText {
     pub text: String,
     /// The score of its sequence.
     pub score: f32,
+    /// The tokens of its sequence.
+    pub tokens: usize,
 }
 
 /// The outputs of a batch, each with its row's place among the texts.
@@ -236,7 +238,7 @@ impl TextGenerator {
                         let mut text = self.tokenizer.decode(&hypothesis.tokens)?;
                         let ends = self.options.stops.iter().filter_map(|stop| text.find(stop));
                         text.truncate(ends.min().unwrap_or(text.len()));
-                        Ok(GeneratedText { text, score: hypothesis.score })
+                        Ok(GeneratedText { text, score: hypothesis.score, tokens: hypothesis.tokens.len() })
                     })
                     .collect();
                 Ok((at, outputs?))

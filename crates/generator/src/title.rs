@@ -19,7 +19,7 @@ impl Generator for TitleGenerator {
             let mut titles = titles.into_iter();
             let (text, score) = titles.next().unwrap_or_default();
             let evidence = (0..request.passages.len()).collect();
-            Generation { text, score, alternatives: titles.collect(), evidence }
+            Generation { text, score, alternatives: titles.collect(), evidence, tokens: 0 }
         };
         Ok(requests.iter().map(answer).collect())
     }

@@ -44,6 +44,10 @@ pub struct TaskEntry {
     pub predictions_blake3: String,
     /// Records.
     pub records: usize,
+    /// Records that were answered in this call of the program, and the tokens that were written for them.
+    pub answered: usize,
+    /// See `answered`.
+    pub tokens: usize,
     /// Whether they were there from an earlier call of the program.
     pub reused: bool,
 }

@@ -184,12 +184,14 @@ impl Answering<'_> {
         let input_blake3 = hash_file(&task.path)?;
         let key = self.key(&input_blake3)?;
         let (predictions, ranking) = (folder.predictions(task), folder.ranking(task));
-        let entry = |done: &Done, reused| TaskEntry {
+        let entry = |done: &Done, reused, answered, tokens| TaskEntry {
             input: task.path.clone(),
             input_blake3: input_blake3.clone(),
             predictions: predictions.strip_prefix(&folder.root).unwrap_or(&predictions).to_owned(),
             predictions_blake3: done.predictions.clone(),
             records: done.records,
+            answered,
+            tokens,
             reused,
         };
         let path = folder.work(task, "done.json");
@@ -199,7 +201,7 @@ impl Answering<'_> {
             && done.ranking.as_ref().is_none_or(|known| hash_file(&ranking).is_ok_and(|hash| hash == *known))
         {
             observe(Event::Skip { step: format!("answer {}", task.name) });
-            return Ok((entry(&done, true), done));
+            return Ok((entry(&done, true, 0, 0), done));
         }
 
         let loaded = tasks::queries(task)?;
@@ -208,9 +210,13 @@ impl Answering<'_> {
         begin(observe, format!("answer {}", task.name), loaded.queries.len() as u64, Unit::Records);
         let mut finished: usize = chunks.iter().take(journal.chunks()).map(|chunk| chunk.len()).sum();
         advance(observe, finished as u64);
+        let (mut answered, mut tokens) = (0, 0);
         for chunk in chunks.iter().skip(journal.chunks()) {
-            journal.push(&self.answer(chunk)?)?;
+            let (made, written) = self.answer(chunk)?;
+            journal.push(&made)?;
             finished += chunk.len();
+            answered += chunk.len();
+            tokens += written;
             advance(observe, finished as u64);
         }
         self.write(&journal, &loaded.queries)?;
@@ -225,7 +231,7 @@ impl Answering<'_> {
         let bytes = serde_json::to_vec(&done).map_err(|error| Error::io(&path, "write")(error.into()))?;
         jsonl::write(&path, &bytes)?;
         journal.remove()?;
-        Ok((entry(&done, false), done))
+        Ok((entry(&done, false, answered, tokens), done))
     }
 
     /// The hash of all that the predictions depend on.
@@ -240,7 +246,8 @@ impl Answering<'_> {
         )))
     }
 
-    fn answer(&self, queries: &[Query]) -> Result<Chunk> {
+    /// The answers to a chunk of queries, and the tokens that were written for them.
+    fn answer(&self, queries: &[Query]) -> Result<(Chunk, usize)> {
         let general = &self.options.general;
         let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
             None => vec![Vec::new(); queries.len()],
@@ -252,10 +259,12 @@ impl Answering<'_> {
         };
         let generations = self.generate(queries, &hits)?;
         let mut records = Vec::with_capacity(queries.len());
+        let mut written = 0;
         for ((query, hits), generation) in queries.iter().zip(&hits).zip(generations) {
             let (answer, first) = match generation {
                 None => (String::new(), Vec::new()),
-                Some(Generation { text, evidence, .. }) => {
+                Some(Generation { text, evidence, tokens, .. }) => {
+                    written += tokens;
                     (text, evidence.iter().filter_map(|&at| Some(hits.get(at)?.passage)).collect())
                 }
             };
@@ -268,7 +277,7 @@ impl Answering<'_> {
         }
         let hits =
             hits.iter().map(|row| row.iter().map(|hit| (hit.passage.0, hit.score)).collect()).collect();
-        Ok(Chunk { records, hits })
+        Ok((Chunk { records, hits }, written))
     }
 
     /// The generator's answers; `None` for each query where there is no generator.

@@ -166,7 +166,13 @@ impl Generator for Verifier<'_> {
                 None => by_probability(units, &opinions, label),
             };
             let alternatives = vec![(label.other().answer().to_owned(), 1.0 - score)];
-            answers.push(Generation { text: label.answer().to_owned(), score, alternatives, evidence });
+            answers.push(Generation {
+                text: label.answer().to_owned(),
+                score,
+                alternatives,
+                evidence,
+                tokens: 0,
+            });
         }
         Ok(answers)
     }

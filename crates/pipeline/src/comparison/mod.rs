@@ -97,6 +97,10 @@ pub struct Task {
     pub recall: Vec<(usize, f64)>,
     /// Seconds that answering took; nothing where its predictions were there already.
     pub seconds: Option<f64>,
+    /// Records that were answered in that time, and the tokens that were written for them.
+    pub answered: usize,
+    /// See `answered`.
+    pub tokens: usize,
 }
 
 /// A mean score, 0 to 1.
@@ -127,6 +131,8 @@ pub struct Cost {
     pub seconds: f64,
     /// Records that were answered in that time.
     pub records: usize,
+    /// Tokens that were written for them.
+    pub tokens: usize,
     /// The most memory that the process held, in bytes; 0 where the system did not tell.
     pub peak_memory_bytes: u64,
     /// Threads.
@@ -137,6 +143,11 @@ impl Cost {
     /// Records a second; nothing where none were answered.
     pub fn records_per_second(&self) -> Option<f64> {
         (self.records > 0 && self.seconds > 0.0).then(|| self.records as f64 / self.seconds)
+    }
+
+    /// Written tokens a second, retrieval and reading included; nothing where none were written.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        (self.tokens > 0 && self.seconds > 0.0).then(|| self.tokens as f64 / self.seconds)
     }
 }
 
@@ -152,6 +163,8 @@ struct Manifest {
 #[derive(Deserialize)]
 struct ManifestTask {
     predictions: PathBuf,
+    answered: usize,
+    tokens: usize,
     reused: bool,
 }
 
@@ -211,6 +224,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                 .tasks
                 .iter()
                 .find(|entry| entry.predictions.file_name().is_some_and(|name| *name == *task.file));
+            let answered = entry.filter(|entry| !entry.reused);
             let step = manifest.seconds.iter().find(|step| step.step == task.file);
             tasks.push(Task {
                 name: task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned()),
@@ -224,16 +238,22 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                     .transpose()?,
                 r_precision: scores.map(|scores| of("Rprec", scores.r_precision)).transpose()?,
                 recall: records.as_ref().map(|records| records.recall.clone()).unwrap_or_default(),
-                seconds: step.filter(|_| entry.is_some_and(|entry| !entry.reused)).map(|step| step.seconds),
+                seconds: step.filter(|_| answered.is_some()).map(|step| step.seconds),
+                answered: answered.map_or(0, |entry| entry.answered),
+                tokens: answered.map_or(0, |entry| entry.tokens),
             });
             if let Some(records) = records.filter(|_| is_first) {
                 first.push((task.file.clone(), records));
             }
         }
-        let answered = tasks.iter().filter_map(|task| Some((task.seconds?, task.records)));
-        let (seconds, records) = answered.fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let Manifest { peak_memory_bytes, threads, .. } = manifest;
-        let cost = Cost { seconds, records, peak_memory_bytes, threads };
+        let cost = Cost {
+            seconds: tasks.iter().filter_map(|task| task.seconds).sum(),
+            records: tasks.iter().map(|task| task.answered).sum(),
+            tokens: tasks.iter().map(|task| task.tokens).sum(),
+            peak_memory_bytes,
+            threads,
+        };
         systems.push(System { name: report.name, run: run.clone(), tasks, cost });
     }
     if systems.is_empty() {

@@ -87,10 +87,10 @@ impl Comparison {
 
     /// What the runs took.
     pub(super) fn costs(&self) -> Grid {
-        let head = ["system", "records", "seconds", "records/s", "peak MiB", "threads"];
+        let head = ["system", "records", "seconds", "records/s", "tokens/s", "peak MiB", "threads"];
         let rows = self.systems.iter().map(|system| {
             let cost = system.cost;
-            let speed = cost.records_per_second().map_or_else(|| "-".into(), |speed| format!("{speed:.2}"));
+            let speed = |found: Option<f64>| found.map_or_else(|| "-".into(), |speed| format!("{speed:.2}"));
             let memory = match cost.peak_memory_bytes {
                 0 => "-".into(),
                 bytes => format!("{:.0}", bytes as f64 / f64::from(1 << 20)),
@@ -98,7 +98,8 @@ impl Comparison {
             let cells = vec![
                 cost.records.to_string(),
                 format!("{:.1}", cost.seconds),
-                speed,
+                speed(cost.records_per_second()),
+                speed(cost.tokens_per_second()),
                 memory,
                 cost.threads.to_string(),
             ];
@@ -292,12 +293,14 @@ pub(super) mod tests {
             r_precision: Some(Score { mean: 0.5, difference: None }),
             recall: vec![(1, 0.5), (5, 0.75)],
             seconds: Some(2.0),
+            answered: 10,
+            tokens: 25,
         };
         let system = |name: &str, mean, difference| System {
             name: name.into(),
             run: "runs/x".into(),
             tasks: vec![task(mean, difference)],
-            cost: Cost { seconds: 2.0, records: 10, peak_memory_bytes: 3 << 20, threads: 2 },
+            cost: Cost { seconds: 2.0, records: 10, tokens: 25, peak_memory_bytes: 3 << 20, threads: 2 },
         };
         let systems = vec![system("a_b", 0.25, None), system("c<d", 0.5, Some((0.25, 0.01)))];
         Comparison { systems, published: published::SOURCE }
@@ -315,7 +318,11 @@ pub(super) mod tests {
         );
         // Systems without a score in any of the columns are left out.
         assert!(!text.contains("BLINK [published]") && text.contains("BLINK + flair [published]"));
-        assert!(text.contains("5.00") && text.contains("peak MiB"));
+        let costs = text.lines().rfind(|line| line.starts_with("c<d")).unwrap();
+        assert_eq!(
+            costs.split_whitespace().collect::<Vec<_>>(),
+            ["c<d", "10", "2.0", "5.00", "12.50", "3", "2"]
+        );
         let markdown = found.write(Form::Markdown);
         assert!(
             markdown.contains("| c<d | 50.0+ | 50.0 |")
