@@ -1,4 +1,4 @@
-//! Embeddings from the shell: training, search and scores over a small knowledge base made here.
+//! Embeddings and networks from the shell: training, search and scores over a small knowledge base made here.
 
 mod common;
 
@@ -97,6 +97,83 @@ fn a_search_keeps_the_best_of_its_trials() {
     let log = fs::read_to_string(folder.path().join("runs/circle/search.jsonl")).unwrap();
     assert_eq!(log.lines().count(), 3);
     json_of(folder.path(), &["evaluate", "--links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
+}
+
+/// What `sporran reason` says of lines, and its exit code.
+fn asked(folder: &Path, arguments: &[&str], lines: &str) -> (Vec<Value>, Option<i32>, String) {
+    let path = folder.join("asked.jsonl");
+    fs::write(&path, lines).unwrap();
+    let mut all = vec!["reason", "--json"];
+    all.extend_from_slice(arguments);
+    let output = sporran(folder, &all).stdin(fs::File::open(path).unwrap()).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let answers = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (answers, output.status.code(), errors(&output))
+}
+
+#[test]
+fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // Who is born in a town speaks its language; of some it is not said.
+    let mut train: String = (0..3).map(|at| format!("t{at}\tlanguage\tl{at}\n")).collect();
+    for at in 0..33 {
+        train.push_str(&format!("p{at}\tborn\tt{}\n", at % 3));
+        if at < 30 {
+            train.push_str(&format!("p{at}\tspeaks\tl{}\n", at % 3));
+        }
+    }
+    let kb = folder.path().join("kb");
+    fs::create_dir(&kb).unwrap();
+    fs::write(kb.join("train.txt"), train).unwrap();
+    fs::write(kb.join("valid.txt"), "p30\tspeaks\tl0\np31\tspeaks\tl1\n").unwrap();
+    fs::write(kb.join("test.txt"), "p32\tspeaks\tl2\n").unwrap();
+    let network = "name = \"n\"\n[data]\nfolder = \"kb\"\n[network]\nlayers = 2\n[network.training]\nbatch-size = 8\nepochs = 8\n";
+    fs::write(folder.path().join("network.toml"), network).unwrap();
+    let rules = "name = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n";
+    fs::write(folder.path().join("rules.toml"), rules).unwrap();
+    let trained = json_of(folder.path(), &["--quiet", "train", "network.toml", "--json"]);
+    json_of(folder.path(), &["--quiet", "train", "rules.toml", "--json"]);
+    let model = trained["model"].as_str().unwrap();
+    let scored = json_of(folder.path(), &["evaluate", "--links", model, "--kb", "kb", "--json"]);
+    assert!(scored["objects"]["mrr"].as_f64().unwrap() > 0.9, "{scored}");
+
+    let lines =
+        "{\"subject\":\"p32\",\"relation\":\"speaks\"}\n{\"relation\":\"language\",\"object\":\"l1\"}\n";
+    let walk = serde_json::json!([["p32", "born", "t2"], ["t2", "language", "l2"]]);
+    let rules = "runs/r/rules.tsv";
+    for arguments in [
+        &["--kb", "kb", "--links", model, "--answers", "2"][..],
+        &["--kb", "kb", "--rules", rules, "--answers", "2"],
+        &["--kb", "kb", "--links", model, "--rules", rules, "--answers", "2"],
+    ] {
+        let (answers, code, told) = asked(folder.path(), arguments, lines);
+        assert_eq!((answers.len(), code), (2, Some(0)), "{told}");
+        let best = &answers[0]["answers"][0];
+        assert_eq!(best["entity"], "l2", "{arguments:?} {answers:?}");
+        let chains = best["chains"].as_array().unwrap();
+        assert!(chains.iter().any(|chain| chain["triples"] == walk), "{arguments:?} {best}");
+        let has_rule = chains.iter().any(|chain| chain["rule"] == "speaks(X,Y) <= born(X,A), language(A,Y)");
+        assert_eq!(has_rule, arguments.contains(&"--rules"), "{best}");
+        // What the training part says is an answer only where that is asked for.
+        let others = answers[1]["answers"].as_array().unwrap();
+        assert!(others.iter().all(|answer| answer["entity"] != "t1"), "{others:?}");
+    }
+    let (answers, ..) = asked(folder.path(), &["--kb", "kb", "--links", model, "--known"], lines);
+    assert_eq!(answers[1]["answers"][0]["entity"], "t1", "{answers:?}");
+
+    for (line, expected) in [
+        ("{\"subject\":\"p99\",\"relation\":\"speaks\"}", "`subject`: the knowledge base has no `p99`"),
+        ("{\"subject\":\"p1\",\"relation\":\"sings\"}", "`relation`: the knowledge base has no `sings`"),
+        ("{\"relation\":\"speaks\"}", "expected either `subject` or `object`"),
+        ("{\"subject\":\"p1\"}", "missing field `relation`"),
+    ] {
+        let lines = format!("{{\"subject\":\"p32\",\"relation\":\"speaks\"}}\n{line}\n");
+        let (answers, code, told) = asked(folder.path(), &["--kb", "kb", "--links", model], &lines);
+        assert_eq!((answers.len(), code), (1, Some(2)), "{told}");
+        assert!(told.contains("standard input:2: ") && told.contains(expected), "{told}");
+    }
+    let (_, code, told) = asked(folder.path(), &["--kb", "kb"], "");
+    assert!(code == Some(2) && told.contains("expected a model or rules"), "{told}");
 }
 
 #[test]

@@ -136,7 +136,16 @@ pub fn attend(
             for (at, panel) in keys.chunks_exact(LANES * width).enumerate() {
                 // SAFETY: `q` has `height` rows and `panel` is one of `width` inputs; `dispatch` has checked `S`.
                 unsafe {
-                    tile!(tile_f32, S, height, width, q.as_ptr(), queries.stride, panel.as_ptr(), &mut sums);
+                    tile!(
+                        tile_f32,
+                        S,
+                        height,
+                        width,
+                        q.as_ptr(),
+                        (queries.stride, 1),
+                        panel.as_ptr(),
+                        &mut sums
+                    );
                 }
                 for (scores, sums) in scores.chunks_exact_mut(padded).zip(&sums).take(height) {
                     scores[at * LANES..][..LANES].copy_from_slice(sums);
@@ -159,7 +168,16 @@ pub fn attend(
             for (at, panel) in values.chunks_exact(LANES * count).enumerate() {
                 // SAFETY: `scores` has `height` rows of at least `count`, and `panel` is one of `count` inputs.
                 unsafe {
-                    tile!(tile_f32, S, height, count, scores.as_ptr(), padded, panel.as_ptr(), &mut sums);
+                    tile!(
+                        tile_f32,
+                        S,
+                        height,
+                        count,
+                        scores.as_ptr(),
+                        (padded, 1),
+                        panel.as_ptr(),
+                        &mut sums
+                    );
                 }
                 for ((row, sums), inverse) in sums.iter().enumerate().take(height).zip(&inverse) {
                     let out = &mut mixed[row * mixed_width + at * LANES..][..LANES];

@@ -71,7 +71,7 @@ impl Codebook {
             {
                 // SAFETY: `dispatch` has checked that the machine has `S`; the point is one row of `dim` values, and a panel
                 // is `dim` times 32.
-                unsafe { tile_f32::<S, 1>(book.dim, point.as_ptr(), 0, panel.as_ptr(), &mut sums) };
+                unsafe { tile_f32::<S, 1>(book.dim, point.as_ptr(), (0, 1), panel.as_ptr(), &mut sums) };
                 products.copy_from_slice(&sums[0][..products.len()]);
             }
         }
@@ -96,7 +96,7 @@ impl Codebook {
                 // SAFETY: `dispatch` has checked that the machine has `S`; `assign` that as many points are there, each of
                 // `dim` values; a panel is `dim` times 32.
                 unsafe {
-                    tile!(tile_f32, S, nearest.len(), self.dim, first, stride, panel.as_ptr(), &mut sums)
+                    tile!(tile_f32, S, nearest.len(), self.dim, first, (stride, 1), panel.as_ptr(), &mut sums)
                 };
                 for ((best, of), sums) in best.iter_mut().zip(&mut of).zip(&sums).take(nearest.len()) {
                     for i in 0..LANES {

@@ -2,7 +2,7 @@
 
 use crate::{
     isa::{Isa, dispatch},
-    simd::{LANES, Simd},
+    simd::{LANES, Simd, sum_lanes},
 };
 
 /// A measure of likeness of two vectors; greater is more alike.
@@ -32,7 +32,7 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
         *lane += term(*a, *b);
     }
-    lanes.iter().sum()
+    sum_lanes(lanes)
 }
 
 /// The sum of `term` of the differences of real and imaginary parts.
@@ -54,7 +54,7 @@ fn complex_sum(a: &[f32], b: &[f32]) -> f32 {
         let (re, im) = (a_re[at] - b_re[at], a_im[at] - b_im[at]);
         lanes[at - whole] += (re * re + im * im).sqrt();
     }
-    lanes.iter().sum()
+    sum_lanes(lanes)
 }
 
 impl Comparison {

@@ -3,7 +3,7 @@
 use crate::{
     isa::{Isa, dispatch},
     rows::Rows,
-    simd::{LANES, Simd},
+    simd::{LANES, Simd, sum_lanes},
     team::Team,
 };
 
@@ -113,7 +113,7 @@ pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     for (lane, value) in lanes.iter_mut().zip(rest) {
         *lane += term(*value);
     }
-    lanes.iter().sum()
+    sum_lanes(lanes)
 }
 
 #[inline(always)]

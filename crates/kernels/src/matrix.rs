@@ -324,7 +324,16 @@ impl<'a> Product<'a> {
                         let panel = &weights[panel * depth * LANES..][..depth * LANES];
                         // SAFETY: the slices are what the tile reads: `height` rows and a panel.
                         unsafe {
-                            tile!(tile_f32, S, height, depth, a.as_ptr(), stride, panel.as_ptr(), &mut sums);
+                            tile!(
+                                tile_f32,
+                                S,
+                                height,
+                                depth,
+                                a.as_ptr(),
+                                (stride, 1),
+                                panel.as_ptr(),
+                                &mut sums
+                            );
                         }
                     }
                     (

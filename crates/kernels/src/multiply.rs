@@ -1,7 +1,7 @@
 //! Products of matrices that lie anywhere in slices, for what changes between two products, as weights do in training.
 //!
-//! Both operands are brought into the order in which a tile reads them: the right one into panels of 32 columns, the left one
-//! row after row where it is not so already. That costs one pass over each, for as many products as the other has rows.
+//! Both operands are brought into the order in which a tile reads them where they are not so already: the right one into panels of
+//! 32 columns, the left one row after row. That costs one pass over each, for as many products as the other has rows.
 
 use std::{cell::Cell, ops::Range};
 
@@ -106,8 +106,11 @@ pub fn multiply(
     }
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
-    // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache.
-    let is_ready = va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512));
+    // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where they
+    // lie: each line of the cache holds a tile's values of one or two rows.
+    let is_ready = (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
+        || (va.row_stride == 1 && va.column_stride <= NARROW);
+    let is_panel = vb.columns == LANES && vb.column_stride == 1 && vb.row_stride == LANES;
     let row_stride = depth.next_multiple_of(16) + 16;
     let most_rows = if is_ready { o.rows } else { (ORDERED / row_stride).max(MOST_ROWS) };
     let most_columns = (ORDERED / depth / LANES).max(1) * LANES;
@@ -115,19 +118,21 @@ pub fn multiply(
         let columns = most_columns.min(o.columns - column);
         let size = depth * LANES;
         let length = columns.div_ceil(LANES) * depth * LANES;
-        panels.resize(panels.len().max(length), 0.0);
-        let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
-        let pack = |(at, panel): (usize, &mut [f32])| pack_panel(b, right, at, panel);
-        if threads > 1 {
-            panels[..length].par_chunks_mut(size).enumerate().for_each(pack);
-        } else {
-            panels[..length].chunks_mut(size).enumerate().for_each(pack);
+        if !is_panel {
+            panels.resize(panels.len().max(length), 0.0);
+            let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
+            let pack = |(at, panel): (usize, &mut [f32])| pack_panel(b, right, at, panel);
+            if threads > 1 {
+                panels[..length].par_chunks_mut(size).enumerate().for_each(pack);
+            } else {
+                panels[..length].chunks_mut(size).enumerate().for_each(pack);
+            }
         }
         for row in (0..o.rows).step_by(most_rows) {
             let count = most_rows.min(o.rows - row);
             let first = va.offset + row * va.row_stride;
-            let (a, stride) = if is_ready {
-                (&a[first..], va.row_stride)
+            let (a, strides) = if is_ready {
+                (&a[first..], (va.row_stride, va.column_stride))
             } else {
                 let size = BLOCK * row_stride;
                 rows.resize(rows.len().max(count * row_stride), 0.0);
@@ -139,13 +144,13 @@ pub fn multiply(
                 } else {
                     rows[..count * row_stride].chunks_mut(size).enumerate().for_each(pack);
                 }
-                (&rows[..], row_stride)
+                (&rows[..], (row_stride, 1))
             };
             let out = Shared(out[o.offset + row * o.row_stride + column..].as_mut_ptr());
             let product = Operands {
                 a,
-                stride,
-                panels: &panels,
+                strides,
+                panels: if is_panel { &b[vb.offset..] } else { &panels },
                 depth,
                 columns,
                 out,
@@ -161,6 +166,9 @@ pub fn multiply(
 
 /// Values of an operand that are brought into order at once, at most; so memory does not grow with the operands.
 const ORDERED: usize = 1 << 22;
+
+/// Rows of at most so many values are read by columns without being brought into order.
+const NARROW: usize = 64;
 
 /// Rows, or columns, that are brought into order together.
 const BLOCK: usize = 16;
@@ -214,7 +222,8 @@ unsafe impl Sync for Shared {}
 /// A product whose operands lie as tiles read them.
 struct Operands<'a> {
     a: &'a [f32],
-    stride: usize,
+    /// From a row to the next, and from a value of a row to the next.
+    strides: (usize, usize),
     panels: &'a [f32],
     depth: usize,
     columns: usize,
@@ -258,7 +267,7 @@ impl Operands<'_> {
 
     #[inline(always)]
     unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
-        let Self { stride, depth, .. } = *self;
+        let Self { strides: (stride, step), depth, .. } = *self;
         let Scaled { scale, adds } = self.scaled;
         let tiles = rows.len().div_ceil(S::ROWS);
         let mut sums = [[0f32; LANES]; MOST_ROWS];
@@ -270,10 +279,11 @@ impl Operands<'_> {
                 // Tiles of like height, so that the last is not much smaller than the others.
                 let start = rows.start + at * rows.len() / tiles;
                 let end = rows.start + (at + 1) * rows.len() / tiles;
-                let a = &self.a[start * stride..(end - 1) * stride + depth];
+                let a = &self.a[start * stride..(end - 1) * stride + (depth - 1) * step + 1];
                 // SAFETY: the slices are what the tile reads: rows of `depth` values, and a panel.
                 unsafe {
-                    tile!(tile_f32, S, end - start, depth, a.as_ptr(), stride, values.as_ptr(), &mut sums);
+                    let strides = (stride, step);
+                    tile!(tile_f32, S, end - start, depth, a.as_ptr(), strides, values.as_ptr(), &mut sums);
                 }
                 for (row, sums) in (start..end).zip(&sums) {
                     // SAFETY: an element of this part, by the contract.
@@ -359,18 +369,37 @@ mod tests {
     #[test]
     fn operands_that_are_ordered_in_parts_give_the_same_sums() {
         // Deep enough that both are cut: more rows and columns than are ordered at once.
-        let (rows, depth, columns) = (30, ORDERED / 24, 70);
+        let (rows, depth, columns) = (NARROW + 6, ORDERED / 24, 70);
         let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
         let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
         let mut out = vec![0.0; rows * columns];
         let scaled = Scaled { scale: 1.0, adds: false };
         multiply(Isa::detected(), 2, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
-        for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64)] {
+        for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64), (69, 69)] {
             let expected: f64 = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum();
             let found = f64::from(out[row * columns + column]);
             // A sum of that many terms in 32 bits.
             let bound = 1e-4 * expected.abs() + 1.0;
             assert!((found - expected).abs() < bound, "{row} {column}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn operands_that_lie_as_tiles_read_them_are_left_where_they_are() {
+        let (rows, depth) = (32, 75);
+        let (va, vb) = (View::rows(5, depth, rows, rows).transposed(), View::rows(7, depth, LANES, LANES));
+        let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+        for isa in Isa::available() {
+            let mut out = vec![0.0; rows * LANES];
+            let o = View::packed(rows, LANES);
+            multiply(isa, 1, (&mut out, o), (&a, va), (&b, vb), Scaled { scale: 1.0, adds: false });
+            for row in 0..rows {
+                for column in 0..LANES {
+                    let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                    let error = f64::from(out[row * LANES + column]) - terms.sum::<f64>();
+                    assert!(error.abs() < 1e-4, "{isa:?} {row} {column}");
+                }
+            }
         }
     }
 

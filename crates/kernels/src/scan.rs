@@ -343,12 +343,12 @@ impl<'a> Panels<'a> {
                 let a = &values[of.start * stride..(of.end - 1) * stride + dim];
                 if wide.len() == dim * LANES {
                     // SAFETY: as below, for a panel that was widened to f32.
-                    unsafe { tile!(tile_f32, S, height, dim, a.as_ptr(), stride, wide.as_ptr(), sums) };
+                    unsafe { tile!(tile_f32, S, height, dim, a.as_ptr(), (stride, 1), wide.as_ptr(), sums) };
                 } else if self.storage == Storage::F32 {
                     // SAFETY: `dispatch` has checked that the machine has `S`; the queries are `height` rows, and a panel
                     // in f32 is `dim` times 32 values; unaligned loads are what `Simd` asks for.
                     unsafe {
-                        tile!(tile_f32, S, height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
+                        tile!(tile_f32, S, height, dim, a.as_ptr(), (stride, 1), bytes.as_ptr().cast(), sums);
                     }
                 } else {
                     // SAFETY: as above, for a panel in f16.

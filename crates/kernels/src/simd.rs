@@ -127,16 +127,26 @@ impl Simd for Portable {
     }
 }
 
+/// The sum of all lanes: halves are added to halves, which takes five steps where one after the other takes 31.
+#[inline(always)]
+pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
+    for width in [16, 8, 4, 2, 1] {
+        let (lower, upper) = lanes.split_at_mut(width);
+        lower.iter_mut().zip(upper).for_each(|(lower, upper)| *lower += *upper);
+    }
+    lanes[0]
+}
+
 /// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel.
 ///
 /// # Safety
-/// The machine must have `S`. `a` must be good for `M` rows of `depth` values, `stride` apart, and `panel` for
-/// `depth` times 32 values.
+/// The machine must have `S`. `a` must be good for `M` rows of `depth` values, the rows `stride` and the values `step` apart, and
+/// `panel` for `depth` times 32 values.
 #[inline(always)]
 pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
     depth: usize,
     a: *const f32,
-    stride: usize,
+    (stride, step): (usize, usize),
     panel: *const f32,
     out: &mut [[f32; LANES]; MOST_ROWS],
 ) {
@@ -146,7 +156,7 @@ pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
         for at in 0..depth {
             let b = S::load_floats(panel.add(at * LANES));
             for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = S::add_product(*sum, *a.add(row * stride + at), b);
+                *sum = S::add_product(*sum, *a.add(row * stride + at * step), b);
             }
         }
         for (out, sum) in out.iter_mut().zip(sums) {
@@ -158,7 +168,7 @@ pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
 /// The sums of a tile whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
 ///
 /// # Safety
-/// As for [`tile_f32`].
+/// As for [`tile_f32`], values lying side by side.
 #[inline(always)]
 pub(crate) unsafe fn tile_f16<S: Simd, const M: usize>(
     depth: usize,

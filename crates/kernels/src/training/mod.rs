@@ -4,7 +4,7 @@
 use crate::{
     isa::{Isa, dispatch},
     math::{Activation, exp, sum, tanh},
-    simd::{LANES, Simd},
+    simd::{LANES, Simd, sum_lanes},
 };
 
 /// Inverted dropout (Srivastava et al. 2014) whose mask is a function of a seed and of a value's number alone, so that
@@ -72,7 +72,7 @@ fn sum_pairs(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
         *lane += term(*a, *b);
     }
-    lanes.iter().sum()
+    sum_lanes(lanes)
 }
 
 /// Adds every row of `values` to `sums`.

@@ -1,12 +1,14 @@
-//! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, and
-//! scored.
+//! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, scored
+//! and asked.
 //!
 //! A config of this kind has `[data]` and `[embedding]` or `[network]`; [`ConfigKind`](crate::ConfigKind) tells it.
 
+mod ask;
 mod options;
 mod search;
 mod train;
 
+pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion, with_asker};
 pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
 pub use search::Trial;
 pub use train::{Fitted, Scored, evaluate, train, train_network};

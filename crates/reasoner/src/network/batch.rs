@@ -8,6 +8,7 @@ use sporran_kernels::{Adjacency, Isa, Scaled, View, add_columns, max, multiply_m
 use super::{
     parameters::{EDGE_BIAS, EDGES, Parameters, Sizes},
     pass::{Asked, Edge, Gradients, Trace, backward, forward},
+    paths::{Path, Search},
 };
 
 /// A question: from which node, by which step.
@@ -105,6 +106,35 @@ pub(super) fn score(
     }
 }
 
+/// The paths that speak most for a node as the answer of a question, best first, at most `most` of them.
+pub(super) fn explain(
+    parameters: &Parameters,
+    graph: &Adjacency,
+    traces: &Traces,
+    question: Question,
+    answer: u32,
+    most: usize,
+) -> Vec<Path> {
+    let sizes = parameters.sizes;
+    let nodes = graph.nodes();
+    let prepared = Prepared::new(parameters, std::iter::once(question));
+    let asked = prepared.asked(sizes, 0, question.head, &[]);
+    let (mut query, mut shared) = (vec![0.0; sizes.dim], vec![0.0; sizes.shared()]);
+    let mut edges = vec![vec![0.0; sizes.steps * sizes.dim]; sizes.layers];
+    let edges = edges.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut out = Gradients { query: &mut query, edges, shared: &mut shared };
+    let mut search = Search::new(graph, sizes.dim, answer, most);
+    traces.with(sizes, nodes, |trace| {
+        let mut scores = vec![0.0; nodes];
+        forward(parameters, graph, &asked, trace, &mut scores);
+        // The gradient of the logarithm of the answer's chance among all nodes.
+        scaled_softmax(Isa::detected(), &mut scores, -1.0);
+        scores[answer as usize] += 1.0;
+        backward(parameters, graph, &asked, trace, &scores, &mut out, |messages| search.back(messages));
+    });
+    search.from(question.head)
+}
+
 /// The mean loss over the targets of a batch, and the gradients of all tensors in their order.
 ///
 /// Each target is compared with all that is no answer: the loss is the cross-entropy of the softmax over these and it.
@@ -137,7 +167,7 @@ pub(super) fn learn(
                 forward(parameters, graph, &asked, trace, &mut scores);
                 let loss = differentiate(&mut scores, lesson, targets);
                 let mut out = Gradients { query, edges, shared };
-                backward(parameters, graph, &asked, trace, &scores, &mut out);
+                backward(parameters, graph, &asked, trace, &scores, &mut out, |_| {});
                 loss
             })
         })

@@ -6,6 +6,9 @@
 //! and what it had is added. So behind layer `n` a node's row tells of all paths of up to `n` steps. Two layers over a node's
 //! last row and the question's give its score.
 //!
+//! Why an answer is given can be told by paths: to first order a message counts its value times the gradient of the logarithm of the
+//! answer's chance, and a path what its messages count. [`GraphNetwork::explain`] finds the paths that count most.
+//!
 //! Nothing belongs to an entity: a trained network answers over any graph of its relations, new entities included. While it
 //! learns, it does not see the edges that would give the answers away.
 
@@ -14,8 +17,10 @@ mod model;
 mod options;
 mod parameters;
 mod pass;
+mod paths;
 mod trainer;
 
 pub use model::{GraphNetwork, Network};
 pub use options::{NetworkOptions, NetworkTraining};
+pub use paths::Path;
 pub use trainer::{NetworkLearning, train};

@@ -11,9 +11,10 @@ use sporran_kilt::{
 };
 
 use super::{
-    batch::{Question, Traces, score},
+    batch::{Question, Traces, explain, score},
     options::NetworkOptions,
     parameters::{Parameters, Sizes},
+    paths::Path as GraphPath,
 };
 use crate::{
     Error, Result,
@@ -145,6 +146,31 @@ pub struct GraphNetwork<'n> {
 }
 
 impl GraphNetwork<'_> {
+    /// The paths that speak most for `answer` as the object of a question for objects, or the subject of one for `subjects`, best
+    /// first and at most `most`: each in the relations of the knowledge base that the network is over.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an id that is too large.
+    pub fn explain(
+        &self,
+        (entity, relation): (EntityId, RelationId),
+        subjects: bool,
+        answer: EntityId,
+        most: usize,
+    ) -> Result<Vec<GraphPath>> {
+        let counts = (self.entity_count(), self.relation_count());
+        scorer::check([(entity, relation), (answer, relation)].into_iter(), counts, None)?;
+        let question = self.question(entity, relation, subjects);
+        let network = &self.network;
+        let mut paths = explain(&network.parameters, &self.graph, &self.traces, question, answer.0, most);
+        for triple in paths.iter_mut().flat_map(|path| &mut path.triples) {
+            // Every edge is one of the knowledge base's triples, so its relation has a number there.
+            let number = self.numbers.iter().position(|number| *number == triple.relation.0);
+            triple.relation = RelationId(number.unwrap_or_default() as u32);
+        }
+        Ok(paths)
+    }
+
     fn question(&self, entity: EntityId, relation: RelationId, subjects: bool) -> Question {
         Question { head: entity.0, step: 2 * self.numbers[relation.index()] + u32::from(subjects) }
     }

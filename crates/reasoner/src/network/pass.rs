@@ -71,6 +71,17 @@ pub(super) struct Gradients<'a> {
     pub(super) shared: &'a mut [f32],
 }
 
+/// What passes over the edges of a layer: a message is a row times the row of its step, and pulls at it as the sum does that it
+/// goes into.
+pub(super) struct Messages<'a> {
+    /// A row for each node that sends.
+    pub(super) rows: &'a [f32],
+    /// A row for each step.
+    pub(super) edges: &'a [f32],
+    /// The gradient of each node's sum.
+    pub(super) pulls: &'a [f32],
+}
+
 /// `out = a b`, or that added to `out`, on the caller's thread.
 fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
     multiply_matrices(Isa::detected(), 1, out, a, b, Scaled { scale: 1.0, adds });
@@ -148,7 +159,8 @@ pub(super) fn forward(
     product((scores, View::packed(nodes, 1)), (&trace.hidden, wide), out, false);
 }
 
-/// Passes the gradients `scores` of the scores back the way that [`forward`] has gone last with this trace.
+/// Passes the gradients `scores` of the scores back the way that [`forward`] has gone last with this trace. `seen` is shown the
+/// messages of each layer, the last layer's first.
 pub(super) fn backward(
     parameters: &Parameters,
     graph: &Adjacency,
@@ -156,6 +168,7 @@ pub(super) fn backward(
     trace: &mut Trace,
     scores: &[f32],
     out: &mut Gradients<'_>,
+    mut seen: impl FnMut(&Messages<'_>),
 ) {
     let isa = Isa::detected();
     let Sizes { dim, layers, .. } = parameters.sizes;
@@ -210,6 +223,7 @@ pub(super) fn backward(
         let weights = |which| (parameters.of_layer(at, which), square.transposed());
         product((pulls, of_rows), pulled, weights(ROWS), true);
         product((sum_pulls, of_rows), pulled, weights(SUMS), false);
+        seen(&Messages { rows: &layer.rows, edges, pulls: sum_pulls });
         let boundary = row(sum_pulls, dim, asked.head);
         out.query.iter_mut().zip(boundary).for_each(|(sum, pull)| *sum += pull);
         let to_edges = &mut *out.edges[at];
@@ -260,7 +274,7 @@ mod tests {
             let [query, edges, shared] = &mut found;
             let edges = edges.chunks_exact_mut(sizes.steps * 32).collect();
             let mut out = Gradients { query, edges, shared };
-            backward(parameters, &graph, &asked, &mut trace, &weights, &mut out);
+            backward(parameters, &graph, &asked, &mut trace, &weights, &mut out, |_| {});
         }
         (value, found)
     }

@@ -314,6 +314,15 @@ mod tests {
         let other = Triple::new(held.subject.0, held.relation.0, (held.object.0 + 1) % 40);
         let scores = over.score_triples(&[held, other]).unwrap();
         assert!(scores[0] > scores[1], "{scores:?}");
+        // Over two parents one comes to a grandparent.
+        let [a, b, c] = [0, 1, 2].map(|by| (held.subject.0 + by) % 40);
+        let question = (held.subject, held.relation);
+        let paths = over.explain(question, false, held.object, 3).unwrap();
+        assert_eq!(paths[0].triples, [Triple::new(a, 0, b), Triple::new(b, 0, c)], "{paths:?}");
+        assert!(paths.len() <= 3 && paths.is_sorted_by(|a, b| a.weight >= b.weight), "{paths:?}");
+        let question = (held.object, held.relation);
+        let paths = over.explain(question, true, held.subject, 1).unwrap();
+        assert_eq!(paths[0].triples, [Triple::new(b, 0, c), Triple::new(a, 0, b)], "{paths:?}");
         let mut strange = families(0, 5);
         strange.add_relation("cousin").unwrap();
         let message = network.over(&strange).err().unwrap().to_string();

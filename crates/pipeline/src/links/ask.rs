@@ -1,0 +1,205 @@
+//! Questions for the object or the subject of a triple, answered with what speaks for each answer.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
+use sporran_reasoner::{
+    embedding::{EmbeddingModel, TripleScorer},
+    network::{GraphNetwork, Network},
+    rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer, Side},
+};
+
+use crate::{Error, Result};
+
+/// A triple of which one entity is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkQuestion {
+    /// The subject's name; none where it is asked for.
+    pub subject: Option<String>,
+    /// The relation's name.
+    pub relation: String,
+    /// The object's name; none where it is asked for.
+    pub object: Option<String>,
+}
+
+/// An entity that may complete the triple.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkAnswer {
+    /// Its name.
+    pub entity: String,
+    /// What it is called, where the knowledge base tells.
+    pub label: String,
+    /// What the scorer says; greater is more plausible among the answers of one question.
+    pub score: f32,
+    /// What speaks for it, the strongest first.
+    pub chains: Vec<Chain>,
+}
+
+/// Triples of the knowledge base that speak for an answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chain {
+    /// The rule that they are a case of, where a rule predicts the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The rule's confidence; of a network, what the path counts for the logarithm of the answer's chance, to first order.
+    pub weight: f32,
+    /// Names of subject, relation and object, in the order of the walk; none for a rule without a body.
+    pub triples: Vec<[String; 3]>,
+}
+
+/// What is given back for a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskOptions {
+    /// Answers, at most.
+    pub answers: usize,
+    /// Chains of an answer, at most.
+    pub chains: usize,
+    /// Whether what the training part says already is an answer too.
+    pub known: bool,
+}
+
+/// What answers questions: a model, rules, or a model whose answers rules tell more of.
+pub struct Asker<'a> {
+    kb: &'a KnowledgeBase,
+    scorer: &'a dyn TripleScorer,
+    network: Option<&'a GraphNetwork<'a>>,
+    rules: Option<&'a RuleScorer>,
+    /// Whether rules are the scorer.
+    is_by_rules: bool,
+    known: TripleIndex,
+}
+
+/// Opens a knowledge base, the model of a folder (an embedding or a network), a file of mined rules, or both, and lets `work` ask
+/// them. A model decides the order of answers where there is one.
+///
+/// # Errors
+/// Whatever is wrong with files, a model of another knowledge base, and neither model nor rules.
+pub fn with_asker<T>(
+    kb: &Path,
+    model: Option<&Path>,
+    rules: Option<&Path>,
+    work: impl FnOnce(&Asker<'_>) -> T,
+) -> Result<T> {
+    let kb = KnowledgeBase::open(kb)?;
+    let rules = rules.map(|path| {
+        let graph = Graph::of(kb.triples(Part::Train));
+        let rules = RuleBase::new(graph, rules::load(path, &kb)?, ApplyOptions::default());
+        Ok::<_, Error>(RuleScorer::new(rules, &kb))
+    });
+    let rules = rules.transpose()?;
+    let (embedding, network, over);
+    let (scorer, network): (&dyn TripleScorer, _) = match (model, &rules) {
+        (Some(model), _) if Network::is_in(model) => {
+            network = Network::open(model)?;
+            over = network.over(&kb)?;
+            (&over, Some(&over))
+        }
+        (Some(model), _) => {
+            embedding = EmbeddingModel::open(model)?;
+            embedding.check(&kb)?;
+            (&embedding, None)
+        }
+        (None, Some(rules)) => (rules, None),
+        (None, None) => {
+            let message = "expected a model or rules to ask, found neither".to_owned();
+            return Err(sporran_reasoner::Error::Argument(message).into());
+        }
+    };
+    let known = kb.index(&[Part::Train]);
+    Ok(work(&Asker { kb: &kb, scorer, network, rules: rules.as_ref(), is_by_rules: model.is_none(), known }))
+}
+
+/// A question in numbers: the entity that is known, the relation, and whether the subject is asked for.
+type Asked = (EntityId, RelationId, bool);
+
+impl Asker<'_> {
+    /// A question in the numbers of the knowledge base.
+    ///
+    /// # Errors
+    /// What is wrong: where not exactly one of subject and object is given, and for a name that the knowledge base does not know.
+    pub fn resolve(&self, question: &LinkQuestion) -> Result<(EntityId, RelationId, bool), String> {
+        let (name, subjects) = match (&question.subject, &question.object) {
+            (Some(name), None) => (name, false),
+            (None, Some(name)) => (name, true),
+            _ => return Err("expected either `subject` or `object`".into()),
+        };
+        let field = if subjects { "object" } else { "subject" };
+        let entity =
+            self.kb.entity(name).ok_or_else(|| format!("`{field}`: the knowledge base has no `{name}`"))?;
+        let relation = self.kb.relation(&question.relation);
+        let relation = relation
+            .ok_or_else(|| format!("`relation`: the knowledge base has no `{}`", question.relation))?;
+        Ok((entity, relation, subjects))
+    }
+
+    /// The best answers of each question, best first; of equal scores the smaller number in the knowledge base. What has no chance,
+    /// as rules say where none predicts it, is no answer.
+    ///
+    /// # Errors
+    /// Those of the scorer.
+    pub fn ask(&self, asked: &[Asked], options: AskOptions) -> Result<Vec<Vec<LinkAnswer>>> {
+        asked.iter().map(|asked| self.one(*asked, options)).collect()
+    }
+
+    fn one(&self, asked: Asked, options: AskOptions) -> Result<Vec<LinkAnswer>> {
+        let (entity, relation, subjects) = asked;
+        let mut scores = vec![0.0; self.kb.entity_count()];
+        let known = if subjects {
+            self.scorer.score_subjects(&[(relation, entity)], &mut scores)?;
+            self.known.subjects(relation, entity)
+        } else {
+            self.scorer.score_objects(&[(entity, relation)], &mut scores)?;
+            self.known.objects(entity, relation)
+        };
+        let mut order: Vec<usize> = (0..scores.len())
+            .filter(|&at| options.known || !known.contains(&EntityId(at as u32)))
+            .filter(|&at| !self.is_by_rules || scores[at] > 0.0)
+            .collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+        order.truncate(options.answers);
+        let side = if subjects { Side::Subject } else { Side::Object };
+        let predicted =
+            self.rules.map(|rules| (rules.rules(), rules.rules().predict(entity.0, relation.0, side)));
+        let answer = |at: usize| {
+            let answer = EntityId(at as u32);
+            let mut chains = Vec::new();
+            if let Some((rules, predicted)) = &predicted {
+                let found = predicted.iter().filter(|prediction| prediction.entity == answer.0);
+                for explanation in
+                    found.flat_map(|found| rules.explain(entity.0, side, found, options.chains))
+                {
+                    let rule = &rules.rules()[explanation.rule as usize];
+                    let triples = explanation.triples.into_iter().map(|(s, r, o)| Triple::new(s, r, o));
+                    chains.push(Chain {
+                        rule: Some(rules::text(&rule.clause, self.kb)),
+                        weight: rule.confidence,
+                        triples: triples.map(|triple| self.named(triple)).collect(),
+                    });
+                }
+            }
+            if let Some(network) = self.network {
+                let paths = network.explain((entity, relation), subjects, answer, options.chains)?;
+                chains.extend(paths.into_iter().map(|path| Chain {
+                    rule: None,
+                    weight: path.weight,
+                    triples: path.triples.into_iter().map(|triple| self.named(triple)).collect(),
+                }));
+            }
+            Ok(LinkAnswer {
+                entity: self.kb.entity_name(answer).to_owned(),
+                label: self.kb.label(answer).to_owned(),
+                score: scores[at],
+                chains,
+            })
+        };
+        order.into_iter().map(answer).collect()
+    }
+
+    fn named(&self, triple: Triple) -> [String; 3] {
+        let Triple { subject, relation, object } = triple;
+        [self.kb.entity_name(subject), self.kb.relation_name(relation), self.kb.entity_name(object)]
+            .map(str::to_owned)
+    }
+}
