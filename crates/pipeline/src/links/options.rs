@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
-    network::NetworkOptions,
+    network::{Network, NetworkOptions},
 };
 
 use crate::{Result, config::Document};
@@ -146,6 +146,9 @@ impl NetworkConfig {
             for (key, message) in options.network.mistakes() {
                 document.report_key(&format!("network.{key}"), message);
             }
+            if let Some(from) = options.network.from.as_ref().filter(|from| !Network::is_in(from)) {
+                document.report_key("network.from", format!("no network in {}", from.display()));
+            }
         };
         crate::kind::load(path, overrides, |document| document.read_root(&[]), check)
     }
@@ -248,6 +251,6 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(seen, 30);
+        assert_eq!(seen, 31);
     }
 }

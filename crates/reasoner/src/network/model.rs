@@ -53,7 +53,30 @@ impl Network {
         options.check()?;
         let sizes = Sizes::new(options, kb.relation_count());
         let relations = kb.relations().ids().clone();
-        Ok(Self { options: options.clone(), relations, parameters: Parameters::new(sizes, seed) })
+        let options = NetworkOptions { from: None, ..options.clone() };
+        Ok(Self { options, relations, parameters: Parameters::new(sizes, seed) })
+    }
+
+    /// Starts from another network of the same size: what belongs to a relation is taken over by its name, what all share as it is.
+    pub(super) fn take_over(&mut self, other: &Self) -> Result<()> {
+        let sizes = |network: &Self| (network.parameters.sizes.dim, network.parameters.sizes.layers);
+        if sizes(self) != sizes(other) {
+            let ((dim, layers), (other_dim, other_layers)) = (sizes(self), sizes(other));
+            return Err(Error::Argument(format!(
+                "`network.from`: expected a network of {layers} layers of {dim} values, found {other_layers} of {other_dim}"
+            )));
+        }
+        let known = self
+            .relations
+            .iter()
+            .enumerate()
+            .filter_map(|(own, name)| Some((own, other.relations.number(name)?)));
+        let steps: Vec<(usize, usize)> = known
+            .flat_map(|(own, other)| [0, 1].map(|way| (2 * own + way, 2 * other as usize + way)))
+            .collect();
+        tracing::info!(relations = steps.len() / 2, "relations taken over");
+        self.parameters.take_over(&other.parameters, &steps);
+        Ok(())
     }
 
     /// Whether a folder holds a network.

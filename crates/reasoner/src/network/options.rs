@@ -1,5 +1,7 @@
 //! What is said of a network and its training. These types' documentation is the manual.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -12,13 +14,17 @@ pub struct NetworkOptions {
     pub dim: usize,
     /// Layers: the most steps that a path has.
     pub layers: usize,
+    /// The folder of a network of the same size to start from, trained on another graph perhaps. What it knows of relations is taken over
+    /// by their names; others begin anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<PathBuf>,
     /// `[network.training]`
     pub training: NetworkTraining,
 }
 
 impl Default for NetworkOptions {
     fn default() -> Self {
-        Self { dim: 32, layers: 6, training: NetworkTraining::default() }
+        Self { dim: 32, layers: 6, from: None, training: NetworkTraining::default() }
     }
 }
 
@@ -31,6 +37,10 @@ pub struct NetworkTraining {
     /// Whether every edge between a question's entity and the answers that are asked for is taken out of the graph, and not the
     /// question's relation alone. It helps where no pair of entities is in two parts, as in FB15k-237.
     pub remove_direct: bool,
+    /// Learns on the graph of so many entities alone, those with the most triples, and is judged on the valid triples between them. A
+    /// question costs as much as its graph has edges, so a network that starts `from` one of a large graph's core is there sooner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<usize>,
     /// Questions of a batch.
     pub batch_size: usize,
     /// Questions of a pass, drawn anew for each; all where it is not given.
@@ -54,6 +64,7 @@ impl Default for NetworkTraining {
         Self {
             held_out: 0.3,
             remove_direct: false,
+            core: None,
             batch_size: 32,
             questions: None,
             epochs: 20,
@@ -86,6 +97,7 @@ impl NetworkOptions {
         check("training.decay", decay > 0.0 && decay <= 1.0, "a number above 0 and up to 1", &decay);
         for (key, count) in [
             ("layers", self.layers),
+            ("training.core", training.core.unwrap_or(1)),
             ("training.batch-size", training.batch_size),
             ("training.questions", training.questions.unwrap_or(1)),
             ("training.epochs", training.epochs),

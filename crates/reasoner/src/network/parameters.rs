@@ -13,6 +13,13 @@ pub(super) struct Tensor {
     pub(super) values: Vec<f32>,
 }
 
+impl Tensor {
+    /// Whether it holds values of each step.
+    fn is_of_steps(&self) -> bool {
+        self.name == "queries" || self.name.ends_with(".edges") || self.name.ends_with(".edge-bias")
+    }
+}
+
 /// Places of a layer's tensors behind its first.
 pub(super) const EDGES: usize = 0;
 pub(super) const EDGE_BIAS: usize = 1;
@@ -118,6 +125,28 @@ impl Parameters {
             .map(|(name, shape, incoming)| Ok(Tensor { values: of(&name, shape, incoming)?, name, shape }))
             .collect::<Result<_, E>>()?;
         Ok(Self { sizes, tensors })
+    }
+
+    /// Takes over what another network of the same size has learned: of steps (own number, other's) and of all that is shared.
+    pub(super) fn take_over(&mut self, other: &Self, steps: &[(usize, usize)]) {
+        let dim = self.sizes.dim;
+        for (own, other) in self.tensors.iter_mut().zip(&other.tensors) {
+            if own.shape == other.shape && !own.is_of_steps() {
+                own.values.copy_from_slice(&other.values);
+                continue;
+            }
+            // Every row of the shape holds `dim` values of each step; rows of steps are one such row each.
+            let (width, other_width) = match own.shape[1] == dim {
+                true => (own.values.len(), other.values.len()),
+                false => (own.shape[1], other.shape[1]),
+            };
+            for (own, other) in own.values.chunks_exact_mut(width).zip(other.values.chunks_exact(other_width))
+            {
+                for &(to, from) in steps {
+                    own[to * dim..][..dim].copy_from_slice(&other[from * dim..][..dim]);
+                }
+            }
+        }
     }
 
     /// The place of a layer's tensor.

@@ -6,7 +6,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sporran_kernels::Adjacency;
-use sporran_kilt::kb::{KnowledgeBase, Part, Triple, TripleIndex};
+use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
     batch::{Lesson, Question, Traces, learn},
@@ -111,6 +111,37 @@ impl Questions {
     }
 }
 
+/// The knowledge base of the `count` entities with the most training triples, and of the triples between them. All relations stay.
+fn core(kb: &KnowledgeBase, count: usize) -> Result<KnowledgeBase> {
+    let mut triples = vec![0u32; kb.entity_count()];
+    for triple in kb.triples(Part::Train) {
+        triples[triple.subject.index()] += 1;
+        triples[triple.object.index()] += 1;
+    }
+    let mut order: Vec<usize> = (0..triples.len()).collect();
+    order.sort_by_key(|&at| (std::cmp::Reverse(triples[at]), at));
+    order.truncate(count);
+    order.sort_unstable();
+    let mut made = KnowledgeBase::default();
+    let mut numbers = vec![None; triples.len()];
+    for at in order {
+        numbers[at] = Some(made.add_entity(kb.entity_name(EntityId(at as u32)))?);
+    }
+    for name in kb.relations().ids().iter() {
+        made.add_relation(name)?;
+    }
+    for part in [Part::Train, Part::Valid] {
+        for triple in kb.triples(part) {
+            if let (Some(subject), Some(object)) =
+                (numbers[triple.subject.index()], numbers[triple.object.index()])
+            {
+                made.add(part, Triple { subject, object, ..*triple })?;
+            }
+        }
+    }
+    Ok(made)
+}
+
 /// What must be the same for a checkpoint to go on.
 fn identity(learning: &NetworkLearning<'_>) -> Result<String> {
     let mut options = learning.options.clone();
@@ -133,11 +164,22 @@ pub fn train(
 ) -> Result<Outcome> {
     let NetworkLearning { kb, options, seed, folder } = *learning;
     let train = &options.training;
+    let cored;
+    let kb = match train.core {
+        Some(count) => {
+            cored = core(kb, count)?;
+            &cored
+        }
+        None => kb,
+    };
     let triples = kb.triples(Part::Train);
     if triples.is_empty() {
         return Err(Error::Argument("expected training triples, found none".into()));
     }
     let mut network = Network::new(kb, options, seed)?;
+    if let Some(from) = &options.from {
+        network.take_over(&Network::open(from)?)?;
+    }
     let GraphNetwork { graph, numbers, .. } = network.over(kb)?;
     let questions = Questions::new(triples);
     let traces = Arc::new(Traces::default());
@@ -323,10 +365,26 @@ mod tests {
         let question = (held.object, held.relation);
         let paths = over.explain(question, true, held.subject, 1).unwrap();
         assert_eq!(paths[0].triples, [Triple::new(b, 0, c), Triple::new(a, 0, b)], "{paths:?}");
-        let mut strange = families(0, 5);
+        let mut strange = families(0, 30);
         strange.add_relation("cousin").unwrap();
         let message = network.over(&strange).err().unwrap().to_string();
         assert!(message.contains("`cousin`"), "{message}");
+        // What was learned of parents is known from the start where cousins have to be learned.
+        strange.add(Part::Train, Triple::new(0, 2, 1)).unwrap();
+        let first = |options: &NetworkOptions| {
+            let folder = tempfile::tempdir().unwrap();
+            let learning = NetworkLearning { kb: &strange, options, seed: 5, folder: folder.path() };
+            train(&learning, &mut |_| ControlFlow::Continue(())).map(|outcome| outcome.best.unwrap().1)
+        };
+        let mut short = options(1);
+        short.training.learning_rate = 1e-6;
+        let untaught = first(&short).unwrap();
+        short.from = Some(outcome.model.clone());
+        let taught = first(&short).unwrap();
+        assert!(taught > 0.9 && untaught < 0.5, "{taught} {untaught}");
+        short.layers = 3;
+        let message = first(&short).unwrap_err().to_string();
+        assert!(message.contains("expected a network of 3 layers of 32 values, found 2 of 32"), "{message}");
     }
 
     #[test]
@@ -349,6 +407,23 @@ mod tests {
         let learning = NetworkLearning { kb: &kb, options: &other, seed: 5, folder: whole.path() };
         let message = train(&learning, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
         assert!(message.contains("other options"), "{message}");
+    }
+
+    #[test]
+    fn the_core_of_a_graph_has_its_busiest_entities_and_all_relations() {
+        let mut kb = families(0, 8);
+        for at in [1, 4, 6] {
+            kb.add(Part::Train, Triple::new(at, 0, 2)).unwrap();
+            kb.add(Part::Valid, Triple::new(2, 1, at)).unwrap();
+        }
+        let found = core(&kb, 3).unwrap();
+        let names: Vec<&str> = found.entities().ids().iter().collect();
+        assert_eq!((names, found.relation_count()), (vec!["Q2", "Q4", "Q6"], 2));
+        let triples = |part: Part| -> Vec<(u32, u32, u32)> {
+            found.triples(part).iter().map(|t| (t.subject.0, t.relation.0, t.object.0)).collect()
+        };
+        assert_eq!(triples(Part::Train), [(0, 1, 1), (1, 1, 2), (1, 0, 0), (2, 0, 0)]);
+        assert_eq!(triples(Part::Valid), [(0, 1, 1), (0, 1, 2)]);
     }
 
     #[test]
