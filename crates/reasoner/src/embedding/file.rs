@@ -134,15 +134,6 @@ impl Mapped {
             .ok_or_else(|| Error::Model { path: self.path.clone(), message: format!("has no `{key}`") })
     }
 
-    /// Whether this is a checkpoint of the training that `identity` stands for.
-    pub(crate) fn check_identity(&self, identity: &str) -> Result<()> {
-        if self.metadata("identity")? == identity {
-            return Ok(());
-        }
-        let message = "expected a checkpoint of this training, found that of other options, another seed or other triples; remove it or choose another `name`";
-        Err(Error::model(&self.path, message))
-    }
-
     fn tensor(&self, name: &str, shape: [usize; 2]) -> Result<(bool, Range<usize>)> {
         let wrong = |message| Error::Model { path: self.path.clone(), message };
         let Some((found, half, bytes)) = self.tensors.get(name) else {

@@ -6,6 +6,7 @@
 //! pieces of fixed sizes, so that results do not depend on the number of threads.
 
 mod batch;
+pub(crate) mod checkpoint;
 mod classify;
 mod convolution;
 mod dense;

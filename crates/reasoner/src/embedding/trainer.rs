@@ -1,7 +1,6 @@
 //! The loop: passes over the questions, evaluation, learning rate, checkpoints.
 
 use std::{
-    collections::BTreeMap,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Instant,
@@ -12,8 +11,8 @@ use sporran_kilt::kb::{KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
     batch::Batch,
+    checkpoint,
     evaluate::{LinkScores, ranks},
-    file::{self, Data, Mapped},
     model::EmbeddingModel,
     optimizer::{State, Step},
     options::{EmbeddingOptions, Storage},
@@ -149,10 +148,10 @@ pub fn train(
         finished: false,
     };
     let identity = identity(training)?;
-    let checkpoint = folder.join(CHECKPOINT);
-    if checkpoint.is_file() {
-        position = read(&checkpoint, &identity, &mut model, &mut states)?;
-        tracing::info!(epoch = position.epoch, "training goes on from {}", checkpoint.display());
+    let path = folder.join(CHECKPOINT);
+    if path.is_file() {
+        position = read(&path, &identity, &mut model, &mut states)?;
+        tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
     }
     let valid = kb.triples(Part::Valid);
     let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&[Part::Train, Part::Valid]) };
@@ -195,7 +194,7 @@ pub fn train(
                 }
                 (progress.valid, progress.best) = (Some(scores), position.best);
             }
-            write(&checkpoint, &identity, &position, &model, &states)?;
+            checkpoint::write(&path, &identity, &position, model.tensors(false)?, &states)?;
         }
         if observe(&progress).is_break() {
             break;
@@ -220,36 +219,8 @@ fn judge(position: &mut Position, score: f64, options: &super::options::Training
     position.finished = position.worse >= options.patience;
 }
 
-/// The names of what an optimiser remembers of tensor `at`.
-fn memories(at: usize) -> [String; 2] {
-    [format!("state.{at}.first"), format!("state.{at}.second")]
-}
-
-fn write(
-    path: &Path,
-    identity: &str,
-    position: &Position,
-    model: &EmbeddingModel,
-    states: &[State],
-) -> Result<()> {
-    let mut tensors = model.tensors(false)?;
-    for (at, state) in states.iter().enumerate() {
-        for (name, values) in memories(at).into_iter().zip([&state.first, &state.second]) {
-            tensors.push((name, vec![1, values.len()], Data::F32(values)));
-        }
-    }
-    let json = serde_json::to_string(position).map_err(|error| Error::model(path, error.to_string()))?;
-    let metadata =
-        BTreeMap::from([("identity".to_owned(), identity.to_owned()), ("position".to_owned(), json)]);
-    file::write(path, &metadata, &tensors)
-}
-
 fn read(path: &Path, identity: &str, model: &mut EmbeddingModel, states: &mut [State]) -> Result<Position> {
-    let mapped = Mapped::open(path)?;
-    mapped.check_identity(identity)?;
-    let position = mapped.metadata("position")?;
-    let mut position: Position =
-        serde_json::from_str(position).map_err(|error| Error::model(path, error.to_string()))?;
+    let (mapped, mut position) = checkpoint::open::<Position>(path, identity, states)?;
     // With more patience than before there may be more to do.
     position.finished = position.worse >= model.options.training.patience;
     let (count, width) = (model.shape.entities, model.shape.width());
@@ -260,11 +231,6 @@ fn read(path: &Path, identity: &str, model: &mut EmbeddingModel, states: &mut [S
     }
     for tensor in &mut model.parameters.tensors {
         tensor.values = mapped.values(tensor.name, tensor.shape)?;
-    }
-    for (at, state) in states.iter_mut().enumerate() {
-        let [first, second] = memories(at);
-        state.first = mapped.values(&first, [1, state.first.len()])?;
-        state.second = mapped.values(&second, [1, state.second.len()])?;
     }
     Ok(position)
 }

@@ -1,6 +1,6 @@
 //! The loop: passes over questions, evaluation, checkpoints.
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc, time::Instant};
+use std::{ops::ControlFlow, path::Path, sync::Arc, time::Instant};
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -17,8 +17,7 @@ use super::{
 use crate::{
     Error, Result,
     embedding::{
-        LinkScores, OptimizerKind, Outcome, Progress,
-        file::{self, Data},
+        LinkScores, OptimizerKind, Outcome, Progress, checkpoint,
         optimizer::{State, Step},
         questions::mixed,
         ranks,
@@ -187,10 +186,10 @@ pub fn train(
     let mut states: Vec<State> = sizes.map(|size| State::new(OptimizerKind::Adam, size)).collect();
     let mut position = Position { epoch: 0, step: 0, rate: train.learning_rate, best: None, worse: 0 };
     let identity = identity(learning)?;
-    let checkpoint = folder.join(CHECKPOINT);
-    if checkpoint.is_file() {
-        position = read(&checkpoint, &identity, &mut network, &mut states)?;
-        tracing::info!(epoch = position.epoch, "training goes on from {}", checkpoint.display());
+    let path = folder.join(CHECKPOINT);
+    if path.is_file() {
+        position = read(&path, &identity, &mut network, &mut states)?;
+        tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
     }
     let mut valid = kb.triples(Part::Valid).to_vec();
     if let Some(judged) = train.judged {
@@ -249,7 +248,7 @@ pub fn train(
                 }
                 (progress.valid, progress.best) = (Some(scores), position.best);
             }
-            write(&checkpoint, &identity, &position, &network, &states)?;
+            checkpoint::write(&path, &identity, &position, network.tensors(), &states)?;
         }
         if observe(&progress).is_break() {
             break;
@@ -258,42 +257,10 @@ pub fn train(
     Ok(Outcome { epochs: position.epoch, best: position.best, model: folder_of_model })
 }
 
-/// The names of Adam's two moments of tensor `at`.
-fn memories(at: usize) -> [String; 2] {
-    [format!("state.{at}.first"), format!("state.{at}.second")]
-}
-
-fn write(
-    path: &Path,
-    identity: &str,
-    position: &Position,
-    network: &Network,
-    states: &[State],
-) -> Result<()> {
-    let mut tensors = network.tensors();
-    for (at, state) in states.iter().enumerate() {
-        for (name, values) in memories(at).into_iter().zip([&state.first, &state.second]) {
-            tensors.push((name, vec![1, values.len()], Data::F32(values)));
-        }
-    }
-    let json = serde_json::to_string(position).map_err(|error| Error::model(path, error.to_string()))?;
-    let metadata =
-        BTreeMap::from([("identity".to_owned(), identity.to_owned()), ("position".to_owned(), json)]);
-    file::write(path, &metadata, &tensors)
-}
-
 fn read(path: &Path, identity: &str, network: &mut Network, states: &mut [State]) -> Result<Position> {
-    let mapped = file::Mapped::open(path)?;
-    mapped.check_identity(identity)?;
-    let position = serde_json::from_str(mapped.metadata("position")?)
-        .map_err(|error| Error::model(path, error.to_string()))?;
+    let (mapped, position) = checkpoint::open(path, identity, states)?;
     for tensor in &mut network.parameters.tensors {
         tensor.values = mapped.values(&tensor.name, tensor.shape)?;
-    }
-    for (at, state) in states.iter_mut().enumerate() {
-        let [first, second] = memories(at);
-        state.first = mapped.values(&first, [1, state.first.len()])?;
-        state.second = mapped.values(&second, [1, state.second.len()])?;
     }
     Ok(position)
 }
