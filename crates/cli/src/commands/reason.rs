@@ -1,12 +1,12 @@
 //! `sporran reason`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use sporran_pipeline::{
     korc,
-    links::{self, AskOptions, LinkAnswer, LinkQuestion},
+    links::{AskOptions, Asker, LinkAnswer, LinkQuestion},
 };
 
 use super::{ConfigArgs, input::Lines, print, print_json};
@@ -58,26 +58,25 @@ impl Reason {
         }
     }
 
-    fn complete(&self, kb: &std::path::Path) -> Result<()> {
+    fn complete(&self, kb: &Path) -> Result<()> {
         let options = AskOptions { answers: self.answers, chains: self.chains, known: self.known };
-        links::with_asker(kb, self.links.as_deref(), self.rules.as_deref(), |asker| {
-            let parse = |line: String| {
-                let question: LinkQuestion = serde_json::from_str(&line).map_err(|error| {
-                    format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {error}")
-                })?;
-                asker.resolve(&question)
-            };
-            Lines::stdin(LINES).each_portion(parse, |questions| {
-                for answers in asker.ask(questions, options)? {
-                    if self.json {
-                        print_json(&Answered { answers })?;
-                    } else {
-                        print(&completed(&answers))?;
-                    }
+        let asker = Asker::open(kb, self.links.as_deref(), self.rules.as_deref())?;
+        let parse = |line: String| {
+            let question: LinkQuestion = serde_json::from_str(&line).map_err(|error| {
+                format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {error}")
+            })?;
+            asker.resolve(&question)
+        };
+        Lines::stdin(LINES).each_portion(parse, |questions| {
+            for answers in asker.ask(questions, options)? {
+                if self.json {
+                    print_json(&Answered { answers })?;
+                } else {
+                    print(&completed(&answers))?;
                 }
-                Ok(())
-            })
-        })?
+            }
+            Ok(())
+        })
     }
 
     fn run_config(&self, config: &ConfigArgs, quiet: bool) -> Result<()> {

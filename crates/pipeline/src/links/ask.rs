@@ -5,12 +5,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
 use sporran_reasoner::{
-    embedding::{EmbeddingModel, TripleScorer},
-    network::{GraphNetwork, Network},
-    rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer, Side},
+    embedding::TripleScorer,
+    rules::{self, RuleScorer, Side},
 };
 
-use crate::{Error, Result};
+use super::model::{LinkModel, rules_over};
+use crate::Result;
 
 /// A triple of which one entity is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -61,60 +61,42 @@ pub struct AskOptions {
 }
 
 /// What answers questions: a model, rules, or a model whose answers rules tell more of.
-pub struct Asker<'a> {
-    kb: &'a KnowledgeBase,
-    scorer: &'a dyn TripleScorer,
-    network: Option<&'a GraphNetwork<'a>>,
-    rules: Option<&'a RuleScorer>,
-    /// Whether rules are the scorer.
-    is_by_rules: bool,
+pub struct Asker {
+    kb: KnowledgeBase,
+    scorer: Scorer,
     known: TripleIndex,
 }
 
-/// Opens a knowledge base, the model of a folder (an embedding or a network), a file of mined rules, or both, and lets `work` ask
-/// them. A model decides the order of answers where there is one.
-///
-/// # Errors
-/// Whatever is wrong with files, a model of another knowledge base, and neither model nor rules.
-pub fn with_asker<T>(
-    kb: &Path,
-    model: Option<&Path>,
-    rules: Option<&Path>,
-    work: impl FnOnce(&Asker<'_>) -> T,
-) -> Result<T> {
-    let kb = KnowledgeBase::open(kb)?;
-    let rules = rules.map(|path| {
-        let graph = Graph::of(kb.triples(Part::Train));
-        let rules = RuleBase::new(graph, rules::load(path, &kb)?, ApplyOptions::default());
-        Ok::<_, Error>(RuleScorer::new(rules, &kb))
-    });
-    let rules = rules.transpose()?;
-    let (embedding, network, over);
-    let (scorer, network): (&dyn TripleScorer, _) = match (model, &rules) {
-        (Some(model), _) if Network::is_in(model) => {
-            network = Network::open(model)?;
-            over = network.over(&kb)?;
-            (&over, Some(&over))
-        }
-        (Some(model), _) => {
-            embedding = EmbeddingModel::open(model)?;
-            embedding.check(&kb)?;
-            (&embedding, None)
-        }
-        (None, Some(rules)) => (rules, None),
-        (None, None) => {
-            let message = "expected a model or rules to ask, found neither".to_owned();
-            return Err(sporran_reasoner::Error::Argument(message).into());
-        }
-    };
-    let known = kb.index(&[Part::Train]);
-    Ok(work(&Asker { kb: &kb, scorer, network, rules: rules.as_ref(), is_by_rules: model.is_none(), known }))
+/// What decides the order of answers, and what only speaks for them.
+enum Scorer {
+    Rules(RuleScorer),
+    Model(LinkModel, Option<RuleScorer>),
 }
 
 /// A question in numbers: the entity that is known, the relation, and whether the subject is asked for.
 type Asked = (EntityId, RelationId, bool);
 
-impl Asker<'_> {
+impl Asker {
+    /// Opens a knowledge base, the model of a folder (an embedding or a network), a file of mined rules, or both. A model decides the
+    /// order of answers where there is one.
+    ///
+    /// # Errors
+    /// Whatever is wrong with files, a model of another knowledge base, and neither model nor rules.
+    pub fn open(kb: &Path, model: Option<&Path>, rules: Option<&Path>) -> Result<Self> {
+        let kb = KnowledgeBase::open(kb)?;
+        let rules = rules.map(|path| rules_over(&kb, path)).transpose()?;
+        let scorer = match (model, rules) {
+            (Some(model), rules) => Scorer::Model(LinkModel::open(model, &kb)?, rules),
+            (None, Some(rules)) => Scorer::Rules(rules),
+            (None, None) => {
+                let message = "expected a model or rules to ask, found neither".to_owned();
+                return Err(sporran_reasoner::Error::Argument(message).into());
+            }
+        };
+        let known = kb.index(&[Part::Train]);
+        Ok(Self { kb, scorer, known })
+    }
+
     /// A question in the numbers of the knowledge base.
     ///
     /// # Errors
@@ -145,23 +127,27 @@ impl Asker<'_> {
 
     fn one(&self, asked: Asked, options: AskOptions) -> Result<Vec<LinkAnswer>> {
         let (entity, relation, subjects) = asked;
+        let (scorer, network, rules): (&dyn TripleScorer, _, _) = match &self.scorer {
+            Scorer::Rules(rules) => (rules, None, Some(rules)),
+            Scorer::Model(model, rules) => (model.scorer(), model.network(), rules.as_ref()),
+        };
         let mut scores = vec![0.0; self.kb.entity_count()];
         let known = if subjects {
-            self.scorer.score_subjects(&[(relation, entity)], &mut scores)?;
+            scorer.score_subjects(&[(relation, entity)], &mut scores)?;
             self.known.subjects(relation, entity)
         } else {
-            self.scorer.score_objects(&[(entity, relation)], &mut scores)?;
+            scorer.score_objects(&[(entity, relation)], &mut scores)?;
             self.known.objects(entity, relation)
         };
+        let is_by_rules = matches!(self.scorer, Scorer::Rules(_));
         let mut order: Vec<usize> = (0..scores.len())
             .filter(|&at| options.known || !known.contains(&EntityId(at as u32)))
-            .filter(|&at| !self.is_by_rules || scores[at] > 0.0)
+            .filter(|&at| !is_by_rules || scores[at] > 0.0)
             .collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         order.truncate(options.answers);
         let side = if subjects { Side::Subject } else { Side::Object };
-        let predicted =
-            self.rules.map(|rules| (rules.rules(), rules.rules().predict(entity.0, relation.0, side)));
+        let predicted = rules.map(|rules| (rules.rules(), rules.rules().predict(entity.0, relation.0, side)));
         let answer = |at: usize| {
             let answer = EntityId(at as u32);
             let mut chains = Vec::new();
@@ -173,13 +159,13 @@ impl Asker<'_> {
                     let rule = &rules.rules()[explanation.rule as usize];
                     let triples = explanation.triples.into_iter().map(|(s, r, o)| Triple::new(s, r, o));
                     chains.push(Chain {
-                        rule: Some(rules::text(&rule.clause, self.kb)),
+                        rule: Some(rules::text(&rule.clause, &self.kb)),
                         weight: rule.confidence,
                         triples: triples.map(|triple| self.named(triple)).collect(),
                     });
                 }
             }
-            if let Some(network) = self.network {
+            if let Some(network) = network {
                 let paths = network.explain((entity, relation), subjects, answer, options.chains)?;
                 chains.extend(paths.into_iter().map(|path| Chain {
                     rule: None,

@@ -4,11 +4,12 @@
 //! A config of this kind has `[data]` and `[embedding]` or `[network]`; [`ConfigKind`](crate::ConfigKind) tells it.
 
 mod ask;
+mod model;
 mod options;
 mod search;
 mod train;
 
-pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion, with_asker};
+pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion};
 pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
 pub use search::Trial;
 pub use train::{Fitted, Scored, evaluate, train, train_network};

@@ -13,14 +13,14 @@ use sporran_kilt::{
 };
 use sporran_reasoner::{
     embedding::{
-        ClassificationReport, EmbeddingModel, EmbeddingOptions, LinkReport, Mixture, Outcome, Progress,
-        Training, TripleScorer, classify, evaluate as rank, train as optimise,
+        ClassificationReport, EmbeddingOptions, LinkReport, Mixture, Outcome, Progress, Training,
+        TripleScorer, classify, evaluate as rank, train as optimise,
     },
-    network::{self, Network, NetworkLearning},
-    rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer},
+    network::{self, NetworkLearning},
 };
 
 use super::{
+    model::{LinkModel, rules_over},
     options::{LinksOptions, NetworkConfig},
     search::{Trial, drawn},
 };
@@ -166,15 +166,8 @@ pub fn evaluate(
     rules: Option<&Path>,
 ) -> Result<Scored> {
     let kb = KnowledgeBase::open(kb)?;
-    let (embedding, network);
-    let model: &dyn TripleScorer = if Network::is_in(model) {
-        network = Network::open(model)?;
-        &network.over(&kb)?
-    } else {
-        embedding = EmbeddingModel::open(model)?;
-        embedding.check(&kb)?;
-        &embedding
-    };
+    let model = LinkModel::open(model, &kb)?;
+    let model = model.scorer();
     let triples = |part: Part| match kb.triples(part) {
         [] => {
             let message = format!("expected triples in the part `{}`, found none", part.name());
@@ -190,9 +183,7 @@ pub fn evaluate(
     let Some(rules) = rules else {
         return Ok(Scored { part, links: ranked(model, part)?, rule_weight: None, classification });
     };
-    let graph = Graph::of(kb.triples(Part::Train));
-    let rules = RuleBase::new(graph, rules::load(rules, &kb)?, ApplyOptions::default());
-    let rules = RuleScorer::new(rules, &kb);
+    let rules = rules_over(&kb, rules)?;
     let mixture = |weight: f32| Mixture::new(vec![(model, 1.0 - weight), (&rules, weight)]);
     let mut best = (f64::NEG_INFINITY, 0.0);
     for weight in RULE_WEIGHTS {

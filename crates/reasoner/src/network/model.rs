@@ -138,7 +138,7 @@ impl Network {
     ///
     /// # Errors
     /// [`Error::Argument`] for a relation that the network does not know.
-    pub fn over<'n>(&'n self, kb: &KnowledgeBase) -> Result<GraphNetwork<'n>> {
+    pub fn over(self, kb: &KnowledgeBase) -> Result<GraphNetwork> {
         let numbers: Vec<u32> = kb
             .relations()
             .ids()
@@ -160,15 +160,15 @@ impl Network {
 }
 
 /// A network over a graph: a scorer of its triples.
-pub struct GraphNetwork<'n> {
-    pub(super) network: &'n Network,
+pub struct GraphNetwork {
+    pub(super) network: Network,
     pub(super) graph: Arc<Adjacency>,
     /// The network's number of each of the knowledge base's relations.
     pub(super) numbers: Vec<u32>,
     pub(super) traces: Arc<Traces>,
 }
 
-impl GraphNetwork<'_> {
+impl GraphNetwork {
     /// The paths that speak most for `answer` as the object of a question for objects, or the subject of one for `subjects`, best
     /// first and at most `most`: each in the relations of the knowledge base that the network is over.
     ///
@@ -236,7 +236,7 @@ impl GraphNetwork<'_> {
     }
 }
 
-impl TripleScorer for GraphNetwork<'_> {
+impl TripleScorer for GraphNetwork {
     fn entity_count(&self) -> usize {
         self.graph.nodes()
     }

@@ -179,7 +179,7 @@ pub fn train(
     if let Some(from) = &options.from {
         network.take_over(&Network::open(from)?)?;
     }
-    let GraphNetwork { graph, numbers, .. } = network.over(kb)?;
+    let GraphNetwork { graph, numbers, .. } = network.clone().over(kb)?;
     let questions = Questions::new(triples);
     let traces = Arc::new(Traces::default());
     let sizes = network.parameters.tensors.iter().map(|tensor| tensor.values.len());
@@ -236,7 +236,7 @@ pub fn train(
                 network.save(&folder_of_model)?;
             } else {
                 let (graph, numbers, traces) = (Arc::clone(&graph), numbers.clone(), Arc::clone(&traces));
-                let over = GraphNetwork { network: &network, graph, numbers, traces };
+                let over = GraphNetwork { network: network.clone(), graph, numbers, traces };
                 let found = ranks(&over, &valid, &known)?;
                 let scores = LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]));
                 if position.best.is_none_or(|(_, best)| scores.mrr > best * (1.0 + BETTER)) {
@@ -314,7 +314,7 @@ mod tests {
         let network = Network::open(&outcome.model).unwrap();
         // Other entities, and another number of them.
         let kb = families(100, 40);
-        let over = network.over(&kb).unwrap();
+        let over = network.clone().over(&kb).unwrap();
         let known = kb.index(&[Part::Train, Part::Valid]);
         let report = evaluate(&over, &kb, kb.triples(Part::Valid), &known).unwrap();
         assert!(report.all.mrr > 0.9, "{:?}", report.all);
