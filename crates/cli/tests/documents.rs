@@ -5,7 +5,7 @@ mod common;
 use std::{collections::BTreeSet, fs, path::Path};
 
 use candle_core::{DType, Device};
-use common::{errors, root, sporran};
+use common::{errors, json, root, sporran};
 use serde_json::{Value, json};
 use sporran_transformers::{ModelConfig, Tokenizer, initialise, save};
 
@@ -33,9 +33,7 @@ fn docred(folder: &Path, name: &str, count: usize) {
 
 fn told(folder: &Path, arguments: &[String]) -> Value {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let output = sporran(folder, &arguments).output().unwrap();
-    assert!(output.status.success(), "{}", errors(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    json(folder, &arguments)
 }
 
 /// A small BERT with weights that a seed draws, whose tokenizer knows the words of `text`.

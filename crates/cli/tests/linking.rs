@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
@@ -49,9 +49,7 @@ fn folder() -> tempfile::TempDir {
 fn report(folder: &Path, overrides: &[&str]) -> Value {
     let arguments: Vec<&str> =
         ["run", "c.toml", "--json"].into_iter().chain(overrides.iter().copied()).collect();
-    let output = sporran(folder, &arguments).output().unwrap();
-    assert!(output.status.success(), "{}", errors(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    json(folder, &arguments)
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use common::{errors, json, root, sporran};
 use serde_json::Value;
 
 /// Twelve entities on a circle, three relations; every fifth triple is kept for judging, with a wrong one for each.
@@ -48,23 +48,17 @@ fn config(folder: &Path, kb: &str, more: &str) -> String {
     path.display().to_string()
 }
 
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    let output = sporran(folder, arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[test]
 fn a_trained_embedding_ranks_and_tells_triples() {
     let folder = tempfile::tempdir().unwrap();
     let kb = circle(folder.path());
     let config = config(folder.path(), &kb, "");
-    let trained = json_of(folder.path(), &["--quiet", "train", &config, "--json"]);
+    let trained = json(folder.path(), &["--quiet", "train", &config, "--json"]);
     assert!(trained["best"][1].as_f64().unwrap() > 0.3, "{trained}");
     // A finished training is not done again.
-    assert_eq!(json_of(folder.path(), &["--quiet", "train", &config, "--json"]), trained);
+    assert_eq!(json(folder.path(), &["--quiet", "train", &config, "--json"]), trained);
     let model = trained["model"].as_str().unwrap();
-    let scored = json_of(
+    let scored = json(
         folder.path(),
         &["evaluate", "--links", model, "--kb", &kb, "--part", "train", "--classification", "--json"],
     );
@@ -73,7 +67,7 @@ fn a_trained_embedding_ranks_and_tells_triples() {
     assert_eq!(scored["relations"].as_object().unwrap().len(), 3);
     assert!(scored["classification"]["accuracy"].as_f64().unwrap() >= 0.5, "{scored}");
     let ranks = |part: &str| {
-        json_of(folder.path(), &["evaluate", "--links", model, "--kb", &kb, "--part", part, "--json"])["all"]
+        json(folder.path(), &["evaluate", "--links", model, "--kb", &kb, "--part", part, "--json"])["all"]
             ["ranks"]
             .as_u64()
             .unwrap()
@@ -88,7 +82,7 @@ fn a_search_keeps_the_best_of_its_trials() {
     let kb = circle(folder.path());
     let search = "[search]\ntrials = 3\n[[search.range]]\nkey = \"training.learning-rate\"\nlow = 0.0001\nhigh = 1.0\nlog = true\n";
     let config = config(folder.path(), &kb, search);
-    let found = json_of(folder.path(), &["--quiet", "train", &config, "--json"]);
+    let found = json(folder.path(), &["--quiet", "train", &config, "--json"]);
     let trials = found["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 3);
     let best = trials.iter().map(|trial| trial["best"][1].as_f64().unwrap()).fold(0.0, f64::max);
@@ -96,7 +90,7 @@ fn a_search_keeps_the_best_of_its_trials() {
     assert!(trials[1]["drawn"]["training.learning-rate"].is_f64());
     let log = fs::read_to_string(folder.path().join("runs/circle/search.jsonl")).unwrap();
     assert_eq!(log.lines().count(), 3);
-    json_of(folder.path(), &["evaluate", "--links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
+    json(folder.path(), &["evaluate", "--links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
 }
 
 /// What `sporran reason` says of lines, and its exit code.
@@ -131,10 +125,10 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
     fs::write(folder.path().join("network.toml"), network).unwrap();
     let rules = "name = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n";
     fs::write(folder.path().join("rules.toml"), rules).unwrap();
-    let trained = json_of(folder.path(), &["--quiet", "train", "network.toml", "--json"]);
-    json_of(folder.path(), &["--quiet", "train", "rules.toml", "--json"]);
+    let trained = json(folder.path(), &["--quiet", "train", "network.toml", "--json"]);
+    json(folder.path(), &["--quiet", "train", "rules.toml", "--json"]);
     let model = trained["model"].as_str().unwrap();
-    let scored = json_of(folder.path(), &["evaluate", "--links", model, "--kb", "kb", "--json"]);
+    let scored = json(folder.path(), &["evaluate", "--links", model, "--kb", "kb", "--json"]);
     assert!(scored["objects"]["mrr"].as_f64().unwrap() > 0.9, "{scored}");
 
     let lines =

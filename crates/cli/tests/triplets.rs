@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
@@ -55,12 +55,6 @@ fn folder() -> tempfile::TempDir {
         .unwrap();
     fs::write(folder.path().join("c.toml"), CONFIG).unwrap();
     folder
-}
-
-fn json(folder: &Path, arguments: &[&str]) -> Value {
-    let output = sporran(folder, arguments).output().unwrap();
-    assert!(output.status.success(), "{}", errors(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn refused(folder: &Path, arguments: &[&str]) -> String {

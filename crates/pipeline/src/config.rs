@@ -240,6 +240,16 @@ impl<'t> Document<'t> {
         Ok(tables)
     }
 
+    /// Takes the stage `key`, which has to be there, and its `kind`.
+    pub(crate) fn take_stage_of(&mut self, key: &str, kinds: &[&str]) -> Result<(Table<'t>, String), Wrong> {
+        let Some(mut table) = self.take_stage(key)? else {
+            self.report_key(key, "is missing");
+            return Err(Wrong);
+        };
+        let kind = self.take_kind(key, &mut table, kinds)?;
+        Ok((table, kind))
+    }
+
     /// Takes the `kind` out of the table at the path `key`.
     pub(crate) fn take_kind(
         &mut self,

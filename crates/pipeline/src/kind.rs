@@ -104,12 +104,20 @@ pub(crate) fn load<T>(
     options.filter(|_| diagnostics.is_empty()).ok_or(Error::Config(diagnostics))
 }
 
-/// The mistakes that loading told of.
+/// The mistakes that loading a config of this text with these overrides tells of, a line each.
 #[cfg(test)]
-pub(crate) fn mistakes<T>(loaded: Result<T>) -> Vec<Diagnostic> {
-    match loaded {
-        Ok(_) => Vec::new(),
-        Err(Error::Config(found)) => found,
+pub(crate) fn mistakes<T>(
+    text: &str,
+    overrides: &[&str],
+    load: impl FnOnce(&Path, &[String]) -> Result<T>,
+) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.toml");
+    std::fs::write(&path, text).unwrap();
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    match load(&path, &overrides) {
+        Ok(_) => String::new(),
+        Err(Error::Config(found)) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
         Err(other) => panic!("{other}"),
     }
 }

@@ -21,3 +21,11 @@ pub(crate) fn sporran(folder: &Path, arguments: &[&str]) -> Command {
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// The one JSON object that the program prints where it succeeds.
+#[allow(dead_code, reason = "not every file of tests reads JSON")]
+pub(crate) fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = sporran(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}

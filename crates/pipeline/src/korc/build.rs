@@ -142,11 +142,8 @@ impl BuildConfig {
 
 fn documents(document: &mut Document<'_>) -> Result<DocumentsOptions, Wrong> {
     let key = "documents";
-    let Some(mut table) = document.take_stage(key)? else {
-        document.report_key(key, "is missing");
-        return Err(Wrong);
-    };
-    let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
         "pages" => document.read(key, table, &[]).map(DocumentsOptions::Pages),
         _ => document.read(key, table, &[]).map(DocumentsOptions::DocRed),
     };

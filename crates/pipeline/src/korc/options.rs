@@ -332,11 +332,8 @@ impl ReasonOptions {
 
 fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
     let key = "reasoner";
-    let Some(mut table) = document.take_stage(key)? else {
-        document.report_key(key, "is missing");
-        return Err(Wrong);
-    };
-    let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
         "embed-kgqa" => document.read(key, table, &[]).map(ReasonerOptions::EmbedKgqa),
         "transfer-net" => document.read(key, table, &[]).map(ReasonerOptions::TransferNet),
         "seq2seq" => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
@@ -352,16 +349,9 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.toml");
         let text = "name = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
                     model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
-        std::fs::write(&path, text).unwrap();
-        let found = |overrides: &[&str]| {
-            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-            let found = mistakes(ReasonOptions::load(&path, &overrides));
-            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        };
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
         for expected in [
             "`kb`: no file none",
             "`data.iid`: no file none.json",
@@ -373,18 +363,12 @@ mod tests {
         assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
         assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
     }
+
     #[test]
     fn vectors_of_entities_come_from_one_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.toml");
         let text = "name = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
                     train-entities = true\n";
-        std::fs::write(&path, text).unwrap();
-        let found = |overrides: &[&str]| {
-            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-            let found = mistakes(ReasonOptions::load(&path, &overrides));
-            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        };
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
         assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));
         let both = found(&["reasoner.embedding=e", "reasoner.rank=4"]);
         assert!(both.contains("`reasoner.rank`: expected it only without `embedding`"), "{both}");

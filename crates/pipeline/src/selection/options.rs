@@ -262,11 +262,8 @@ impl SelectionOptions {
 /// Takes `[reranker]` out of a config.
 fn reranker(document: &mut Document<'_>) -> Result<RerankerKind, Wrong> {
     let key = "reranker";
-    let Some(mut table) = document.take_stage(key)? else {
-        document.report_key(key, "is missing");
-        return Err(Wrong);
-    };
-    let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
         "tfidf" => document.read(key, table, &[]).map(RerankerKind::TfIdf),
         "cosine" => document.read(key, table, &[]).map(RerankerKind::Cosine),
         "masked-lm" => document.read(key, table, &[]).map(RerankerKind::MaskedLm),
@@ -282,12 +279,7 @@ mod tests {
     use crate::kind::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.toml");
-        std::fs::write(&path, text).unwrap();
-        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        let found = mistakes(SelectionOptions::load(&path, &overrides));
-        found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        mistakes(text, overrides, SelectionOptions::load)
     }
 
     #[test]

@@ -265,11 +265,8 @@ impl TaggingOptions {
 /// Takes `[tagger]` out of a config.
 fn tagger(document: &mut Document<'_>) -> Result<TaggerKind, Wrong> {
     let key = "tagger";
-    let Some(mut table) = document.take_stage(key)? else {
-        document.report_key(key, "is missing");
-        return Err(Wrong);
-    };
-    let options = match document.take_kind(key, &mut table, &KINDS)?.as_str() {
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
         "encoder-crf" => document.read(key, table, &[]).map(TaggerKind::EncoderCrf),
         _ => document.read(key, table, &[]).map(TaggerKind::BilstmCrf),
     };
@@ -282,12 +279,7 @@ mod tests {
     use crate::kind::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.toml");
-        std::fs::write(&path, text).unwrap();
-        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        let found = mistakes(TaggingOptions::load(&path, &overrides));
-        found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        mistakes(text, overrides, TaggingOptions::load)
     }
 
     #[test]
