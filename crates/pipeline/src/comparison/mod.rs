@@ -163,7 +163,10 @@ struct Manifest {
 #[derive(Deserialize)]
 struct ManifestTask {
     predictions: PathBuf,
+    /// Manifests of before this was counted have neither.
+    #[serde(default)]
     answered: usize,
+    #[serde(default)]
     tokens: usize,
     reused: bool,
 }

@@ -34,10 +34,6 @@ impl Default for NetworkOptions {
 pub struct NetworkTraining {
     /// Share of a question's answers that it is asked for each time, at least one; the edges to the others stay in the graph.
     pub held_out: f64,
-    /// Answers of a question that it is asked for each time, at most; all that `held-out` says where it is not given. Questions with a
-    /// thousand answers would outweigh all others, and lose a third of their entity's edges.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub targets: Option<usize>,
     /// Whether every edge between a question's entity and the answers that are asked for is taken out of the graph, and not the
     /// question's relation alone. It helps where no pair of entities is in two parts, as in FB15k-237.
     pub remove_direct: bool,
@@ -67,7 +63,6 @@ impl Default for NetworkTraining {
     fn default() -> Self {
         Self {
             held_out: 0.3,
-            targets: None,
             remove_direct: false,
             core: None,
             batch_size: 32,
@@ -102,7 +97,6 @@ impl NetworkOptions {
         check("training.decay", decay > 0.0 && decay <= 1.0, "a number above 0 and up to 1", &decay);
         for (key, count) in [
             ("layers", self.layers),
-            ("training.targets", training.targets.unwrap_or(1)),
             ("training.core", training.core.unwrap_or(1)),
             ("training.batch-size", training.batch_size),
             ("training.questions", training.questions.unwrap_or(1)),

@@ -88,7 +88,7 @@ impl Questions {
         let count = (options.training.held_out * answers.len() as f64).round().max(1.0) as usize;
         let mut targets = answers.to_vec();
         targets.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        targets.truncate(count.min(options.training.targets.unwrap_or(usize::MAX)));
+        targets.truncate(count);
         let mut omitted: Vec<Edge> = Vec::new();
         let mut omit = |step: u32, target: u32| {
             omitted.push((question.head, step, target));
@@ -412,8 +412,6 @@ mod tests {
         let lesson = questions.lesson(at(0, 0), &graph, &options, 1);
         let expected = [(0, 0, 1), (0, 0, 2), (0, 2, 2), (1, 1, 0), (2, 1, 0), (2, 3, 0)];
         assert_eq!(lesson.omitted, expected);
-        options.training.targets = Some(1);
-        assert_eq!(questions.lesson(at(0, 0), &graph, &options, 1).targets.len(), 1);
         // A node's edge to itself has two directions, each once.
         let lesson = questions.lesson(at(3, 0), &graph, &options, 1);
         assert_eq!(lesson.omitted, [(3, 0, 3), (3, 1, 3)]);
