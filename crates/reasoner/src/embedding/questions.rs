@@ -9,23 +9,23 @@ use super::options::Regime;
 /// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
 /// that has one row for both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Question {
-    pub(super) entity: u32,
-    pub(super) relation: u32,
-    pub(super) inverse: bool,
+pub(crate) struct Question {
+    pub(crate) entity: u32,
+    pub(crate) relation: u32,
+    pub(crate) inverse: bool,
     /// Whether it asks for subjects, by whatever row.
-    pub(super) subjects: bool,
+    pub(crate) subjects: bool,
 }
 
 /// How relations' rows are numbered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Directions {
-    pub(super) relations: usize,
-    pub(super) reciprocal: bool,
+pub(crate) struct Directions {
+    pub(crate) relations: usize,
+    pub(crate) reciprocal: bool,
 }
 
 impl Directions {
-    pub(super) fn question(self, entity: EntityId, relation: u32, subjects: bool) -> Question {
+    pub(crate) fn question(self, entity: EntityId, relation: u32, subjects: bool) -> Question {
         let other_row = subjects && self.reciprocal;
         Question {
             entity: entity.0,
@@ -36,13 +36,13 @@ impl Directions {
     }
 
     /// The number of rows of the relations' table.
-    pub(super) fn rows(self) -> usize {
+    pub(crate) fn rows(self) -> usize {
         if self.reciprocal { 2 * self.relations } else { self.relations }
     }
 }
 
 /// All questions of a training.
-pub(super) enum Questions<'t> {
+pub(crate) enum Questions<'t> {
     /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject.
     Triples(&'t [Triple], Directions),
     /// Each with all its answers.
@@ -50,7 +50,7 @@ pub(super) enum Questions<'t> {
 }
 
 impl<'t> Questions<'t> {
-    pub(super) fn new(triples: &'t [Triple], regime: Regime, directions: Directions) -> Self {
+    pub(crate) fn new(triples: &'t [Triple], regime: Regime, directions: Directions) -> Self {
         if regime != Regime::KvsAll {
             return Self::Triples(triples, directions);
         }
@@ -66,7 +66,7 @@ impl<'t> Questions<'t> {
         Self::Grouped { questions, ends, answers }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Triples(triples, _) => 2 * triples.len(),
             Self::Grouped { questions, .. } => questions.len(),
@@ -74,7 +74,7 @@ impl<'t> Questions<'t> {
     }
 
     /// Question `at` with its answers.
-    pub(super) fn at(&self, at: usize) -> (Question, &[EntityId]) {
+    pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId]) {
         match self {
             Self::Triples(triples, directions) => {
                 let Triple { subject, relation, object } = &triples[at / 2];
@@ -92,7 +92,7 @@ impl<'t> Questions<'t> {
     }
 
     /// The order of a pass.
-    pub(super) fn order(&self, seed: u64, epoch: usize) -> Vec<u32> {
+    pub(crate) fn order(&self, seed: u64, epoch: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(epoch as u64);

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 use sporran_kernels::{Adjacency, Isa, Scaled, View, add_columns, max, multiply_matrices, scaled_softmax};
+use sporran_kilt::kb::EntityId;
 
 use super::{
     parameters::{EDGE_BIAS, EDGES, Parameters, Sizes},
@@ -23,7 +24,7 @@ pub(super) struct Question {
 pub(super) struct Lesson<'a> {
     pub(super) question: Question,
     /// All that are known, these among them.
-    pub(super) answers: &'a [u32],
+    pub(super) answers: &'a [EntityId],
     pub(super) targets: Vec<u32>,
     /// Edges that it must not see, each in both directions.
     pub(super) omitted: Vec<Edge>,
@@ -207,11 +208,11 @@ fn differentiate(scores: &mut [f32], lesson: &Lesson<'_>, targets: usize) -> f64
     let isa = Isa::detected();
     let own: Vec<f64> = lesson.targets.iter().map(|target| f64::from(scores[*target as usize])).collect();
     let least = max(isa, scores) - NOTHING;
-    lesson.answers.iter().for_each(|answer| scores[*answer as usize] = least);
+    lesson.answers.iter().for_each(|answer| scores[answer.index()] = least);
     let others = scaled_softmax(isa, scores, 1.0);
     let share = 1.0 / targets as f64;
     let (mut loss, mut pulled) = (0.0, 0.0);
-    lesson.answers.iter().for_each(|answer| scores[*answer as usize] = 0.0);
+    lesson.answers.iter().for_each(|answer| scores[answer.index()] = 0.0);
     for (target, own) in lesson.targets.iter().zip(own) {
         // The chance of all others, and ln(e^others + e^own) - own.
         let wrong = 1.0 / (1.0 + (own - others).exp());
@@ -245,13 +246,13 @@ mod tests {
         let lessons = [
             Lesson {
                 question: Question { head: 0, step: 0 },
-                answers: &[1, 2],
+                answers: &[EntityId(1), EntityId(2)],
                 targets: vec![2],
                 omitted: vec![(0, 0, 2), (2, 1, 0)],
             },
             Lesson {
                 question: Question { head: 4, step: 3 },
-                answers: &[1],
+                answers: &[EntityId(1)],
                 targets: vec![1],
                 omitted: vec![(4, 3, 1), (1, 2, 4)],
             },
@@ -279,7 +280,7 @@ mod tests {
         let scores = [0.3f32, 2.0, -1.0, 0.9, 0.1];
         let lesson = Lesson {
             question: Question { head: 0, step: 0 },
-            answers: &[1, 3, 4],
+            answers: &[EntityId(1), EntityId(3), EntityId(4)],
             targets: vec![3, 4],
             omitted: Vec::new(),
         };

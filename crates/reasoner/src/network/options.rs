@@ -34,9 +34,6 @@ impl Default for NetworkOptions {
 pub struct NetworkTraining {
     /// Share of a question's answers that it is asked for each time, at least one; the edges to the others stay in the graph.
     pub held_out: f64,
-    /// Whether every edge between a question's entity and the answers that are asked for is taken out of the graph, and not the
-    /// question's relation alone. It helps where no pair of entities is in two parts, as in FB15k-237.
-    pub remove_direct: bool,
     /// Learns on the graph of so many entities alone, those with the most triples, and is judged on the valid triples between them. A
     /// question costs as much as its graph has edges, so a network that starts `from` one of a large graph's core is there sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +60,6 @@ impl Default for NetworkTraining {
     fn default() -> Self {
         Self {
             held_out: 0.3,
-            remove_direct: false,
             core: None,
             batch_size: 32,
             questions: None,

@@ -129,7 +129,8 @@ pub(super) fn forward(
     trace.layers[0].rows.fill(0.0);
     row_mut(&mut trace.layers[0].rows, dim, asked.head).copy_from_slice(asked.query);
     for at in 0..layers {
-        let (layer, behind) = trace.layers[at..].split_first_mut().expect("one of the layers");
+        let (done, behind) = trace.layers.split_at_mut(at + 1);
+        let layer = &mut done[at];
         let next = behind.first_mut().map_or(&mut trace.rows, |next| &mut next.rows);
         let edges = asked.edges[at];
         layer.sums.fill(0.0);

@@ -5,7 +5,6 @@ use std::{ops::ControlFlow, path::Path, sync::Arc, time::Instant};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use sporran_kernels::Adjacency;
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
@@ -17,9 +16,9 @@ use super::{
 use crate::{
     Error, Result,
     embedding::{
-        LinkScores, OptimizerKind, Outcome, Progress, checkpoint,
+        LinkScores, OptimizerKind, Outcome, Progress, Regime, checkpoint,
         optimizer::{State, Step},
-        questions::mixed,
+        questions::{Directions, Questions, mixed},
         ranks,
         trainer::{BETTER, CHECKPOINT, MODEL, of_triples},
     },
@@ -49,65 +48,39 @@ struct Position {
     worse: usize,
 }
 
-/// All questions with all their answers.
-struct Questions {
-    questions: Vec<Question>,
-    ends: Vec<usize>,
-    answers: Vec<u32>,
+/// The questions of a pass, in its order.
+fn order(questions: &Questions<'_>, seed: u64, epoch: usize, most: Option<usize>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..questions.len()).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, epoch, 0, 1)));
+    order.truncate(most.unwrap_or(usize::MAX));
+    order
 }
 
-impl Questions {
-    fn new(triples: &[Triple]) -> Self {
-        let index = TripleIndex::new(triples);
-        let mut made = Self { questions: Vec::new(), ends: Vec::new(), answers: Vec::new() };
-        let objects = index.by_subject().map(|row| (row, 0));
-        for (((entity, relation), found), backward) in objects.chain(index.by_object().map(|row| (row, 1))) {
-            made.questions.push(Question { head: entity.0, step: 2 * relation.0 + backward });
-            made.answers.extend(found.iter().map(|answer| answer.0));
-            made.ends.push(made.answers.len());
-        }
-        made
-    }
-
-    fn answers(&self, at: usize) -> &[u32] {
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.answers[start..self.ends[at]]
-    }
-
-    /// The questions of a pass, in its order.
-    fn order(&self, seed: u64, epoch: usize, most: Option<usize>) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.questions.len()).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, epoch, 0, 1)));
-        order.truncate(most.unwrap_or(usize::MAX));
-        order
-    }
-
-    /// A question with answers drawn for this pass, whose edges it does not see.
-    fn lesson(&self, at: usize, graph: &Adjacency, options: &NetworkOptions, seed: u64) -> Lesson<'_> {
-        let (question, answers) = (self.questions[at], self.answers(at));
-        let count = (options.training.held_out * answers.len() as f64).round().max(1.0) as usize;
-        let mut targets = answers.to_vec();
-        targets.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        targets.truncate(count);
-        let mut omitted: Vec<Edge> = Vec::new();
-        let mut omit = |step: u32, target: u32| {
-            omitted.push((question.head, step, target));
-            omitted.push((target, step ^ 1, question.head));
-        };
-        if options.training.remove_direct {
-            for (step, ends) in graph.edges(question.head as usize) {
-                for target in targets.iter().filter(|target| ends.binary_search(target).is_ok()) {
-                    omit(step as u32, *target);
-                }
-            }
-        } else {
-            targets.iter().for_each(|target| omit(question.step, *target));
-        }
-        // An edge from a node to itself is its own way back.
-        omitted.sort_unstable();
-        omitted.dedup();
-        Lesson { question, answers, targets, omitted }
-    }
+/// A question with answers drawn for this pass, whose edges it does not see.
+fn lesson<'q>(
+    questions: &'q Questions<'_>,
+    at: usize,
+    relations: usize,
+    share: f64,
+    seed: u64,
+) -> Lesson<'q> {
+    let (asked, answers) = questions.at(at);
+    // Rows of questions for subjects stand behind those for objects; steps of a relation stand side by side.
+    let step = match asked.subjects {
+        true => 2 * (asked.relation - relations as u32) + 1,
+        false => 2 * asked.relation,
+    };
+    let question = Question { head: asked.entity, step };
+    let count = (share * answers.len() as f64).round().max(1.0) as usize;
+    let mut targets: Vec<u32> = answers.iter().map(|answer| answer.0).collect();
+    targets.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    targets.truncate(count);
+    let mut omitted: Vec<Edge> = targets
+        .iter()
+        .flat_map(|&target| [(question.head, step, target), (target, step ^ 1, question.head)])
+        .collect();
+    omitted.sort_unstable();
+    Lesson { question, answers, targets, omitted }
 }
 
 /// The knowledge base of the `count` entities with the most training triples, and of the triples between them. All relations stay.
@@ -180,7 +153,9 @@ pub fn train(
         network.take_over(&Network::open(from)?)?;
     }
     let GraphNetwork { graph, numbers, .. } = network.clone().over(kb)?;
-    let questions = Questions::new(triples);
+    let relations = kb.relation_count();
+    let directions = Directions { relations, reciprocal: true };
+    let questions = Questions::new(triples, Regime::KvsAll, directions);
     let traces = Arc::new(Traces::default());
     let sizes = network.parameters.tensors.iter().map(|tensor| tensor.values.len());
     let mut states: Vec<State> = sizes.map(|size| State::new(OptimizerKind::Adam, size)).collect();
@@ -201,14 +176,14 @@ pub fn train(
     while position.worse < train.patience && position.epoch < train.epochs {
         let started = Instant::now();
         let epoch = position.epoch;
-        let order = questions.order(seed, epoch, train.questions);
+        let order = order(&questions, seed, epoch, train.questions);
         let (mut loss, mut batches) = (0.0, 0);
         for (batch, which) in order.chunks(train.batch_size).enumerate() {
             let seeds = (3u64..).map(|purpose| mixed(seed, epoch, batch, purpose));
             let lessons: Vec<Lesson<'_>> = which
                 .iter()
                 .zip(seeds)
-                .map(|(at, seed)| questions.lesson(*at, &graph, options, seed))
+                .map(|(at, seed)| lesson(&questions, *at, relations, train.held_out, seed))
                 .collect();
             let (found, gradients) = learn(&network.parameters, &graph, &traces, &lessons);
             position.step += 1;
@@ -396,24 +371,20 @@ mod tests {
     #[test]
     fn a_lesson_does_not_see_the_edges_to_what_it_is_asked_for() {
         let triples =
-            [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 0, 3)];
-        let questions = Questions::new(&triples);
-        let graph = Adjacency::new(4, 2, &triples.map(|t| (t.subject.0, t.relation.0, t.object.0)));
-        let mut options = NetworkOptions::default();
-        let at = |head, step| {
-            questions.questions.iter().position(|question| *question == Question { head, step }).unwrap()
+            [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 1, 3)];
+        let directions = Directions { relations: 2, reciprocal: true };
+        let questions = Questions::new(&triples, Regime::KvsAll, directions);
+        let of = |head, step, share| {
+            let lessons = (0..questions.len()).map(|at| lesson(&questions, at, 2, share, 1));
+            lessons.into_iter().find(|lesson| lesson.question == Question { head, step }).unwrap()
         };
-        let lesson = questions.lesson(at(0, 0), &graph, &options, 1);
-        assert_eq!((lesson.answers, lesson.targets.len()), (&[1, 2][..], 1));
-        let target = lesson.targets[0];
-        assert_eq!(lesson.omitted, [(0, 0, target), (target, 1, 0)]);
-        options.training.held_out = 1.0;
-        options.training.remove_direct = true;
-        let lesson = questions.lesson(at(0, 0), &graph, &options, 1);
-        let expected = [(0, 0, 1), (0, 0, 2), (0, 2, 2), (1, 1, 0), (2, 1, 0), (2, 3, 0)];
-        assert_eq!(lesson.omitted, expected);
+        let some = of(0, 0, 0.3);
+        assert_eq!((some.answers, some.targets.len()), (&[EntityId(1), EntityId(2)][..], 1));
+        let target = some.targets[0];
+        assert_eq!(some.omitted, [(0, 0, target), (target, 1, 0)]);
+        assert_eq!(of(0, 0, 1.0).omitted, [(0, 0, 1), (0, 0, 2), (1, 1, 0), (2, 1, 0)]);
+        assert_eq!(of(2, 3, 1.0).omitted, [(0, 2, 2), (2, 3, 0)]);
         // A node's edge to itself has two directions, each once.
-        let lesson = questions.lesson(at(3, 0), &graph, &options, 1);
-        assert_eq!(lesson.omitted, [(3, 0, 3), (3, 1, 3)]);
+        assert_eq!(of(3, 2, 1.0).omitted, [(3, 2, 3), (3, 3, 3)]);
     }
 }
