@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! python scripts/reference/generation.py make DIR
-//! MODELS=DIR PYTHON=python3 cargo bench --bench generation [-- --only bart-base --threads 2]
+//! MODELS=DIR PYTHON=python3 cargo bench --bench generation [-- --only bart-base --beams 1]
 //! ```
 //!
 //! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`.
@@ -70,11 +70,14 @@ fn run() -> Outcome<()> {
         return Ok(());
     };
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let only =
-        arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let after = |option: &str| {
+        arguments.iter().position(|argument| argument == option).and_then(|at| arguments.get(at + 1))
+    };
+    let only = after("--only");
+    let width = after("--beams").map(|text| text.parse::<usize>()).transpose()?;
     println!("{} threads, {SOURCE} source tokens, {NEW} new tokens", rayon::current_num_threads());
     for (name, rows, beams) in WORK {
-        if only.is_some_and(|only| only != name) {
+        if only.is_some_and(|only| only != name) || width.is_some_and(|width| width != beams) {
             continue;
         }
         let folder = Path::new(&models).join(name);

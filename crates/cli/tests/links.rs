@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 
 use common::{errors, json, root, sporran};
 use serde_json::Value;
+use sporran_kilt::kb::{KnowledgeBase, Part};
 
 /// Twelve entities on a circle, three relations; every fifth triple is kept for judging, with a wrong one for each.
 fn circle(folder: &Path) -> String {
@@ -168,6 +169,47 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
     }
     let (_, code, told) = asked(folder.path(), &["--kb", "kb"], "");
     assert!(code == Some(2) && told.contains("expected a model or rules"), "{told}");
+}
+
+#[test]
+fn the_bundled_embedding_and_rules_know_the_bundled_knowledge_base() {
+    let kb = KnowledgeBase::open(root().join("examples/minikilt/kb")).unwrap();
+    // Citizenships of every tenth person.
+    let citizen = kb.relation("P27").unwrap();
+    let known =
+        kb.triples(Part::Train).iter().filter(|triple| triple.relation == citizen).step_by(10).take(20);
+    let known: Vec<(&str, &str)> =
+        known.map(|triple| (kb.entity_name(triple.subject), kb.entity_name(triple.object))).collect();
+    let lines: String = known
+        .iter()
+        .map(|(subject, _)| format!("{{\"subject\":\"{subject}\",\"relation\":\"P27\"}}\n"))
+        .collect();
+    let folder = root().join("models/minikilt-kb").display().to_string();
+    let rules = format!("{folder}/rules.tsv.gz");
+    let kb_folder = root().join("examples/minikilt/kb").display().to_string();
+    let call = ["--kb", &kb_folder, "--links", &folder, "--rules", &rules, "--known", "--answers", "3"];
+    let work = tempfile::tempdir().unwrap();
+    let (answers, code, told) = asked(work.path(), &call, &lines);
+    assert_eq!((answers.len(), code), (20, Some(0)), "{told}");
+    let (mut right, mut explained) = (0, 0);
+    for ((_, object), answers) in known.iter().zip(&answers) {
+        let answers = answers["answers"].as_array().unwrap();
+        right += usize::from(answers.iter().any(|answer| answer["entity"] == *object));
+        for chain in answers.iter().flat_map(|answer| answer["chains"].as_array().unwrap()) {
+            assert!(chain["rule"].as_str().unwrap().starts_with("P27("), "{chain}");
+            explained += usize::from(!chain["triples"].as_array().unwrap().is_empty());
+        }
+    }
+    assert!(right >= 18 && explained >= 20, "{right} right, {explained} explained");
+    assert_eq!(answers[0]["answers"][0]["label"], label(&kb, &answers[0]["answers"][0]), "{answers:?}");
+}
+
+/// What the knowledge base calls the entity of an answer.
+fn label(kb: &KnowledgeBase, answer: &Value) -> String {
+    let id = kb.entity(answer["entity"].as_str().unwrap()).unwrap();
+    let label = kb.label(id);
+    assert_ne!(label, kb.entity_name(id));
+    label.to_owned()
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn completed(answers: &[LinkAnswer]) -> String {
         text.push_str(&format!("{}\t{}\t{:.4}\n", answer.entity, answer.label, answer.score));
         for chain in &answer.chains {
             let triples: Vec<String> =
-                chain.triples.iter().map(|[s, r, o]| format!("({s}, {r}, {o})")).collect();
+                chain.labels.iter().map(|[s, r, o]| format!("({s}, {r}, {o})")).collect();
             let rule = chain.rule.as_ref().map_or_else(String::new, |rule| format!("{rule}: "));
             text.push_str(&format!("\t{:.3}\t{rule}{}\n", chain.weight, triples.join(" ")));
         }

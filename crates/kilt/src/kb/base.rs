@@ -54,10 +54,11 @@ impl Named {
 
 impl KnowledgeBase {
     /// Loads a folder. Triples are in `train.txt`, `valid.txt` and `test.txt` (`.tsv` or `.nt` instead, or with `.gz` or
-    /// `.zst` behind; only the first is needed), hard negatives in `valid_negatives.txt` and `test_negatives.txt`; or the
-    /// folder holds Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on). A `.txt` or `.tsv` file has a
-    /// subject, a relation and an object on each line, between tabs. What ids are called stands in `entities.tsv` and
-    /// `relations.tsv`, or Wikidata5M's `wikidata5m_entity.txt` and `wikidata5m_relation.txt`: an id, a label, aliases.
+    /// `.zst` behind; only the first is needed, and `triples.tsv` does for it), hard negatives in `valid_negatives.txt` and
+    /// `test_negatives.txt`; or the folder holds Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on). A `.txt` or
+    /// `.tsv` file has a subject, a relation and an object on each line, between tabs. What ids are called stands in
+    /// `entities.tsv` and `relations.tsv`, Wikidata5M's `wikidata5m_entity.txt` and `wikidata5m_relation.txt`, or CoDEx's
+    /// `entity_text.tsv`; [`read_names`](super::read_names) says how.
     ///
     /// A path to a file is read as [`load_file`](Self::load_file) does, as the training part.
     ///

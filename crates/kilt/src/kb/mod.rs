@@ -6,6 +6,7 @@
 
 mod base;
 mod index;
+mod labels;
 mod names;
 mod ntriples;
 mod tables;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use base::{KnowledgeBase, Named};
 pub use index::TripleIndex;
+pub use labels::{NamesRow, read_names};
 pub use names::Names;
 
 /// An entity of a [`KnowledgeBase`]: dense, from 0.

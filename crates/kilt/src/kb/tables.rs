@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EntityId, KnowledgeBase, Named, Part, RelationId, Triple};
+use super::{EntityId, KnowledgeBase, Named, Part, RelationId, Triple, labels::read_names};
 use crate::{Error, Result, jsonl};
 
 /// Where Wikidata5M (Wang et al., 2021) keeps a part; the second ending stands in its inductive setting.
@@ -22,13 +22,15 @@ impl KnowledgeBase {
         for part in Part::ALL {
             let name = part.name();
             let own = find(folder, name, &["txt", "tsv", "nt"]);
-            let file = own.or_else(|| {
+            // All there is is there to learn from.
+            let whole = || find(folder, "triples", &["tsv", "nt"]).filter(|_| part == Part::Train);
+            let file = own.or_else(whole).or_else(|| {
                 WIKIDATA5M.iter().find_map(|before| find(folder, &format!("{before}{name}"), &["txt"]))
             });
             match file {
                 Some(file) => self.load_file(&file, part)?,
                 None if part == Part::Train => {
-                    let message = "expected `train.txt`, `train.tsv`, `train.nt` or `wikidata5m_transductive_train.txt`, found none of them";
+                    let message = "expected `train.txt` (or `.tsv`, `.nt`), `triples.tsv` (or `.nt`) or `wikidata5m_transductive_train.txt`, found none of them";
                     return Err(Error::store(folder, message));
                 }
                 None => {}
@@ -40,7 +42,9 @@ impl KnowledgeBase {
                 self.triples_of(&file, |kb, triple| kb.add_negative(part, triple))?;
             }
         }
-        let entities = find(folder, "entities", &["tsv"]).or(find(folder, "wikidata5m_entity", &["txt"]));
+        let entities = find(folder, "entities", &["tsv"])
+            .or(find(folder, "wikidata5m_entity", &["txt"]))
+            .or(find(folder, "entity_text", &["tsv"]));
         if let Some(file) = entities {
             self.load_labels(&file)?;
         }
@@ -99,15 +103,15 @@ impl KnowledgeBase {
         Ok(())
     }
 
-    /// Reads what entities are called: an id, a label and aliases on each line, between tabs, as in Wikidata5M. Entities
-    /// that no triple names are passed over.
+    /// Reads what entities are called, as [`read_names`] does. Entities that no triple names are passed over.
     ///
     /// # Errors
-    /// [`Error::Io`] and the like; [`Error::Record`] for a line without a label.
+    /// Those of [`read_names`].
     pub fn load_labels(&mut self, path: &Path) -> Result<()> {
-        labels(path, |id, label, first| {
-            if let Some(id) = self.entity(id) {
-                if first { self.set_label(id, label) } else { self.add_alias(id, label) }
+        read_names(path, |row| {
+            if let Some(id) = self.entity(row.id) {
+                self.set_label(id, row.label);
+                row.aliases.iter().for_each(|alias| self.add_alias(id, alias));
             }
         })
     }
@@ -117,9 +121,10 @@ impl KnowledgeBase {
     /// # Errors
     /// As there.
     pub fn load_relation_labels(&mut self, path: &Path) -> Result<()> {
-        labels(path, |id, label, first| {
-            if let Some(id) = self.relation(id) {
-                if first { self.set_relation_label(id, label) } else { self.add_relation_alias(id, label) }
+        read_names(path, |row| {
+            if let Some(id) = self.relation(row.id) {
+                self.set_relation_label(id, row.label);
+                row.aliases.iter().for_each(|alias| self.add_relation_alias(id, alias));
             }
         })
     }
@@ -152,23 +157,6 @@ impl KnowledgeBase {
         write_labels(&folder.join("entities.tsv"), self.entities(), entities)?;
         write_labels(&folder.join("relations.tsv"), self.relations(), relations)
     }
-}
-
-fn labels(path: &Path, mut take: impl FnMut(&str, &str, bool)) -> Result<()> {
-    let mut reader = jsonl::open(path)?;
-    while let Some((line, bytes)) = reader.next_line()? {
-        let text = jsonl::utf8(path, line, bytes)?;
-        let mut columns = text.split('\t').map(str::trim).filter(|column| !column.is_empty());
-        let (Some(id), Some(label)) = (columns.next(), columns.next()) else {
-            let message = "expected an id, a label and aliases between tabs, found one column";
-            return Err(Error::record(path, line, "label", message));
-        };
-        take(id, label, true);
-        for alias in columns {
-            take(id, alias, false);
-        }
-    }
-    Ok(())
 }
 
 fn write_labels<'n>(
@@ -241,6 +229,20 @@ mod tests {
             assert_eq!(again.negatives(part), kb.negatives(part));
         }
         assert_eq!(again.labels(EntityId(2)), kb.labels(EntityId(2)));
+    }
+
+    #[test]
+    fn a_folder_without_parts_is_there_to_learn_from() {
+        let folder = folder(&[
+            ("triples.tsv", "Q2\tP1\tQ1\n"),
+            ("entity_text.tsv", "id\tqid\tname\tent_type\n0\tQ1\tAnn\thuman\n"),
+            ("relations.tsv", "id\tlabel\taliases\nP1\tmother\tmum|ma\n"),
+        ]);
+        let kb = KnowledgeBase::open(folder.path()).unwrap();
+        assert_eq!(kb.triples(Part::Train), [Triple::new(0, 0, 1)]);
+        assert!(kb.triples(Part::Valid).is_empty());
+        assert_eq!((kb.label(EntityId(0)), kb.label(EntityId(1))), ("Q2", "Ann"));
+        assert_eq!(kb.relation_labels(RelationId(0)), ["mother", "mum", "ma"]);
     }
 
     #[test]

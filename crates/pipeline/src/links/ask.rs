@@ -47,6 +47,8 @@ pub struct Chain {
     pub weight: f32,
     /// Names of subject, relation and object, in the order of the walk; none for a rule without a body.
     pub triples: Vec<[String; 3]>,
+    /// What these are called; a name where the knowledge base tells no more.
+    pub labels: Vec<[String; 3]>,
 }
 
 /// What is given back for a question.
@@ -158,20 +160,13 @@ impl Asker {
                 {
                     let rule = &rules.rules()[explanation.rule as usize];
                     let triples = explanation.triples.into_iter().map(|(s, r, o)| Triple::new(s, r, o));
-                    chains.push(Chain {
-                        rule: Some(rules::text(&rule.clause, &self.kb)),
-                        weight: rule.confidence,
-                        triples: triples.map(|triple| self.named(triple)).collect(),
-                    });
+                    let text = rules::text(&rule.clause, &self.kb);
+                    chains.push(self.chain(Some(text), rule.confidence, triples));
                 }
             }
             if let Some(network) = network {
                 let paths = network.explain((entity, relation), subjects, answer, options.chains)?;
-                chains.extend(paths.into_iter().map(|path| Chain {
-                    rule: None,
-                    weight: path.weight,
-                    triples: path.triples.into_iter().map(|triple| self.named(triple)).collect(),
-                }));
+                chains.extend(paths.into_iter().map(|path| self.chain(None, path.weight, path.triples)));
             }
             Ok(LinkAnswer {
                 entity: self.kb.entity_name(answer).to_owned(),
@@ -183,9 +178,15 @@ impl Asker {
         order.into_iter().map(answer).collect()
     }
 
-    fn named(&self, triple: Triple) -> [String; 3] {
-        let Triple { subject, relation, object } = triple;
-        [self.kb.entity_name(subject), self.kb.relation_name(relation), self.kb.entity_name(object)]
-            .map(str::to_owned)
+    fn chain(&self, rule: Option<String>, weight: f32, walk: impl IntoIterator<Item = Triple>) -> Chain {
+        let kb = &self.kb;
+        let (mut triples, mut labels) = (Vec::new(), Vec::new());
+        for Triple { subject, relation, object } in walk {
+            let names = [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)];
+            let called = [kb.label(subject), kb.relation_label(relation), kb.label(object)];
+            triples.push(names.map(str::to_owned));
+            labels.push(called.map(str::to_owned));
+        }
+        Chain { rule, weight, triples, labels }
     }
 }

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    Error as FileError, jsonl,
-    kb::{EntityId, KnowledgeBase},
+    jsonl,
+    kb::{EntityId, KnowledgeBase, read_names},
 };
 
 use crate::Result;
 
-/// Tables of entities. Each has a first line that names its columns: `id` or `qid`, `label` or `name`, and perhaps `title`,
-/// `type` or `ent_type`, and `aliases` between `|`.
+/// Tables of entities, as [`read_names`] reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EntityTables {
@@ -45,7 +44,7 @@ impl Entities {
     /// Reads tables for the entities of a knowledge base; others in them are passed over.
     ///
     /// # Errors
-    /// What reading gives; a table without the columns that it needs.
+    /// What reading gives.
     pub fn load(tables: &EntityTables, kb: &KnowledgeBase) -> Result<Self> {
         let count = kb.entity_count();
         let mut entities =
@@ -79,47 +78,28 @@ impl Entities {
     }
 
     fn read_table(&mut self, path: &Path, kb: &KnowledgeBase) -> Result<()> {
-        let text = jsonl::read_to_string(path)?;
-        let mut lines = text.lines();
-        let header: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
-        let column =
-            |names: &[&str]| names.iter().find_map(|name| header.iter().position(|column| column == name));
-        let (Some(id), Some(label)) = (column(&["qid", "id"]), column(&["label", "name"])) else {
-            let message = format!("expected columns `id` and `label`, found `{}`", header.join("`, `"));
-            return Err(FileError::record(path, 1, ".", message).into());
-        };
-        let (title, class, aliases) =
-            (column(&["title"]), column(&["type", "ent_type"]), column(&["aliases"]));
-        for (number, line) in lines.enumerate() {
-            let cells: Vec<&str> = line.split('\t').collect();
-            let cell =
-                |at: Option<usize>| at.and_then(|at| cells.get(at)).copied().unwrap_or_default().trim();
-            let (name, called) = (cell(Some(id)), cell(Some(label)));
-            if name.is_empty() || called.is_empty() {
-                let message = "expected an id and a label, found an empty one";
-                return Err(FileError::record(path, number as u64 + 2, ".", message).into());
-            }
-            let Some(entity) = kb.entity(name).filter(|entity| self.names[entity.index()].is_empty()) else {
-                continue;
+        read_names(path, |row| {
+            let Some(entity) = kb.entity(row.id).filter(|entity| self.names[entity.index()].is_empty())
+            else {
+                return;
             };
             let names = &mut self.names[entity.index()];
-            names.push(called.to_owned());
-            for other in std::iter::once(cell(title)).chain(cell(aliases).split('|')) {
+            names.push(row.label.to_owned());
+            for other in std::iter::once(&row.title).chain(&row.aliases) {
                 let plain = other.split(" (").next().unwrap_or_default();
                 if !plain.is_empty() && !names.iter().any(|known| known == plain) {
                     names.push(plain.to_owned());
                 }
             }
-            for title in [cell(title), called] {
+            for title in [row.title, row.label] {
                 if !title.is_empty() {
                     self.titles.entry(title.to_owned()).or_insert(entity);
                 }
             }
-            let class = cell(class);
-            if !class.is_empty() {
-                self.classes[entity.index()] = Some(class.to_owned());
+            if !row.class.is_empty() {
+                self.classes[entity.index()] = Some(row.class.to_owned());
             }
-        }
+        })?;
         Ok(())
     }
 
@@ -182,7 +162,7 @@ impl Entities {
 /// the knowledge base does not have are passed over.
 ///
 /// # Errors
-/// What reading gives; a table without the columns that it needs.
+/// What reading gives.
 pub fn label_relations(path: &Path, kb: &mut KnowledgeBase) -> Result<()> {
     if path.extension().is_some_and(|ending| ending == "json") {
         let labels: FxHashMap<String, ClassLabel> = jsonl::read_json(path)?;
@@ -193,21 +173,7 @@ pub fn label_relations(path: &Path, kb: &mut KnowledgeBase) -> Result<()> {
         }
         return Ok(());
     }
-    let text = jsonl::read_to_string(path)?;
-    for (number, line) in text.lines().enumerate() {
-        let mut cells = line.split('\t');
-        let (Some(id), Some(label)) = (cells.next(), cells.next()) else {
-            let message = "expected an id and a label between tabs";
-            return Err(FileError::record(path, number as u64 + 1, ".", message).into());
-        };
-        if let Some(id) = kb.relation(id) {
-            kb.set_relation_label(id, label);
-            for alias in cells.next().unwrap_or_default().split('|').filter(|alias| !alias.is_empty()) {
-                kb.add_relation_alias(id, alias);
-            }
-        }
-    }
-    Ok(())
+    Ok(kb.load_relation_labels(path)?)
 }
 
 #[cfg(test)]
@@ -242,7 +208,7 @@ mod tests {
         assert_eq!((entities.by_name("Ann"), entities.by_name("Nan")), (None, Some(ids[0])));
         assert_eq!(entities.label(ids[2]), Some("class"));
 
-        let wrong = EntityTables { tables: vec![file("w.tsv", "a\tb\n")], ..EntityTables::default() };
-        assert!(Entities::load(&wrong, &kb).unwrap_err().to_string().contains("`id` and `label`"));
+        let wrong = EntityTables { tables: vec![file("w.tsv", "Q1\n")], ..EntityTables::default() };
+        assert!(Entities::load(&wrong, &kb).unwrap_err().to_string().contains("w.tsv:1: field `label`"));
     }
 }
