@@ -193,14 +193,15 @@ pub(crate) fn train_rag(
     Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
 }
 
-/// The encoder of questions in a folder, and how its states become a vector.
+/// The encoder of questions in a folder, and how its states become a vector. Where the folder makes its length 1, that falls away:
+/// the length says how sharply the softmax tells passages apart, and is learned.
 fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Pooling)> {
     let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
         // DPR's head has the say over its own vectors.
         return Ok((Checkpoint::open(folder)?, dense.pooling.unwrap_or(Pooling::Cls)));
     };
-    let pooling = sentences.pooling_alone().filter(|own| dense.pooling.is_none_or(|wanted| wanted == *own));
-    let expected = "expected an encoder whose vectors are pooled states and nothing more";
+    let pooling = sentences.direction().filter(|own| dense.pooling.is_none_or(|wanted| wanted == *own));
+    let expected = "expected an encoder whose vectors are pooled states, normalised or not";
     let pooling = pooling.ok_or_else(|| fault("train.question-encoder", expected))?;
     Ok((Checkpoint::open(&sentences.encoder)?, pooling))
 }

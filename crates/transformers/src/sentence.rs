@@ -246,11 +246,12 @@ impl Sentences {
         Ok(Self { pooling: vec![pooling], ..self })
     }
 
-    /// The pooling whose result is the vector, where nothing else happens to it.
+    /// The pooling whose result has the vector's direction: where nothing happens to it, or only its length is made 1.
     #[must_use]
-    pub fn pooling_alone(&self) -> Option<Pooling> {
-        match (self.pooling.as_slice(), self.steps.is_empty()) {
-            ([pooling], true) => Some(*pooling),
+    pub fn direction(&self) -> Option<Pooling> {
+        let keeps = self.steps.iter().all(|step| matches!(step, Step::Normalize));
+        match self.pooling.as_slice() {
+            [pooling] if keeps => Some(*pooling),
             _ => None,
         }
     }
@@ -457,6 +458,7 @@ mod tests {
             let sentences = open(MODULES, text).unwrap().unwrap();
             assert_eq!(sentences.pooling, expected, "{text}");
             assert_eq!(sentences.width(6), 6 * expected.len());
+            assert_eq!(sentences.direction(), expected.first().copied().filter(|_| expected.len() == 1));
         }
     }
 
