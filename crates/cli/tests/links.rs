@@ -197,7 +197,13 @@ fn the_bundled_embedding_and_rules_know_the_bundled_knowledge_base() {
         right += usize::from(answers.iter().any(|answer| answer["entity"] == *object));
         for chain in answers.iter().flat_map(|answer| answer["chains"].as_array().unwrap()) {
             assert!(chain["rule"].as_str().unwrap().starts_with("P27("), "{chain}");
-            explained += usize::from(!chain["triples"].as_array().unwrap().is_empty());
+            for (names, labels) in
+                chain["triples"].as_array().unwrap().iter().zip(chain["labels"].as_array().unwrap())
+            {
+                let relation = kb.relation(names[1].as_str().unwrap()).unwrap();
+                assert_eq!(labels[1], kb.relation_label(relation), "{chain}");
+                explained += 1;
+            }
         }
     }
     assert!(right >= 18 && explained >= 20, "{right} right, {explained} explained");

@@ -35,7 +35,7 @@ impl Columns {
         let column =
             |names: &[&str]| names.iter().find_map(|name| header.iter().position(|column| column == name));
         Some(Self {
-            // A table with both numbers its rows by the first.
+            // Where there are both, `id` is the number of a row.
             id: column(&["qid", "id"])?,
             label: column(&["label", "name"])?,
             title: column(&["title"]),
