@@ -62,7 +62,7 @@ impl Columns {
 /// in Wikidata5M.
 ///
 /// # Errors
-/// [`Error::Io`] and the like; [`Error::Record`] for a row without an id or a label, and what `take` gives.
+/// [`Error::Io`] and the like; [`Error::Record`] for a row without an id or a label.
 pub fn read_names(path: &Path, mut take: impl FnMut(NamesRow<'_>)) -> Result<()> {
     let mut reader = jsonl::open(path)?;
     let mut columns = None;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    jsonl,
+    Error as FileError, jsonl,
     kb::{EntityId, KnowledgeBase, read_names},
 };
 
@@ -44,7 +44,7 @@ impl Entities {
     /// Reads tables for the entities of a knowledge base; others in them are passed over.
     ///
     /// # Errors
-    /// What reading gives.
+    /// What reading gives; a table that names none of them.
     pub fn load(tables: &EntityTables, kb: &KnowledgeBase) -> Result<Self> {
         let count = kb.entity_count();
         let mut entities =
@@ -78,11 +78,13 @@ impl Entities {
     }
 
     fn read_table(&mut self, path: &Path, kb: &KnowledgeBase) -> Result<()> {
+        let mut found = false;
         read_names(path, |row| {
-            let Some(entity) = kb.entity(row.id).filter(|entity| self.names[entity.index()].is_empty())
-            else {
+            let Some(entity) = kb.entity(row.id) else { return };
+            found = true;
+            if !self.names[entity.index()].is_empty() {
                 return;
-            };
+            }
             let names = &mut self.names[entity.index()];
             names.push(row.label.to_owned());
             for other in std::iter::once(&row.title).chain(&row.aliases) {
@@ -100,6 +102,12 @@ impl Entities {
                 self.classes[entity.index()] = Some(row.class.to_owned());
             }
         })?;
+        if !found {
+            // As where the first line does not name the column of ids.
+            let message =
+                "expected ids of the knowledge base's entities in a column `id` or `qid`, found none";
+            return Err(FileError::record(path, 1, ".", message).into());
+        }
         Ok(())
     }
 
@@ -208,7 +216,13 @@ mod tests {
         assert_eq!((entities.by_name("Ann"), entities.by_name("Nan")), (None, Some(ids[0])));
         assert_eq!(entities.label(ids[2]), Some("class"));
 
-        let wrong = EntityTables { tables: vec![file("w.tsv", "Q1\n")], ..EntityTables::default() };
-        assert!(Entities::load(&wrong, &kb).unwrap_err().to_string().contains("w.tsv:1: field `label`"));
+        for (text, expected) in [
+            ("Q1\n", "w.tsv:1: field `label`"),
+            ("entity\tlabel\nX1\tAnn\n", "w.tsv:1: field `.`: expected ids"),
+        ] {
+            let wrong = EntityTables { tables: vec![file("w.tsv", text)], ..EntityTables::default() };
+            let message = Entities::load(&wrong, &kb).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 }
