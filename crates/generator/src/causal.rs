@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Map, Value};
 use sporran_kilt::Task;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
@@ -42,7 +43,7 @@ pub struct CausalOptions {
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
-    #[serde(default = "prompt")]
+    #[serde(default = "prompt", deserialize_with = "over_prompt")]
     pub prompt: PromptOptions,
     /// What stands before an answer.
     #[serde(default = "answer")]
@@ -76,6 +77,16 @@ fn prompt() -> PromptOptions {
         input: "Question: {input}".into(),
         ..PromptOptions::default()
     }
+}
+
+/// What is given of a prompt, over this generator's own defaults rather than those of the type.
+fn over_prompt<'de, D: Deserializer<'de>>(given: D) -> std::result::Result<PromptOptions, D::Error> {
+    let given = Map::deserialize(given)?;
+    let mut fields = serde_json::to_value(prompt()).map_err(D::Error::custom)?;
+    if let Value::Object(fields) = &mut fields {
+        fields.extend(given);
+    }
+    serde_json::from_value(fields).map_err(D::Error::custom)
 }
 
 fn answer() -> String {
@@ -307,6 +318,17 @@ mod tests {
 
     fn pair(input: &str, answer: &str) -> (String, String) {
         (input.into(), answer.into())
+    }
+
+    #[test]
+    fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {
+        let read = |json: Value| serde_json::from_value::<CausalOptions>(json);
+        let options = read(serde_json::json!({ "model": "m", "prompt": { "passages": 1 } })).unwrap();
+        assert_eq!(options.prompt, PromptOptions { passages: 1, ..prompt() });
+        let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passage-count": 1 } })).unwrap_err();
+        assert!(wrong.to_string().contains("unknown field `passage-count`"), "{wrong}");
+        let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passages": -1 } })).unwrap_err();
+        assert!(wrong.to_string().contains("invalid value: integer `-1`"), "{wrong}");
     }
 
     #[test]
