@@ -128,11 +128,14 @@ pub struct QueryOptions {
     pub mention_context_words: usize,
     /// Entity linking: how often the mention's words count beside one count for its context's.
     pub mention_weight: usize,
+    /// Entity linking: what stands before and behind the mention, such as BLINK's `["[unused0]", "[unused1]"]`; nothing by
+    /// default.
+    pub mention_marks: Option<[String; 2]>,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { mention_context_words: 20, mention_weight: 3 }
+        Self { mention_context_words: 20, mention_weight: 3, mention_marks: None }
     }
 }
 

@@ -26,7 +26,12 @@ fn around_mention(before: &str, mention: &str, after: &str, options: &QueryOptio
     let kept = &before[before.len().saturating_sub(options.mention_context_words)..];
     let after = after.split_whitespace().take(options.mention_context_words);
     let mentions = std::iter::repeat_n(mention, options.mention_weight.max(1));
-    kept.iter().copied().chain(mentions).chain(after).collect::<Vec<_>>().join(" ")
+    let (opening, closing) = match &options.mention_marks {
+        Some([opening, closing]) => (Some(opening.as_str()), Some(closing.as_str())),
+        None => (None, None),
+    };
+    let marked = opening.into_iter().chain(mentions).chain(closing);
+    kept.iter().copied().chain(marked).chain(after).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a query asks for the page of a tagged mention.
@@ -40,15 +45,31 @@ mod tests {
 
     use super::*;
 
-    fn shaped(text: &str, dataset: Dataset) -> String {
+    fn shaped_as(options: QueryOptions, text: &str, dataset: Dataset) -> String {
         let query = Query { dataset: Some(dataset), ..Query::of_text(1i64, text) };
-        for_retrieval(&query, &QueryOptions { mention_context_words: 2, mention_weight: 2 }).text
+        for_retrieval(&query, &options).text
+    }
+
+    fn shaped(text: &str, dataset: Dataset) -> String {
+        let options = QueryOptions { mention_context_words: 2, mention_weight: 2, mention_marks: None };
+        shaped_as(options, text, dataset)
     }
 
     #[test]
     fn entity_linking_keeps_the_mention_and_its_context() {
         let text = "a b c [START_ENT] New York [END_ENT] d e f";
         assert_eq!(shaped(text, Dataset::Wned), "b c New York New York d e");
+    }
+
+    #[test]
+    fn marks_stand_around_the_mention() {
+        let marks = ["[unused0]", "[unused1]"].map(str::to_owned);
+        let options =
+            QueryOptions { mention_context_words: 1, mention_weight: 1, mention_marks: Some(marks) };
+        let text = "b c [START_ENT] New York [END_ENT] d e";
+        let expected = "c [unused0] New York [unused1] d";
+        assert_eq!(shaped_as(options.clone(), text, Dataset::Wned), expected);
+        assert_eq!(shaped_as(options, "who?", Dataset::Nq), "who?");
     }
 
     #[test]

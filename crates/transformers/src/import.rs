@@ -63,7 +63,7 @@ pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
     write(checkpoint, &COMPANIONS, None, to)
 }
 
-/// Writes one of the two models of a RAG folder into `to` as a model of its own, as [`import`] does. Nothing but its own
+/// Writes one of the two models of a folder into `to` as a model of its own, as [`import`] does. Nothing but its own
 /// config goes along.
 ///
 /// # Errors

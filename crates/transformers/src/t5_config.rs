@@ -179,6 +179,14 @@ impl Architecture for T5Config {
         parameters(|vb| T5::new(self, vb))
     }
 
+    /// Fusion-in-Decoder's released models wrap the encoder and each of its blocks.
+    fn canonical(&self, stored: &str) -> String {
+        match stored.strip_prefix("encoder.encoder.") {
+            Some(inner) => format!("encoder.{}", inner.replacen(".module.", ".", 1)),
+            None => stored.into(),
+        }
+    }
+
     fn embedding(&self) -> Option<Embedding> {
         Some(Embedding {
             name: "shared.weight",

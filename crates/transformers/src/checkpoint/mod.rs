@@ -48,7 +48,7 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 #[derive(Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
-    tokenizer: PathBuf,
+    part: Option<Part>,
     architectures: Vec<String>,
     config: ModelConfig,
     tokens: Option<SpecialTokens>,
@@ -81,10 +81,10 @@ impl Checkpoint {
         Self::open_as(folder, None)
     }
 
-    /// Opens one of the two models of a RAG folder, as [`open`](Self::open) opens a model of its own.
+    /// Opens one of the two models of a folder, as [`open`](Self::open) opens a model of its own.
     ///
     /// # Errors
-    /// As for `open`, and [`Error::Architecture`] where the folder is not a RAG model's.
+    /// As for `open`, and [`Error::Architecture`] where the folder has no such part.
     pub fn open_part(folder: &Path, part: Part) -> Result<Self> {
         Self::open_as(folder, Some(part))
     }
@@ -124,11 +124,10 @@ impl Checkpoint {
         let surplus = stored.surplus(config.architecture());
         let names = places.iter().map(|place| place.parameter.name.clone());
         let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
-        let tokenizer = part.map_or_else(|| folder.into(), |part| folder.join(part.tokenizer_folder()));
         let (folder, architectures) = (folder.into(), kind.architectures.unwrap_or_default());
         Ok(Self {
             folder,
-            tokenizer,
+            part,
             architectures,
             config,
             tokens,
@@ -179,7 +178,10 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        Tokenizer::from_folder(&self.tokenizer)
+        match self.part {
+            Some(part) => part.tokenizer(Tokenizer::from_folder(&part.tokenizer_folder(&self.folder))?),
+            None => Tokenizer::from_folder(&self.folder),
+        }
     }
 
     /// The tensors that the model is built from, in the order of its definition.

@@ -73,6 +73,22 @@ impl Tokenizer {
         Ok(Self { inner, path: path.into(), json })
     }
 
+    /// The same tokenizer, to which these words of its vocabulary are tokens wherever a text has them.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] for a word that the vocabulary lacks.
+    pub(crate) fn with_marks(mut self, marks: &[&str]) -> Result<Self> {
+        for &mark in marks {
+            if self.inner.token_to_id(mark).is_none() {
+                return Err(self.wrong(format!("its vocabulary has no `{mark}`").into()));
+            }
+        }
+        let tokens = marks.iter().map(|&mark| tokenizers::AddedToken::from(mark, true));
+        self.inner.add_special_tokens(tokens).map_err(|source| self.wrong(source))?;
+        self.json = self.inner.to_string(false).map_err(|source| self.wrong(source))?;
+        Ok(self)
+    }
+
     /// The token ids of `text`, with the special tokens that the tokenizer puts around a text. A text of more than
     /// `max_length` tokens is cut, and keeps its last token (the end token) in the last place.
     ///

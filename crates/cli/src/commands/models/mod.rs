@@ -56,7 +56,7 @@ pub(crate) struct Pull {
     /// The folder of imported models
     #[arg(long, default_value = "models", value_name = "DIR")]
     models: PathBuf,
-    /// Of a RAG model, which of its two models to import
+    /// Of a RAG model or of BLINK's bi-encoder, which of its two models to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// Leave it in the cache and do not import it
@@ -73,7 +73,7 @@ pub(crate) struct Import {
     /// The folder, in the Hugging Face layout
     #[arg(value_name = "PATH")]
     folder: PathBuf,
-    /// Of a RAG model, which of its two models to import
+    /// Of a RAG model or of BLINK's bi-encoder, which of its two models to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// The name to import it under; the folder's own by default
@@ -87,13 +87,17 @@ pub(crate) struct Import {
     json: bool,
 }
 
-/// One of the two models of a RAG model.
+/// One of the two models of a RAG model or of BLINK's bi-encoder.
 #[derive(Clone, Copy, ValueEnum)]
 enum PartName {
-    /// The encoder of questions
+    /// RAG: the encoder of questions
     QuestionEncoder,
-    /// The encoder-decoder that reads passages
+    /// RAG: the encoder-decoder that reads passages
     Generator,
+    /// BLINK: the encoder of mentions in their contexts
+    MentionEncoder,
+    /// BLINK: the encoder of entities' titles and descriptions
+    EntityEncoder,
 }
 
 impl From<PartName> for Part {
@@ -101,6 +105,8 @@ impl From<PartName> for Part {
         match name {
             PartName::QuestionEncoder => Self::QuestionEncoder,
             PartName::Generator => Self::Generator,
+            PartName::MentionEncoder => Self::MentionEncoder,
+            PartName::EntityEncoder => Self::EntityEncoder,
         }
     }
 }

@@ -1,0 +1,97 @@
+//! Checkpoints as their authors released them, under other names than those of `transformers`.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use sporran_transformers::{Checkpoint, Error, Part, import_part};
+use tempfile::TempDir;
+
+fn data(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn stored(name: &str) -> HashMap<String, Tensor> {
+    candle_core::safetensors::load(data(name).join("model.safetensors"), &Device::Cpu).unwrap()
+}
+
+fn tensors(checkpoint: &Checkpoint) -> Vec<Vec<f32>> {
+    let read = |name: &str| checkpoint.tensor(name, DType::F32, &Device::Cpu).unwrap();
+    let flat = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1().unwrap();
+    checkpoint.parameters().map(|parameter| flat(read(&parameter.name))).collect()
+}
+
+/// The names of `FiDT5`, whose encoder and its blocks are wrapped.
+#[test]
+fn fusion_in_decoder_is_the_t5_that_it_wraps() {
+    let folder = TempDir::new().unwrap();
+    fs::copy(data("t5-relu").join("config.json"), folder.path().join("config.json")).unwrap();
+    let wrapped = |name: &str| match name.strip_prefix("encoder.") {
+        Some(inner) => match inner.split('.').collect::<Vec<_>>()[..] {
+            ["block", at, ref rest @ ..] => format!("encoder.encoder.block.{at}.module.{}", rest.join(".")),
+            _ => format!("encoder.encoder.{inner}"),
+        },
+        None => name.to_owned(),
+    };
+    let renamed: HashMap<String, Tensor> =
+        stored("t5-relu").into_iter().map(|(name, tensor)| (wrapped(&name), tensor)).collect();
+    assert!(renamed.contains_key("encoder.encoder.block.0.module.layer.0.SelfAttention.q.weight"));
+    candle_core::safetensors::save(&renamed, folder.path().join("model.safetensors")).unwrap();
+    let released = Checkpoint::open(folder.path()).unwrap();
+    assert!(released.surplus().is_empty(), "{:?}", released.surplus());
+    assert_eq!(tensors(&released), tensors(&Checkpoint::open(&data("t5-relu")).unwrap()));
+}
+
+/// The names of BLINK's `BiEncoderModule`, beside the config and the vocabulary of the BERT that it started from.
+fn blink(vocabulary: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let config = fs::read_to_string(data("encoders/bert-states").join("config.json")).unwrap();
+    let config = config.replace("\"BertModel\"", "\"BertForMaskedLM\"");
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    fs::write(folder.path().join("vocab.txt"), vocabulary).unwrap();
+    let mut both = HashMap::new();
+    for (name, tensor) in stored("encoders/bert-states") {
+        both.insert(format!("cand_encoder.bert_model.{name}"), (&tensor * 2.0).unwrap());
+        both.insert(format!("context_encoder.bert_model.{name}"), tensor);
+    }
+    candle_core::safetensors::save(&both, folder.path().join("model.safetensors")).unwrap();
+    folder
+}
+
+const VOCABULARY: &str = "[PAD]\n[unused0]\n[unused1]\n[unused2]\n[UNK]\n[CLS]\n[SEP]\nmay\nsaid\n";
+
+#[test]
+fn each_of_blinks_encoders_is_a_bert_that_knows_its_marks() {
+    let folder = blink(VOCABULARY);
+    let alone = tensors(&Checkpoint::open(&data("encoders/bert-states")).unwrap());
+    let twice: Vec<Vec<f32>> =
+        alone.iter().map(|row| row.iter().map(|value| value * 2.0).collect()).collect();
+    for (part, expected) in [(Part::MentionEncoder, alone), (Part::EntityEncoder, twice)] {
+        let into = folder.path().join("imported");
+        let opened = import_part(folder.path(), part, &into).unwrap();
+        assert!(opened.surplus().is_empty(), "{:?}", opened.surplus());
+        let imported = Checkpoint::open(&into).unwrap();
+        for checkpoint in [&opened, &imported] {
+            assert_eq!(tensors(checkpoint), expected);
+            assert_eq!(checkpoint.architectures(), ["BertModel"]);
+            let tokens =
+                checkpoint.tokenizer().unwrap().encode("[unused0] May [unused1] said", None).unwrap();
+            assert_eq!(tokens, [5, 1, 7, 2, 8, 6]);
+        }
+        fs::remove_dir_all(into).unwrap();
+    }
+}
+
+#[test]
+fn what_is_no_part_of_blink_is_refused() {
+    let plain = Checkpoint::open_part(&data("bart"), Part::MentionEncoder).unwrap_err();
+    assert!(
+        plain.to_string().ends_with("expected a BERT, which both of BLINK's encoders are, found `bart`"),
+        "{plain}"
+    );
+    let missing = Checkpoint::open_part(&data("encoders/bert-states"), Part::EntityEncoder).unwrap_err();
+    assert!(matches!(missing, Error::MissingTensor { .. }), "{missing}");
+    let folder = blink(&VOCABULARY.replace("[unused2]", "other"));
+    let unmarked = Checkpoint::open_part(folder.path(), Part::EntityEncoder).unwrap();
+    let error = unmarked.tokenizer().unwrap_err();
+    assert!(format!("{error:?}").contains("no `[unused2]`"), "{error:?}");
+}
