@@ -79,7 +79,7 @@ fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     fs::write(folder.path().join("train.jsonl"), shown).unwrap();
     let stages = format!(
         "[retriever]\nkind = \"bm25\"\n[generator]\nkind = \"causal\"\nmodel = \"{}\"\nmax-tokens = 200\n\
-         prompt.passages = 1\nprompt.passage-words = 1\nprompt.order = \"passages-first\"\ngeneration.max-new-tokens = 3\n\
+         prompt.passages = 1\nprompt.passage-words = 1\nprompt.input = \"{{input}}\"\ngeneration.max-new-tokens = 3\n\
          [generator.demonstrations]\nfiles = [\"train.jsonl\"]\n",
         model("llama/model.gguf")
     );
@@ -91,7 +91,7 @@ fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     assert_eq!(told["retrieval"]["hits"][0]["title"], "Paris");
     let prompt = told["prompts"][0].as_str().unwrap();
     assert!(prompt.contains("Norway\nAnswer: Oslo") && prompt.ends_with("Answer:"), "{prompt}");
-    assert!(prompt.contains("Paris / Paris"), "{prompt}");
+    assert!(prompt.contains("Paris: Paris\ncapital"), "{prompt}");
     assert_eq!(told["evidence"][0]["title"], "Paris");
     let text =
         String::from_utf8(run(folder.path(), &["explain", "causal.toml", "--id", "a"]).stdout).unwrap();
