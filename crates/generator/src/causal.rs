@@ -3,8 +3,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 use sporran_kilt::Task;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
@@ -43,7 +42,7 @@ pub struct CausalOptions {
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
-    #[serde(default = "prompt", deserialize_with = "over_prompt")]
+    #[serde(default = "prompt", deserialize_with = "GivenPrompt::deserialize")]
     pub prompt: PromptOptions,
     /// What stands before an answer.
     #[serde(default = "answer")]
@@ -79,14 +78,18 @@ fn prompt() -> PromptOptions {
     }
 }
 
-/// What is given of a prompt, over this generator's own defaults rather than those of the type.
-fn over_prompt<'de, D: Deserializer<'de>>(given: D) -> std::result::Result<PromptOptions, D::Error> {
-    let given = Map::deserialize(given)?;
-    let mut fields = serde_json::to_value(prompt()).map_err(D::Error::custom)?;
-    if let Value::Object(fields) = &mut fields {
-        fields.extend(given);
-    }
-    serde_json::from_value(fields).map_err(D::Error::custom)
+/// A prompt of which only a part need be given: the rest is this generator's own, and not what the type has by default.
+#[derive(Deserialize)]
+#[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
+struct GivenPrompt {
+    passages: usize,
+    passage_words: usize,
+    passage: String,
+    separator: String,
+    input: String,
+    order: Order,
+    mention_context_words: usize,
+    max_tokens: usize,
 }
 
 fn answer() -> String {
@@ -322,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {
-        let read = |json: Value| serde_json::from_value::<CausalOptions>(json);
+        let read = |json: serde_json::Value| serde_json::from_value::<CausalOptions>(json);
         let options = read(serde_json::json!({ "model": "m", "prompt": { "passages": 1 } })).unwrap();
         assert_eq!(options.prompt, PromptOptions { passages: 1, ..prompt() });
         let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passage-count": 1 } })).unwrap_err();
