@@ -26,11 +26,8 @@ fn around_mention(before: &str, mention: &str, after: &str, options: &QueryOptio
     let kept = &before[before.len().saturating_sub(options.mention_context_words)..];
     let after = after.split_whitespace().take(options.mention_context_words);
     let mentions = std::iter::repeat_n(mention, options.mention_weight.max(1));
-    let (opening, closing) = match &options.mention_marks {
-        Some([opening, closing]) => (Some(opening.as_str()), Some(closing.as_str())),
-        None => (None, None),
-    };
-    let marked = opening.into_iter().chain(mentions).chain(closing);
+    let mark = |at: usize| options.mention_marks.as_ref().map(|marks| marks[at].as_str());
+    let marked = mark(0).into_iter().chain(mentions).chain(mark(1));
     kept.iter().copied().chain(marked).chain(after).collect::<Vec<_>>().join(" ")
 }
 

@@ -84,7 +84,7 @@ impl Checkpoint {
     /// Opens one of the two models of a folder, as [`open`](Self::open) opens a model of its own.
     ///
     /// # Errors
-    /// As for `open`, and [`Error::Architecture`] where the folder has no such part.
+    /// As for `open`, and [`Error::Architecture`] where the folder's config is not that of a model with such a part.
     pub fn open_part(folder: &Path, part: Part) -> Result<Self> {
         Self::open_as(folder, Some(part))
     }
