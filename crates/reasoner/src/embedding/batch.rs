@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use sporran_kernels::{Comparison, Isa, add_columns};
+use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
 use sporran_kilt::kb::EntityId;
 
 use super::{
@@ -241,6 +241,24 @@ pub(super) struct Sampled {
     candidates: Vec<Vec<u32>>,
     scores: Vec<Vec<f32>>,
     to_scores: Vec<Vec<f32>>,
+    dropout: CandidateDropout,
+}
+
+/// Dropout of what questions are compared with: each time that an entity is drawn it has a mask of its own.
+#[derive(Clone, Copy)]
+struct CandidateDropout {
+    mask: Option<Dropout>,
+    /// Values of all candidates of a question, at most.
+    stride: usize,
+}
+
+impl CandidateDropout {
+    /// Drops values of `rows`, candidates of question `at` from number `slot` on, or of their gradients.
+    fn apply(self, isa: Isa, at: usize, slot: usize, width: usize, rows: &mut [f32]) {
+        if let Some(mask) = self.mask {
+            mask.apply(isa, at * self.stride + slot * width, rows);
+        }
+    }
 }
 
 /// A row that gets a gradient, and where it comes from: of a question as the entity that it starts from, or as one of
@@ -250,7 +268,8 @@ type Contribution = (u32, u32, u32);
 const HEAD: u32 = u32::MAX;
 
 thread_local! {
-    static ROW: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// An entity's row, what a question saw of it, and the gradient of that.
+    static ROWS: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
 /// Draws negatives for every question and scores it against them and its answer.
@@ -260,10 +279,12 @@ pub(super) fn among_sampled(
     batch: &Batch<'_>,
     queries: &[f32],
     table: &EntityTable,
-    seed: u64,
+    (seed, dropout): (u64, Option<Dropout>),
 ) -> Sampled {
     let isa = Isa::detected();
     let width = table.width();
+    let most = 1 + options.subject_negatives.max(options.object_negatives);
+    let dropout = CandidateDropout { mask: dropout, stride: most * width };
     let entities = table.count() as u32;
     let mut to_queries = vec![0.0; queries.len()];
     let rows: Vec<_> = batch
@@ -283,6 +304,7 @@ pub(super) fn among_sampled(
             for (row, entity) in rows.chunks_exact_mut(width).zip(&candidates) {
                 table.read(*entity as usize, row);
             }
+            dropout.apply(isa, at, 0, width, &mut rows);
             let mut scores = vec![0.0; candidates.len()];
             comparison.scores(isa, query, &rows, &mut scores);
             let mut to_scores = scores.clone();
@@ -299,8 +321,8 @@ pub(super) fn among_sampled(
             (f64::from(batch.scale(at)) * lost, candidates, scores, to_scores)
         })
         .collect();
-    let mut sampled =
-        Sampled { loss: 0.0, to_queries, candidates: Vec::new(), scores: Vec::new(), to_scores: Vec::new() };
+    let (candidates, scores, to_scores) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sampled = Sampled { loss: 0.0, to_queries, candidates, scores, to_scores, dropout };
     for (loss, candidates, scores, to_scores) in rows {
         sampled.loss += loss;
         sampled.candidates.push(candidates);
@@ -334,8 +356,8 @@ impl Sampled {
         let entities: Vec<u32> = groups.iter().map(|group| group[0].0).collect();
         let mut out = vec![0.0; groups.len() * width];
         out.par_chunks_exact_mut(width).zip(&groups).for_each(|(out, group)| {
-            ROW.with_borrow_mut(|row| {
-                row.resize(width, 0.0);
+            ROWS.with_borrow_mut(|[row, seen, gradient]| {
+                [&mut *row, seen, gradient].into_iter().for_each(|row| row.resize(width, 0.0));
                 table.read(group[0].0 as usize, row);
                 for (_, at, slot) in *group {
                     let (at, slot) = (*at as usize, *slot);
@@ -346,7 +368,16 @@ impl Sampled {
                     let slot = slot as usize;
                     let (by, score) = (self.to_scores[at][slot], self.scores[at][slot]);
                     let query = &queries[at * width..][..width];
-                    comparison.add_gradient(isa, by, score, row, query, out);
+                    if self.dropout.mask.is_none() {
+                        comparison.add_gradient(isa, by, score, row, query, out);
+                        continue;
+                    }
+                    seen.copy_from_slice(row);
+                    self.dropout.apply(isa, at, slot, width, seen);
+                    gradient.fill(0.0);
+                    comparison.add_gradient(isa, by, score, seen, query, gradient);
+                    self.dropout.apply(isa, at, slot, width, gradient);
+                    add_columns(isa, gradient, out);
                 }
                 let found = shares.entities.binary_search_by_key(&group[0].0, |(entity, _)| *entity);
                 let share = found.map_or(0.0, |at| shares.entities[at].1);

@@ -91,7 +91,8 @@ pub struct EmbeddingOptions {
     /// Dropout of relations' vectors (RESCAL: of their matrices).
     #[serde(default)]
     pub relation_dropout: f64,
-    /// Dropout of the vectors of entities that may answer, the same for a whole batch; not with negative sampling.
+    /// Dropout of the vectors of entities that may answer, the same for a whole batch; with negative sampling
+    /// another each time that an entity is drawn.
     #[serde(default)]
     pub candidate_dropout: f64,
     /// ConvE: dropout of the convolution's maps.
@@ -372,12 +373,6 @@ impl EmbeddingOptions {
                 negatives > 0,
                 "negatives of objects or of subjects",
                 &negatives,
-            );
-            check(
-                "candidate-dropout",
-                self.candidate_dropout == 0.0,
-                "0 with negative sampling",
-                &self.candidate_dropout,
             );
             check(
                 "training.label-smoothing",

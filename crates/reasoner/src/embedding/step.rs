@@ -81,7 +81,14 @@ impl<'o> Stepper<'o> {
         if training.regime == Regime::NegativeSampling {
             let seed = mixed(place.seed, place.epoch, place.batch, 0);
             let table = &parameters.entities;
-            let sampled = among_sampled(comparison, (&self.loss, training), batch, &queries, table, seed);
+            let sampled = among_sampled(
+                comparison,
+                (&self.loss, training),
+                batch,
+                &queries,
+                table,
+                (seed, dropouts.candidate),
+            );
             let to_heads = interaction::backward(
                 shape,
                 parameters,
@@ -379,7 +386,7 @@ mod tests {
             for loss in ["cross-entropy", "binary", "margin", "self-adversarial"] {
                 check(with(
                     model.clone(),
-                    &json!({ "entity-dropout": 0.2, "training": {
+                    &json!({ "entity-dropout": 0.2, "candidate-dropout": 0.1, "training": {
                         "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
                         "object-negatives": 4, "subject-negatives": 3
                     } }),
