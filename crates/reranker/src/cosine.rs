@@ -108,7 +108,7 @@ fn products(vector: &[f32], others: &[Vec<f32>]) -> Vec<f32> {
 
 impl Cosine {
     fn of_passages(&self, passages: &[&Passage]) -> Result<Vec<Vec<f32>>> {
-        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage, true)).collect();
+        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage)).collect();
         {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             if last.0 == texts {

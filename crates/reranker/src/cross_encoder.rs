@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Passage, Query};
+use sporran_kilt::{Passage, Query, Template};
 use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
 };
@@ -18,12 +18,17 @@ pub struct CrossEncoderOptions {
     /// The model's folder, in the Hugging Face layout.
     #[serde(rename = "model")]
     pub folder: PathBuf,
-    /// Whether a passage's title is read before its text, as BEIR does.
-    #[serde(default = "titles")]
-    pub titles: bool,
+    /// What is read of a passage, with `{title}` and `{text}`; by default title and text with a blank between them, as BEIR
+    /// does. A brace itself is written `{{` or `}}`.
+    #[serde(default)]
+    pub passage_template: Option<String>,
     /// Tokens of a pair, at most; by default as many as the model can read.
     #[serde(default)]
     pub max_tokens: Option<usize>,
+    /// The room of a query in tokens, special ones included: a longer one is cut as `truncation` says for a single text, and
+    /// passages begin behind the room even where a query does not fill it, as BLINK's cross-encoder has it.
+    #[serde(default)]
+    pub query_room: Option<usize>,
     /// What is cut of a pair that is too long: by default the longer of query and passage.
     #[serde(default)]
     pub truncation: Truncation,
@@ -38,21 +43,18 @@ pub struct CrossEncoderOptions {
     pub batch_tokens: usize,
 }
 
-fn titles() -> bool {
-    true
-}
-
 fn batch_tokens() -> usize {
     4096
 }
 
 impl CrossEncoderOptions {
-    /// A folder's model with titles and 4,096 tokens a batch.
+    /// A folder's model, with 4,096 tokens a batch.
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
-            titles: titles(),
+            passage_template: None,
             max_tokens: None,
+            query_room: None,
             truncation: Truncation::default(),
             precision: Precision::F32,
             device: DeviceName::Cpu,
@@ -63,13 +65,25 @@ impl CrossEncoderOptions {
     /// Checks what can be checked without the model.
     ///
     /// # Errors
-    /// [`Error::Option`] for empty batches, [`Error::Transformers`] for a device that this build does not have, or a
+    /// [`Error::Option`] for empty batches and a wrong template, [`Error::Transformers`] for a device that this build does not have, or a
     /// precision that it does not compute with.
     pub fn check(&self) -> Result<()> {
         if self.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
+        self.template()?;
         Ok(self.device.check(self.precision)?)
+    }
+
+    fn template(&self) -> Result<Option<Template>> {
+        let parse = |text: &String| {
+            Template::parse(text, &["title", "text"]).ok_or_else(|| Error::Option {
+                option: "passage-template",
+                expected: "a text with `{title}`, `{text}` or both",
+                found: format!("`{text}`"),
+            })
+        };
+        self.passage_template.as_ref().map(parse).transpose()
     }
 }
 
@@ -79,7 +93,7 @@ impl CrossEncoderOptions {
 /// less that of the first: the logarithm of the odds, which orders passages as the probability does.
 pub struct CrossEncoder {
     classifier: PairClassifier,
-    titles: bool,
+    template: Option<Template>,
 }
 
 impl CrossEncoder {
@@ -90,11 +104,15 @@ impl CrossEncoder {
     /// so into more than two labels, and [`Error::Option`] for empty batches.
     pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
         options.check()?;
-        let CrossEncoderOptions { folder, titles, max_tokens, truncation, precision, device, batch_tokens } =
-            options;
-        let (max_tokens, truncation, precision) = (*max_tokens, *truncation, *precision);
-        let pairs =
-            PairOptions { max_tokens, truncation, precision, device: *device, batch_tokens: *batch_tokens };
+        let folder = &options.folder;
+        let pairs = PairOptions {
+            max_tokens: options.max_tokens,
+            truncation: options.truncation,
+            first_room: options.query_room,
+            precision: options.precision,
+            device: options.device,
+            batch_tokens: options.batch_tokens,
+        };
         let checkpoint = Checkpoint::open(folder)?;
         if let ModelConfig::Bert(config) = checkpoint.config()
             && config.task == BertTask::SequenceClassification
@@ -104,7 +122,7 @@ impl CrossEncoder {
             return Err(Error::Head { folder: folder.clone(), found });
         }
         let classifier = PairClassifier::load(&checkpoint, &pairs)?;
-        Ok(Self { classifier, titles: *titles })
+        Ok(Self { classifier, template: options.template()? })
     }
 
     /// The number of the model's labels, one or two.
@@ -123,7 +141,11 @@ impl CrossEncoder {
 
 impl Reranker for CrossEncoder {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
-        let texts: Vec<String> = passages.iter().map(|passage| passage_text(passage, self.titles)).collect();
+        let text = |passage: &&Passage| match &self.template {
+            Some(template) => template.fill(&[&passage.title, &passage.text]),
+            None => passage_text(passage),
+        };
+        let texts: Vec<String> = passages.iter().map(text).collect();
         let pairs: Vec<(&str, &str)> =
             texts.iter().map(|text| (query.text.as_str(), text.as_str())).collect();
         let logits = self.logits(&pairs)?;

@@ -42,19 +42,19 @@ pub trait Reranker: Send + Sync {
     fn centrality(&self, passages: &[&Passage]) -> Result<Vec<f32>> {
         let mut means = vec![0.0; passages.len()];
         for passage in passages {
-            let scores = self.score(&Query::of_text("", passage_text(passage, true)), passages)?;
+            let scores = self.score(&Query::of_text("", passage_text(passage)), passages)?;
             means.iter_mut().zip(scores).for_each(|(mean, score)| *mean += score / passages.len() as f32);
         }
         Ok(means)
     }
 }
 
-/// A passage as a model reads it: its title, where that is wanted and there is one, before its text.
+/// A passage as a model reads it: its title, where there is one, before its text.
 #[must_use]
-pub fn passage_text(passage: &Passage, titles: bool) -> String {
-    if titles && !passage.title.is_empty() {
-        format!("{} {}", passage.title, passage.text)
-    } else {
+pub fn passage_text(passage: &Passage) -> String {
+    if passage.title.is_empty() {
         passage.text.clone()
+    } else {
+        format!("{} {}", passage.title, passage.text)
     }
 }

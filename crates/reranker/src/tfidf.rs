@@ -91,7 +91,7 @@ fn product(one: &Vector, other: &Vector) -> f64 {
 impl Reranker for TfIdf {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         let query = self.vector(&query.text);
-        let score = |passage: &&Passage| product(&query, &self.vector(&passage_text(passage, true))) as f32;
+        let score = |passage: &&Passage| product(&query, &self.vector(&passage_text(passage))) as f32;
         Ok(passages.iter().map(score).collect())
     }
 }

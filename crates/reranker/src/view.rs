@@ -86,7 +86,7 @@ mod tests {
         fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             let shared = |passage: &&Passage| {
-                passage_text(passage, true).chars().filter(|c| query.text.contains(*c)).count() as f32
+                passage_text(passage).chars().filter(|c| query.text.contains(*c)).count() as f32
             };
             Ok(passages.iter().map(shared).collect())
         }

@@ -9,8 +9,8 @@ fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/encoders").join(name)
 }
 
-fn load(name: &str, batch_tokens: usize, titles: bool) -> Result<CrossEncoder, Error> {
-    let options = CrossEncoderOptions { batch_tokens, titles, ..CrossEncoderOptions::new(folder(name)) };
+fn load(name: &str, batch_tokens: usize) -> Result<CrossEncoder, Error> {
+    let options = CrossEncoderOptions { batch_tokens, ..CrossEncoderOptions::new(folder(name)) };
     CrossEncoder::load(&options)
 }
 
@@ -43,7 +43,7 @@ const PAIRS: [(&str, &str); 4] = [
 fn a_batch_gives_what_its_members_give_alone() {
     for name in ["bert-sequence", "roberta-sequence"] {
         // All together, and every pair in a batch of its own.
-        let (together, alone) = (load(name, 4096, true).unwrap(), load(name, 1, true).unwrap());
+        let (together, alone) = (load(name, 4096).unwrap(), load(name, 1).unwrap());
         let expected = alone.logits(&PAIRS).unwrap();
         for (found, expected) in together.logits(&PAIRS).unwrap().iter().zip(&expected) {
             assert_eq!(found.len(), together.labels());
@@ -59,7 +59,7 @@ fn a_batch_gives_what_its_members_give_alone() {
 fn with_one_label_its_logit_is_the_score_and_with_two_their_difference() {
     let (first, second) = (passage("", PAIRS[0].1), passage("", PAIRS[1].1));
     for (name, labels) in [("bert-sequence", 1), ("roberta-sequence", 2)] {
-        let model = load(name, 4096, true).unwrap();
+        let model = load(name, 4096).unwrap();
         assert_eq!(model.labels(), labels);
         let scores = model.score(&query(PAIRS[0].0), &[&first, &second]).unwrap();
         let logits = model.logits(&PAIRS[..2]).unwrap();
@@ -71,28 +71,39 @@ fn with_one_label_its_logit_is_the_score_and_with_two_their_difference() {
 }
 
 #[test]
-fn a_title_is_read_before_its_text_where_that_is_asked_for() {
+fn a_title_is_read_before_its_text_or_where_the_template_has_it() {
     let titled = passage("king", "was born in the city");
     let whole = passage("", "king was born in the city");
-    let score = |titles, passage| {
-        load("bert-sequence", 4096, titles).unwrap().score(&query("who"), &[passage]).unwrap()[0]
+    let text = passage("", "was born in the city");
+    let score = |template: Option<&str>, passage| {
+        let passage_template = template.map(str::to_owned);
+        let options =
+            CrossEncoderOptions { passage_template, ..CrossEncoderOptions::new(folder("bert-sequence")) };
+        CrossEncoder::load(&options).unwrap().score(&query("who"), &[passage]).unwrap()[0]
     };
-    assert_eq!(score(true, &titled), score(true, &whole));
-    assert_ne!(score(false, &titled), score(true, &titled));
+    assert_eq!(score(None, &titled), score(None, &whole));
+    assert_eq!(score(Some("{title} {text}"), &titled), score(None, &whole));
+    assert_eq!(score(Some("{text}"), &titled), score(None, &text));
+    assert_ne!(score(Some("{text} {title}"), &titled), score(None, &titled));
+    let wrong = CrossEncoderOptions {
+        passage_template: Some("{name}".into()),
+        ..CrossEncoderOptions::new(folder("bert-sequence"))
+    };
+    assert!(matches!(wrong.check(), Err(Error::Option { option: "passage-template", .. })));
 }
 
 #[test]
 fn no_passages_have_no_scores() {
-    assert!(load("bert-sequence", 4096, true).unwrap().score(&query("who"), &[]).unwrap().is_empty());
+    assert!(load("bert-sequence", 4096).unwrap().score(&query("who"), &[]).unwrap().is_empty());
 }
 
 #[test]
 fn a_model_that_does_not_score_pairs_is_refused() {
-    let message = |name| load(name, 4096, true).err().unwrap().to_string();
+    let message = |name| load(name, 4096).err().unwrap().to_string();
     assert!(
         message("bert-mlm")
             .ends_with("expected a head for sequence classification, found a head for masked tokens")
     );
     assert!(message("distilbert-sequence").ends_with("with one label or two, found 3 labels"));
-    assert!(matches!(load("bert-sequence", 0, true), Err(Error::Option { option: "batch-tokens", .. })));
+    assert!(matches!(load("bert-sequence", 0), Err(Error::Option { option: "batch-tokens", .. })));
 }

@@ -72,6 +72,15 @@ impl Batch {
         Ok(Self { types, ..self })
     }
 
+    /// The same with every `id` hidden as padding is, wherever it stands.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn hiding(self, id: u32) -> Result<Self> {
+        let mask = (self.mask * self.ids.ne(id)?.to_dtype(DType::F32)?)?;
+        Ok(Self { mask, ..self })
+    }
+
     /// A batch from tensors that are already padded: `ids` (b, s) of type u32 and `mask` (b, s) of any type,
     /// 1 at a token and 0 at padding.
     ///

@@ -1,5 +1,7 @@
 //! Texts and pairs of texts as the rows that an encoder reads.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokenizers::{
@@ -8,7 +10,7 @@ use tokenizers::{
 
 use crate::{
     batch::Batch,
-    checkpoint::Checkpoint,
+    checkpoint::{BLINK_MARKS, Checkpoint},
     encoder::Encoder,
     error::{Error, Result},
     json::{self, parse},
@@ -37,6 +39,10 @@ pub enum Truncation {
     /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
     /// only to half of the room. A single text loses its beginning.
     FirstAtItsStart,
+    /// A single text in which a mention stands between BLINK's marks, `[unused0]` and `[unused1]`, far from the mention: both
+    /// sides have as much room, and one leaves to the other what it does not need (Wu et al. 2020). Other texts as with
+    /// `longest-first`.
+    AroundMention,
 }
 
 /// The tokens of an input.
@@ -54,6 +60,17 @@ pub struct EncoderInput {
     tokenizer: Tokenizer,
     max_length: usize,
     truncation: Truncation,
+    /// The ids of the marks before and behind a mention, where the tokenizer has them.
+    marks: Option<[u32; 2]>,
+    first_room: Option<FirstRoom>,
+}
+
+/// Room that the first text of a pair has to itself.
+#[derive(Debug, Clone, Copy)]
+struct FirstRoom {
+    tokens: usize,
+    /// What fills it.
+    padding: u32,
 }
 
 impl EncoderInput {
@@ -67,7 +84,34 @@ impl EncoderInput {
             let expected = format!("more than the {special} special tokens of a pair");
             return Err(Error::Options { option: "max-length", expected, found: max_length.to_string() });
         }
-        Ok(Self { tokenizer, max_length, truncation })
+        let [before, behind, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
+        let marks = before.zip(behind).map(|(before, behind)| [before, behind]);
+        Ok(Self { tokenizer, max_length, truncation, marks, first_room: None })
+    }
+
+    /// The same where the first text of a pair is cut to `tokens`, special ones included, as a single text is, and filled up
+    /// to them with `padding`. The second one begins behind, whatever the length of the first, and has what is left. It is
+    /// for the caller to hide the padding: see [`Batch::hiding`].
+    ///
+    /// # Errors
+    /// [`Error::Options`] where one of the texts would have no room.
+    pub fn with_first_room(self, tokens: usize, padding: u32) -> Result<Self> {
+        let special = special_tokens(&self.tokenizer, false);
+        if tokens <= special || tokens + special > self.max_length {
+            let expected = format!(
+                "more than {special}, and at most {} of the {} tokens",
+                self.max_length - special,
+                self.max_length
+            );
+            return Err(Error::Options { option: "query-room", expected, found: tokens.to_string() });
+        }
+        Ok(Self { first_room: Some(FirstRoom { tokens, padding }), ..self })
+    }
+
+    /// Whether first texts have a room of their own, so that there may be padding behind them.
+    #[must_use]
+    pub fn has_first_room(&self) -> bool {
+        self.first_room.is_some()
     }
 
     /// Inputs for the encoder of `checkpoint`, of the `length` that the model has positions for, but no longer than the
@@ -127,18 +171,54 @@ impl EncoderInput {
             }
             None => None,
         };
+        if let (Some(room), Some(second)) = (self.first_room, second.as_ref()) {
+            return self.apart(first, second, room);
+        }
         // `new` has checked that a pair leaves room, and a single text has no more special tokens than a pair.
         let room = self.max_length - special_tokens(&self.tokenizer, second.is_some());
+        let (first, second) = self.cut(first, second, room)?;
+        let whole = tokenizer.post_process(first, second, true)?;
+        Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() })
+    }
+
+    /// The row of a pair whose first text has a room of its own.
+    fn apart(&self, first: Encoding, second: &Encoding, room: FirstRoom) -> tokenizers::Result<EncoderRow> {
+        let tokenizer = self.tokenizer.inner();
+        let special = special_tokens(&self.tokenizer, false);
+        let (first, _) = self.cut(first, None, room.tokens - special)?;
+        let mut ids = tokenizer.post_process(first, None, true)?.get_ids().to_vec();
+        ids.resize(room.tokens, room.padding);
+        // Behind the second text stands the last special token, and before it none.
+        let before = special.saturating_sub(1);
+        let mut second = second.clone();
+        second.truncate(self.max_length - room.tokens - (special - before), 0, TruncationDirection::Right);
+        ids.extend(tokenizer.post_process(second, None, true)?.get_ids().iter().skip(before));
+        let types = (0..ids.len()).map(|at| u32::from(at >= room.tokens)).collect();
+        Ok(EncoderRow { ids, types })
+    }
+
+    /// What is left of texts in a room without special tokens.
+    fn cut(
+        &self,
+        mut first: Encoding,
+        mut second: Option<Encoding>,
+        room: usize,
+    ) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
         if self.truncation == Truncation::FirstAtItsStart {
-            let (mut first, mut second) = (first, second);
             if let Some(second) = &mut second {
                 let most = (room - room / 2).max(room.saturating_sub(first.len()));
                 second.truncate(most, 0, TruncationDirection::Right);
             }
             let left = room - second.as_ref().map_or(0, Encoding::len);
             first.truncate(left, 0, TruncationDirection::Left);
-            let whole = tokenizer.post_process(first, second, true)?;
-            return Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() });
+            return Ok((first, second));
+        }
+        if self.truncation == Truncation::AroundMention
+            && second.is_none()
+            && first.len() > room
+            && let Some(mention) = self.mention(&first)
+        {
+            return Ok((around(first, mention, room), None));
         }
         // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words as it goes, and the
         // longer text of a pair is no longer told from the shorter one.
@@ -147,14 +227,44 @@ impl EncoderInput {
             max_length: room,
             strategy: match self.truncation {
                 Truncation::OnlySecond => TruncationStrategy::OnlySecond,
-                Truncation::LongestFirst | Truncation::FirstAtItsStart => TruncationStrategy::LongestFirst,
+                Truncation::LongestFirst | Truncation::FirstAtItsStart | Truncation::AroundMention => {
+                    TruncationStrategy::LongestFirst
+                }
             },
             stride: 0,
         };
-        let (first, second) = truncate_encodings(first, second, &parameters)?;
-        let whole = tokenizer.post_process(first, second, true)?;
-        Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() })
+        truncate_encodings(first, second, &parameters)
     }
+
+    /// Where a mention stands, with its marks.
+    fn mention(&self, text: &Encoding) -> Option<Range<usize>> {
+        let [before, behind] = self.marks?;
+        let start = text.get_ids().iter().position(|id| *id == before)?;
+        let length = text.get_ids()[start..].iter().position(|id| *id == behind)?;
+        Some(start..start + length + 1)
+    }
+}
+
+/// The mention with what is next to it. Of a mention that has no room itself the beginning and the marks are left.
+fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
+    let (left, right) = (mention.start, text.len() - mention.end);
+    let spare = room.saturating_sub(mention.len());
+    if mention.len() > room {
+        let mut end = text.clone();
+        end.truncate(mention.end, 0, TruncationDirection::Right);
+        end.truncate(1, 0, TruncationDirection::Left);
+        text.truncate(mention.end, 0, TruncationDirection::Right);
+        text.truncate(mention.len(), 0, TruncationDirection::Left);
+        text.truncate(room - 1, 0, TruncationDirection::Right);
+        text.merge_with(end, false);
+        return text;
+    }
+    let half = spare / 2;
+    let before = left.min(half.max(spare.saturating_sub(right)));
+    let behind = right.min(spare - before);
+    text.truncate(mention.end + behind, 0, TruncationDirection::Right);
+    text.truncate(before + mention.len() + behind, 0, TruncationDirection::Left);
+    text
 }
 
 /// How many tokens a tokenizer puts around a text or a pair.
@@ -189,7 +299,10 @@ mod tests {
     fn tokenizer() -> Tokenizer {
         let json = r#"{
             "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
-            "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"},
+            "added_tokens": [
+                {"id": 5, "content": "[unused0]", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},
+                {"id": 6, "content": "[unused1]", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}],
+            "pre_tokenizer": {"type": "Whitespace"},
             "post_processor": {"type": "TemplateProcessing",
                 "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "|", "type_id": 0}}],
                 "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "|", "type_id": 0}},
@@ -240,6 +353,45 @@ mod tests {
         assert_eq!(cut(7, Text::Pair("a b c", "b c b c a")), [3, 4, 1, 3, 4, 3, 1]);
         assert_eq!(cut(7, Text::Pair("a", "b c b c a")), [2, 1, 3, 4, 3, 4, 1]);
         assert_eq!(cut(3, Text::One("a b c")), [3, 4, 1]);
+    }
+
+    #[test]
+    fn a_mention_stays_with_what_is_next_to_it() {
+        let cut = |room: usize, text| {
+            let mut ids = ids(room + 1, Truncation::AroundMention, Text::One(text)).unwrap();
+            assert_eq!(ids.pop(), Some(1));
+            ids
+        };
+        let text = "a b c a [unused0] b [unused1] c b a c";
+        assert_eq!(cut(7, text), [4, 2, 5, 3, 6, 4, 3]);
+        // An odd place is the right side's.
+        assert_eq!(cut(8, text), [4, 2, 5, 3, 6, 4, 3, 2]);
+        // A side leaves what it does not need.
+        assert_eq!(cut(6, "a [unused0] b [unused1] c b a c"), [2, 5, 3, 6, 4, 3]);
+        assert_eq!(cut(6, "a b c a [unused0] b [unused1]"), [3, 4, 2, 5, 3, 6]);
+        assert_eq!(cut(3, text), [5, 3, 6]);
+        assert_eq!(cut(4, "a [unused0] b c a b c [unused1] c"), [5, 3, 4, 6]);
+        // Without a mention, and where all has room.
+        assert_eq!(cut(2, "a b c"), [2, 3]);
+        assert_eq!(cut(9, "a [unused0] b [unused1]"), [2, 5, 3, 6]);
+    }
+
+    #[test]
+    fn a_second_text_begins_behind_the_room_of_the_first() {
+        let input = EncoderInput::new(tokenizer(), 9, Truncation::AroundMention).unwrap();
+        let input = input.with_first_room(5, 0).unwrap();
+        let row = |first, second| input.rows(&[Text::Pair(first, second)]).unwrap().remove(0);
+        let short = row("a b", "c c c c c c");
+        assert_eq!(short.ids, [2, 3, 1, 0, 0, 4, 4, 4, 1]);
+        assert_eq!(short.types, [0, 0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(row("a b c [unused0] a [unused1]", "b").ids, [4, 5, 2, 6, 1, 3, 1]);
+        let error = |room| {
+            let input = EncoderInput::new(tokenizer(), 9, Truncation::AroundMention).unwrap();
+            input.with_first_room(room, 0).unwrap_err().to_string()
+        };
+        let expected = "option `query-room`: expected more than 1, and at most 8 of the 9 tokens, found";
+        assert_eq!(error(1), format!("{expected} 1"));
+        assert_eq!(error(9), format!("{expected} 9"));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct PairOptions {
     pub max_tokens: Option<usize>,
     /// What is cut of a pair that is too long.
     pub truncation: Truncation,
+    /// The room of the first text, where second ones begin behind it even if it is not filled: see
+    /// [`EncoderInput::with_first_room`].
+    pub first_room: Option<usize>,
     /// The numbers that it computes with.
     pub precision: Precision,
     /// Where it computes.
@@ -56,12 +59,15 @@ impl PairClassifier {
             ModelConfig::Bert(config) => config.labels.clone(),
             _ => Vec::new(),
         };
-        let input = EncoderInput::open(
+        let mut input = EncoderInput::open(
             checkpoint,
             model.body.max_input_length(),
             options.max_tokens,
             options.truncation,
         )?;
+        if let Some(room) = options.first_room {
+            input = input.with_first_room(room, model.body.pad_token())?;
+        }
         Ok(Self { body: model.body, head, labels, input, batch_tokens: options.batch_tokens })
     }
 
@@ -92,7 +98,10 @@ impl PairClassifier {
 
     fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
-        let input = Batch::for_encoder(&rows, &*self.body)?;
+        let mut input = Batch::for_encoder(&rows, &*self.body)?;
+        if self.input.has_first_room() {
+            input = input.hiding(self.body.pad_token())?;
+        }
         let logits = self.head.forward(&self.body.states(&input)?, &mut Mode::Inference)?;
         Ok(logits.to_dtype(DType::F32)?.to_vec2()?)
     }

@@ -4,7 +4,9 @@ use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
-use sporran_transformers::{Checkpoint, Error, Part, import_part};
+use sporran_transformers::{
+    Checkpoint, DeviceName, Error, PairClassifier, PairOptions, Part, Precision, Truncation, import_part,
+};
 use tempfile::TempDir;
 
 fn data(name: &str) -> std::path::PathBuf {
@@ -82,11 +84,56 @@ fn each_of_blinks_encoders_is_a_bert_that_knows_its_marks() {
     }
 }
 
+/// The names of BLINK's `CrossEncoderModule`. The expected scores are those of `transformers`' BERT with these weights, a
+/// linear layer over its pooled output, and inputs as BLINK makes them: contexts of 12 tokens around the mention, padded,
+/// entities of 9 behind them without their first token, types of 1 there, padding hidden.
+#[test]
+fn blinks_cross_encoder_scores_as_its_own_code_does() {
+    let folder = TempDir::new().unwrap();
+    let config = fs::read_to_string(data("encoders/bert-sequence").join("config.json")).unwrap();
+    let config = config
+        .replace("\"BertForSequenceClassification\"", "\"BertForMaskedLM\"")
+        .replace("id2label", "other");
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let vocabulary =
+        "[PAD] [UNK] [CLS] [SEP] [unused0] [unused1] [unused2] may said in the".replace(' ', "\n");
+    fs::write(folder.path().join("vocab.txt"), vocabulary + "\n").unwrap();
+    let renamed = |name: &str| match name.strip_prefix("classifier.") {
+        Some(rest) => format!("encoder.additional_linear.{rest}"),
+        None => format!("encoder.bert_model.{}", name.strip_prefix("bert.").unwrap()),
+    };
+    let tensors: HashMap<String, Tensor> =
+        stored("encoders/bert-sequence").into_iter().map(|(name, tensor)| (renamed(&name), tensor)).collect();
+    candle_core::safetensors::save(&tensors, folder.path().join("model.safetensors")).unwrap();
+    let into = folder.path().join("imported");
+    import_part(folder.path(), Part::CrossEncoder, &into).unwrap();
+    let options = PairOptions {
+        max_tokens: Some(20),
+        truncation: Truncation::AroundMention,
+        first_room: Some(12),
+        precision: Precision::F32,
+        device: DeviceName::Cpu,
+        batch_tokens: 64,
+    };
+    let classifier = PairClassifier::load(&Checkpoint::open(&into).unwrap(), &options).unwrap();
+    let pairs = [
+        ("said in may [unused0] the may [unused1] in", "may the [unused2] said in"),
+        (
+            "said in may the in may said [unused0] the may [unused1] in said may the may in",
+            "may [unused2] said in the in may said the",
+        ),
+    ];
+    let logits = classifier.logits(&pairs).unwrap();
+    for (found, expected) in logits.iter().zip([-0.475_733_64, -0.470_107_38]) {
+        assert!((found[0] - expected).abs() < 1e-5, "{found:?} for {expected}");
+    }
+}
+
 #[test]
 fn what_is_no_part_of_blink_is_refused() {
     let plain = Checkpoint::open_part(&data("bart"), Part::MentionEncoder).unwrap_err();
     assert!(
-        plain.to_string().ends_with("expected a BERT, which both of BLINK's encoders are, found `bart`"),
+        plain.to_string().ends_with("expected a BERT, which BLINK's encoders are, found `bart`"),
         "{plain}"
     );
     let missing = Checkpoint::open_part(&data("encoders/bert-states"), Part::EntityEncoder).unwrap_err();

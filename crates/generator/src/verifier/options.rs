@@ -144,6 +144,7 @@ impl VerifierOptions {
             max_tokens: self.max_tokens,
             // The claim is short; what is too long is the evidence.
             truncation: Truncation::LongestFirst,
+            first_room: None,
             precision: self.precision,
             device: self.device,
             batch_tokens: self.batch_tokens,

@@ -231,7 +231,7 @@ fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()
     let texts: Vec<String> = selections
         .iter()
         .flat_map(|selection| {
-            let sentences = selection.passages.iter().map(|passage| passage_text(passage, true));
+            let sentences = selection.passages.iter().map(passage_text);
             std::iter::once(selection.query.text.clone()).chain(sentences)
         })
         .collect();
@@ -297,7 +297,7 @@ fn masked_lm(
     let mut texts: Vec<String> = selections
         .iter()
         .flat_map(|selection| {
-            let sentences = selection.passages.iter().map(|passage| passage_text(passage, true));
+            let sentences = selection.passages.iter().map(passage_text);
             std::iter::once(selection.query.text.clone()).chain(sentences)
         })
         .collect();
@@ -370,8 +370,7 @@ fn rows(
     apart: bool,
 ) -> Result<(Option<EncoderRow>, Vec<EncoderRow>)> {
     let context = selection.query.text.as_str();
-    let sentences: Vec<String> =
-        selection.passages.iter().map(|passage| passage_text(passage, true)).collect();
+    let sentences: Vec<String> = selection.passages.iter().map(passage_text).collect();
     if !apart {
         let pairs: Vec<Text<'_>> = sentences.iter().map(|sentence| Text::Pair(context, sentence)).collect();
         return Ok((None, input.rows(&pairs)?));

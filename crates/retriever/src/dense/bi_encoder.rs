@@ -96,7 +96,7 @@ impl BiEncoder {
         };
         let most = options.max_tokens.or(most);
         let input =
-            EncoderInput::open(&checkpoint, model.body.max_input_length(), most, Truncation::LongestFirst)?;
+            EncoderInput::open(&checkpoint, model.body.max_input_length(), most, Truncation::AroundMention)?;
         let dim = match &reduction {
             Reduction::Dpr(head) => head.width(),
             Reduction::Sentences(sentences) => sentences.width(model.body.width()),

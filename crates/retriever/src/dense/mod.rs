@@ -16,7 +16,6 @@ mod pq;
 mod recall;
 mod retriever;
 mod rows;
-mod template;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions};
 pub use encoder::{Embeddings, Encoder};

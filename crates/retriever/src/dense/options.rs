@@ -35,6 +35,9 @@ pub struct DenseOptions {
     /// Tokens of an input, at most; the rest is cut. By default as many as the folder says.
     #[serde(default)]
     pub max_tokens: Option<usize>,
+    /// Tokens of a query, at most, where that is another number. A query with a marked mention keeps what is next to it.
+    #[serde(default)]
+    pub query_max_tokens: Option<usize>,
     /// The numbers that the encoders compute with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
@@ -64,6 +67,7 @@ impl DenseOptions {
             passage_template: None,
             similarity: Similarity::default(),
             max_tokens: None,
+            query_max_tokens: None,
             precision: Precision::default(),
             device: DeviceName::default(),
             batch_tokens: batch_tokens(),

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use sporran_kilt::{Hit, PassageId, Query};
+use sporran_kilt::{Hit, PassageId, Query, Template};
 use sporran_transformers::EncoderRow;
 
 use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, VectorIndex,
-    fingerprint::encoder_hash, template::Template,
+    fingerprint::encoder_hash,
 };
 use crate::{Error, PassageScorer, Result, Retriever};
 
@@ -20,14 +20,18 @@ pub struct Dense {
     index: Index,
 }
 
-/// One of the two encoders with its template.
-fn load(options: &DenseOptions, folder: &Path, template: Option<&Template>) -> Result<BiEncoder> {
+/// One of the two encoders with its template, and the most tokens that it reads.
+fn load(
+    options: &DenseOptions,
+    folder: &Path,
+    (template, max_tokens): (Option<&Template>, Option<usize>),
+) -> Result<BiEncoder> {
     BiEncoder::load(&BiEncoderOptions {
         folder: folder.to_owned(),
         pooling: options.pooling,
         // A template is the whole text, the folder's prompt included.
         prefix: template.map(|_| String::new()),
-        max_tokens: options.max_tokens,
+        max_tokens,
         precision: options.precision,
         device: options.device,
         batch_tokens: options.batch_tokens,
@@ -35,16 +39,23 @@ fn load(options: &DenseOptions, folder: &Path, template: Option<&Template>) -> R
 }
 
 fn query_template(options: &DenseOptions) -> Result<Option<Template>> {
-    let template = options.query_template.as_deref();
-    template
-        .map(|text| Template::parse("query-template", "a text with `{text}`", text, &["text"]))
-        .transpose()
+    template("query-template", "a text with `{text}`", options.query_template.as_deref(), &["text"])
+}
+
+/// The template in the value of an option, with at least one of the fields `names` and no other.
+fn template(
+    option: &'static str,
+    expected: &'static str,
+    text: Option<&str>,
+    names: &[&str],
+) -> Result<Option<Template>> {
+    let wrong = |text| Error::Option { option, expected, found: format!("`{text}`") };
+    text.map(|text| Template::parse(text, names).ok_or_else(|| wrong(text))).transpose()
 }
 
 fn passage_template(options: &DenseOptions) -> Result<Option<Template>> {
     let expected = "a text with `{title}`, `{text}` or both";
-    let template = options.passage_template.as_deref();
-    template.map(|text| Template::parse("passage-template", expected, text, &["title", "text"])).transpose()
+    template("passage-template", expected, options.passage_template.as_deref(), &["title", "text"])
 }
 
 /// Makes the vectors of passages, as an index takes them.
@@ -61,7 +72,8 @@ impl PassageEncoder {
     pub fn load(options: &DenseOptions) -> Result<Self> {
         let template = passage_template(options)?;
         let folder = options.passage_model.as_ref().unwrap_or(&options.model);
-        Ok(Self { encoder: load(options, folder, template.as_ref())?, template })
+        let encoder = load(options, folder, (template.as_ref(), options.max_tokens))?;
+        Ok(Self { encoder, template })
     }
 
     /// The vectors of passages, each a title and a text.
@@ -170,7 +182,8 @@ impl Dense {
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
         let index = Index::open(&options.index, options.similarity, origin, dir.as_ref())?;
         let template = query_template(options)?;
-        let encoder = load(options, &options.model, template.as_ref())?;
+        let most = options.query_max_tokens.or(options.max_tokens);
+        let encoder = load(options, &options.model, (template.as_ref(), most))?;
         if encoder.dim() != index.dim() {
             return Err(Error::Option {
                 option: "model",

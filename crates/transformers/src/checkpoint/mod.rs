@@ -38,6 +38,7 @@ use crate::{
 use file::WeightFile;
 pub use loose::weight_types;
 pub(crate) use loose::{tensors, tensors_under};
+pub(crate) use part::BLINK_MARKS;
 pub use part::Part;
 use stored::{Place, Stored};
 
@@ -114,7 +115,7 @@ impl Checkpoint {
             None => None,
         };
         let (files, index) = stored::open_weights(folder)?;
-        let mut stored = Stored::of(&files, config.architecture(), part.map(Part::prefixes));
+        let mut stored = Stored::of(&files, config.architecture(), part);
         if stored.unify_embeddings(config.architecture())?
             && let Some(untied) = config.architecture().untied()
         {

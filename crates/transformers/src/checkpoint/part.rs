@@ -1,6 +1,9 @@
-//! The models of a checkpoint that holds two.
+//! The models of a checkpoint that holds two, or one under other names than those of its architecture.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
@@ -12,10 +15,11 @@ use crate::{
 
 /// BLINK's marks: before a mention, behind it, and between an entity's title and its description. BERT's vocabulary has
 /// them as words that no text is cut into.
-const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
+pub(crate) const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
 
 /// A model inside a checkpoint whose weights are those of two: a RAG model (Lewis et al. 2020), whose config holds two
-/// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one.
+/// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one. BLINK's cross-encoder is a single model, but
+/// under names of its own and beside the same config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// RAG: the encoder of questions.
@@ -26,6 +30,8 @@ pub enum Part {
     MentionEncoder,
     /// BLINK: the encoder of entities' titles and descriptions.
     EntityEncoder,
+    /// BLINK: the cross-encoder of a mention in its context and an entity.
+    CrossEncoder,
 }
 
 impl Part {
@@ -34,18 +40,30 @@ impl Part {
         match self {
             Self::QuestionEncoder => Some("question_encoder"),
             Self::Generator => Some("generator"),
-            Self::MentionEncoder | Self::EntityEncoder => None,
+            Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => None,
         }
     }
 
-    /// What stands before the names of its tensors. In a RAG model that depends on its head for decoding.
-    pub(super) fn prefixes(self) -> &'static [&'static str] {
+    /// What stands before the names of its tensors, and what stands there in a model of its own. In a RAG model that depends
+    /// on its head for decoding.
+    fn prefixes(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::QuestionEncoder => &["rag.question_encoder.", "question_encoder."],
-            Self::Generator => &["rag.generator.", "generator."],
-            Self::MentionEncoder => &["context_encoder.bert_model."],
-            Self::EntityEncoder => &["cand_encoder.bert_model."],
+            Self::QuestionEncoder => &[("rag.question_encoder.", ""), ("question_encoder.", "")],
+            Self::Generator => &[("rag.generator.", ""), ("generator.", "")],
+            Self::MentionEncoder => &[("context_encoder.bert_model.", "")],
+            Self::EntityEncoder => &[("cand_encoder.bert_model.", "")],
+            Self::CrossEncoder => {
+                &[("encoder.bert_model.", "bert."), ("encoder.additional_linear.", "classifier.")]
+            }
         }
+    }
+
+    /// The name in the part of the tensor that the checkpoint calls `name`, where it is one of its own.
+    pub(super) fn inner(self, name: &str) -> Option<Cow<'_, str>> {
+        self.prefixes().iter().find_map(|(outer, inner)| {
+            let rest = name.strip_prefix(outer)?;
+            Some(if inner.is_empty() { rest.into() } else { format!("{inner}{rest}").into() })
+        })
     }
 
     /// Where its tokenizer lies.
@@ -53,7 +71,7 @@ impl Part {
         match self {
             Self::QuestionEncoder => folder.join("question_encoder_tokenizer"),
             Self::Generator => folder.join("generator_tokenizer"),
-            Self::MentionEncoder | Self::EntityEncoder => folder.into(),
+            Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => folder.into(),
         }
     }
 
@@ -61,7 +79,9 @@ impl Part {
     pub(super) fn tokenizer(self, tokenizer: Tokenizer) -> Result<Tokenizer> {
         match self {
             Self::QuestionEncoder | Self::Generator => Ok(tokenizer),
-            Self::MentionEncoder | Self::EntityEncoder => tokenizer.with_marks(&BLINK_MARKS),
+            Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => {
+                tokenizer.with_marks(&BLINK_MARKS)
+            }
         }
     }
 
@@ -70,7 +90,7 @@ impl Part {
         let mut whole: Value = parse(path, text)?;
         let (model_type, expected) = match self.field() {
             Some(_) => ("rag", "a RAG model"),
-            None => ("bert", "a BERT, which both of BLINK's encoders are"),
+            None => ("bert", "a BERT, which BLINK's encoders are"),
         };
         if whole["model_type"] != model_type {
             let found =
@@ -78,7 +98,12 @@ impl Part {
             return Err(Error::Architecture { path: path.into(), expected, found });
         }
         let Some(field) = self.field() else {
-            whole["architectures"] = json!(["BertModel"]);
+            let is_pair = self == Self::CrossEncoder;
+            let class = if is_pair { "BertForSequenceClassification" } else { "BertModel" };
+            whole["architectures"] = json!([class]);
+            if is_pair {
+                whole["id2label"] = json!({"0": "LABEL_0"});
+            }
             return Ok(whole.to_string());
         };
         match whole[field].take() {

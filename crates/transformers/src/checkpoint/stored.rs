@@ -8,7 +8,10 @@ use std::{
 use candle_core::Shape;
 use serde::Deserialize;
 
-use super::file::{StoredTensor, WeightFile};
+use super::{
+    file::{StoredTensor, WeightFile},
+    part::Part,
+};
 use crate::{
     architecture::Architecture,
     error::{Error, Result},
@@ -33,21 +36,17 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// The tensors of `files`; with `prefixes`, those alone whose names begin with one of them, without it.
-    pub(super) fn of(
-        files: &'a [WeightFile],
-        architecture: &dyn Architecture,
-        prefixes: Option<&[&str]>,
-    ) -> Self {
+    /// The tensors of `files`; of a `part`, those alone that are its own, under its names.
+    pub(super) fn of(files: &'a [WeightFile], architecture: &dyn Architecture, part: Option<Part>) -> Self {
         let mut stored = Self { files, names: BTreeMap::new(), doubles: Vec::new() };
         for (at, file) in files.iter().enumerate() {
             for (index, tensor) in file.tensors().iter().enumerate() {
-                let inner = match prefixes {
-                    Some(prefixes) => prefixes.iter().find_map(|prefix| tensor.name.strip_prefix(prefix)),
-                    None => Some(tensor.name.as_str()),
+                let inner = match part {
+                    Some(part) => part.inner(&tensor.name),
+                    None => Some(tensor.name.as_str().into()),
                 };
                 let Some(inner) = inner else { continue };
-                let name = architecture.canonical(inner);
+                let name = architecture.canonical(&inner);
                 // The name that the model itself gives comes before one that only stands for it.
                 let is_exact = name == inner;
                 match stored.names.get_mut(&name) {

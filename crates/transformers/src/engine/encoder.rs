@@ -94,7 +94,7 @@ impl FastEncoder {
         if input.length() > most {
             return Err(too_long("input", most, input.length()));
         }
-        let ragged = Ragged::new(input)?;
+        let ragged = Ragged::with_gaps(input)?;
         let types = input.types.as_ref().map(|types| types.to_vec2::<u32>()).transpose()?;
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;

@@ -26,26 +26,40 @@ pub(super) struct Token {
 }
 
 impl Ragged {
-    /// The tokens of `input`.
+    /// The tokens of `input`, for a model that counts positions from an input's first token on.
     ///
     /// # Errors
     /// [`Error::Batch`] where the tokens of an input are not one run, or there is none.
     pub(super) fn new(input: &Batch) -> Result<Self> {
+        for mask in input.mask.to_vec2::<f32>()? {
+            let seen = |seen: &&f32| **seen != 0.0;
+            if mask.iter().skip_while(|at| !seen(at)).skip_while(seen).any(|at| seen(&at)) {
+                return Err(Error::Batch {
+                    expected: "a mask with one run of tokens in each row".into(),
+                    found: "gaps".into(),
+                });
+            }
+        }
+        Self::with_gaps(input)
+    }
+
+    /// The tokens of `input`, for a model that looks up the position at which each stands.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where an input has no token.
+    pub(super) fn with_gaps(input: &Batch) -> Result<Self> {
         let (ids, mask) = (input.ids.to_vec2::<u32>()?, input.mask.to_vec2::<f32>()?);
         let mut tokens = Vec::new();
         let mut lengths = Vec::with_capacity(ids.len());
         for (input, (ids, mask)) in ids.iter().zip(&mask).enumerate() {
-            let start = mask.iter().position(|seen| *seen != 0.0).unwrap_or(mask.len());
-            let length = mask[start..].iter().take_while(|seen| **seen != 0.0).count();
-            if length == 0 || mask[start + length..].iter().any(|seen| *seen != 0.0) {
-                return Err(Error::Batch {
-                    expected: "a mask with one run of tokens in each row".into(),
-                    found: "gaps or no token".into(),
-                });
+            let before = tokens.len();
+            let seen = (0..mask.len()).filter(|&position| mask[position] != 0.0);
+            tokens.extend(seen.map(|position| Token { id: ids[position], input, position }));
+            if tokens.len() == before {
+                let (expected, found) = ("at least one token in every row", "a mask of zeros");
+                return Err(Error::Batch { expected: expected.into(), found: found.into() });
             }
-            let token = |position: usize| Token { id: ids[position], input, position };
-            tokens.extend((start..start + length).map(token));
-            lengths.push(length);
+            lengths.push(tokens.len() - before);
         }
         Ok(Self { tokens, lengths, shape: (input.size(), input.length()) })
     }

@@ -56,7 +56,7 @@ pub(crate) struct Pull {
     /// The folder of imported models
     #[arg(long, default_value = "models", value_name = "DIR")]
     models: PathBuf,
-    /// Of a RAG model or of BLINK's bi-encoder, which of its two models to import
+    /// Of a RAG model or of BLINK, which of its models to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// Leave it in the cache and do not import it
@@ -73,7 +73,7 @@ pub(crate) struct Import {
     /// The folder, in the Hugging Face layout
     #[arg(value_name = "PATH")]
     folder: PathBuf,
-    /// Of a RAG model or of BLINK's bi-encoder, which of its two models to import
+    /// Of a RAG model or of BLINK, which of its models to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// The name to import it under; the folder's own by default
@@ -87,7 +87,7 @@ pub(crate) struct Import {
     json: bool,
 }
 
-/// One of the two models of a RAG model or of BLINK's bi-encoder.
+/// One of the models of a RAG model or of BLINK.
 #[derive(Clone, Copy, ValueEnum)]
 enum PartName {
     /// RAG: the encoder of questions
@@ -98,6 +98,8 @@ enum PartName {
     MentionEncoder,
     /// BLINK: the encoder of entities' titles and descriptions
     EntityEncoder,
+    /// BLINK: the cross-encoder of mentions and entities
+    CrossEncoder,
 }
 
 impl From<PartName> for Part {
@@ -107,6 +109,7 @@ impl From<PartName> for Part {
             PartName::Generator => Self::Generator,
             PartName::MentionEncoder => Self::MentionEncoder,
             PartName::EntityEncoder => Self::EntityEncoder,
+            PartName::CrossEncoder => Self::CrossEncoder,
         }
     }
 }

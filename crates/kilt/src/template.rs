@@ -1,10 +1,8 @@
 //! Texts with fields to fill in.
 
-use crate::{Error, Result};
-
 /// A text in which `{name}` stands for a field, `{{` and `}}` for braces.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Template {
+pub struct Template {
     pieces: Vec<Piece>,
 }
 
@@ -16,17 +14,9 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads the value of an option. At least one of the fields `names` must be in it, and no other.
-    ///
-    /// # Errors
-    /// [`Error::Option`], with `expected` for what was expected.
-    pub(crate) fn parse(
-        option: &'static str,
-        expected: &'static str,
-        template: &str,
-        names: &[&str],
-    ) -> Result<Self> {
-        let wrong = || Error::Option { option, expected, found: format!("`{template}`") };
+    /// Reads a template; none where it has a field that is not in `names`, or no field at all.
+    #[must_use]
+    pub fn parse(template: &str, names: &[&str]) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = template;
@@ -39,8 +29,8 @@ impl Template {
                 rest = after;
                 continue;
             }
-            let (name, after) = rest.split_once('}').filter(|_| brace == "{").ok_or_else(wrong)?;
-            let field = names.iter().position(|known| *known == name).ok_or_else(wrong)?;
+            let (name, after) = rest.split_once('}').filter(|_| brace == "{")?;
+            let field = names.iter().position(|known| *known == name)?;
             if !text.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
@@ -51,15 +41,12 @@ impl Template {
         if !text.is_empty() {
             pieces.push(Piece::Text(text));
         }
-        if pieces.iter().any(|piece| matches!(piece, Piece::Field(_))) {
-            Ok(Self { pieces })
-        } else {
-            Err(wrong())
-        }
+        pieces.iter().any(|piece| matches!(piece, Piece::Field(_))).then_some(Self { pieces })
     }
 
     /// The text with its fields, given in the order of their names.
-    pub(crate) fn fill(&self, fields: &[&str]) -> String {
+    #[must_use]
+    pub fn fill(&self, fields: &[&str]) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => text.as_str(),
             Piece::Field(field) => fields[*field],
@@ -72,8 +59,8 @@ impl Template {
 mod tests {
     use super::*;
 
-    fn parse(template: &str) -> Result<Template> {
-        Template::parse("passage-template", "a template", template, &["title", "text"])
+    fn parse(template: &str) -> Option<Template> {
+        Template::parse(template, &["title", "text"])
     }
 
     #[test]
@@ -85,12 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_its_field_or_with_another_is_an_error() {
+    fn a_template_without_its_field_or_with_another_is_none() {
         for template in ["", "passage", "{{text}}", "{query}", "{text", "text}", "{ text }", "{text} }"] {
-            assert!(
-                matches!(parse(template), Err(Error::Option { option: "passage-template", .. })),
-                "{template}"
-            );
+            assert_eq!(parse(template), None, "{template}");
         }
     }
 }
