@@ -20,6 +20,7 @@ mod query;
 mod record;
 pub mod scores;
 pub mod store;
+pub mod synthesis;
 mod task;
 mod template;
 pub mod triviaqa;

@@ -279,11 +279,13 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
         document.report_key("retriever", "is missing; it finds what the encoder is to tell apart");
     }
     document.check_checkpoint("encoder-training.from", &training.from);
-    if training.data.is_empty() && training.examples.is_none() {
-        document.report_key(table, "expected `data` or `examples` to learn from");
+    if training.data.is_empty() && training.dialogues.is_empty() && training.examples.is_none() {
+        document.report_key(table, "expected `data`, `dialogues` or `examples` to learn from");
     }
-    for path in training.data.iter().filter(|path| !path.is_file()) {
-        document.report_key("encoder-training.data", format!("no file {}", path.display()));
+    for (key, paths) in [("data", &training.data), ("dialogues", &training.dialogues)] {
+        for path in paths.iter().filter(|path| !path.is_file()) {
+            document.report_key(&format!("encoder-training.{key}"), format!("no file {}", path.display()));
+        }
     }
     if let Some(Err(faults)) = training.examples.as_ref().map(TasksOptions::resolve) {
         for (key, message) in faults {

@@ -9,6 +9,7 @@ use sporran_kilt::{
     PassageStore, Split,
     formats::convert::{self, Format, Request},
     mapping::{Layout, MapRequest, map_evidence},
+    synthesis::synthesise,
 };
 use sporran_pipeline::korc;
 
@@ -23,10 +24,10 @@ use crate::{
 #[command(after_help = formats())]
 pub(crate) struct Convert {
     /// Format of the inputs.
-    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc"])]
+    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc", "queries"])]
     from: Option<Format>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc"])]
+    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc", "queries"])]
     to: Option<Format>,
     /// Map a dataset's own evidence onto the pages of `--store` and write KILT records: `fever`, `popqa`, or `evidence`,
     /// lines of {id, input, answers, evidence: [{title, text}]}.
@@ -39,8 +40,16 @@ pub(crate) struct Convert {
     /// The least BLEU of mapped evidence in `dev` and `test`.
     #[arg(long, value_name = "BLEU", default_value_t = 0.5, requires = "map")]
     least_bleu: f64,
+    /// Make up so many queries about the pages of `--store`, to train retrievers and rerankers on: parts of sentences, of two
+    /// pages, comparisons and small talk, as KILT records with their pages as evidence.
+    #[arg(long, value_name = "COUNT", requires = "store", value_parser = clap::value_parser!(u64).range(1..),
+          conflicts_with_all = ["from", "to", "map", "run", "mapping", "triviaqa", "inputs"])]
+    queries: Option<u64>,
+    /// What the queries are drawn from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "queries")]
+    seed: u64,
     /// Files, read in this order into one output; plain, .gz or .zst, `-` is standard input. A folder for `store`.
-    #[arg(required_unless_present = "korc", value_name = "INPUT")]
+    #[arg(required_unless_present_any = ["korc", "queries"], value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// File to write; .gz and .zst compress, `-` is standard output. A folder for `beir`.
     #[arg(long, value_name = "PATH", required_unless_present = "korc")]
@@ -59,7 +68,7 @@ pub(crate) struct Convert {
     triviaqa: Vec<PathBuf>,
     /// Build a benchmark in KoRC's layout as a config says, in the place of converting; inputs are `key=value` then.
     #[arg(long, value_name = "CONFIG",
-          conflicts_with_all = ["from", "to", "map", "output", "store", "run", "mapping", "triviaqa"])]
+          conflicts_with_all = ["from", "to", "map", "queries", "output", "store", "run", "mapping", "triviaqa"])]
     korc: Option<PathBuf>,
     /// Print the figures of what was built as one JSON object.
     #[arg(long, requires = "korc")]
@@ -93,6 +102,13 @@ impl Convert {
         let Some(output) = output else {
             return Err(Error::Usage("expected `--output`".into()));
         };
+        if let (Some(count), Some(store)) = (self.queries, &store) {
+            let made = synthesise(&PassageStore::open(store)?, count, self.seed, &output)?;
+            return Ok(format!(
+                "{count} queries: {} parts of a page, {} of two pages, {} comparisons, {} dialogues",
+                made.cloze, made.bridge, made.comparison, made.dialogue
+            ));
+        }
         match (from, to, map, split, &store) {
             (_, _, Some(layout), Some(split), Some(store)) => {
                 let store = PassageStore::open(store)?;
@@ -122,7 +138,7 @@ impl Convert {
                 ))
             }
             _ => {
-                Err(Error::Usage("expected `--from` and `--to`, or `--map`, `--store` and `--split`".into()))
+                Err(Error::Usage("expected `--from` and `--to`, `--map`, `--store` and `--split`, or `--queries` and `--store`".into()))
             }
         }
     }

@@ -7,6 +7,7 @@ use sporran_kilt::{
         dpr::{TrainingContext, TrainingExample},
         elements,
     },
+    wowpp::{self, Dialogue, repaired},
 };
 use sporran_retriever::Retriever;
 
@@ -35,9 +36,12 @@ pub(super) struct Texts {
     pub(super) negatives: Vec<Titled>,
 }
 
-/// Reads DPR's training data; questions without a passage that answers are left out.
+/// Reads DPR's training data and dialogues; questions without a passage that answers are left out.
 pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
     let mut found = Vec::new();
+    for path in &training.dialogues {
+        found.extend(wowpp::load(path)?.0.iter().flat_map(|(_, dialogue)| of_dialogue(dialogue)));
+    }
     let titled = |contexts: Vec<TrainingContext>| -> Vec<Titled> {
         contexts.into_iter().map(|context| (context.title, context.text)).collect()
     };
@@ -54,6 +58,40 @@ pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
         }
     }
     Ok(found)
+}
+
+/// A dialogue so far, for each of its turns: the article of its topic answers, the others whose sentences were judged do
+/// not. Of an article there are the sentences that were judged.
+fn of_dialogue(dialogue: &Dialogue) -> Vec<Texts> {
+    let mut articles: Vec<(String, Vec<String>)> = Vec::new();
+    for judged in &dialogue.annotated_sentences {
+        let (title, sentence) = judged.parts();
+        let at = articles.iter().position(|(known, _)| *known == title).unwrap_or_else(|| {
+            articles.push((title, Vec::new()));
+            articles.len() - 1
+        });
+        if !articles[at].1.contains(&sentence) {
+            articles[at].1.push(sentence);
+        }
+    }
+    let topic = repaired(&dialogue.topic).to_lowercase();
+    let (of_topic, others): (Vec<_>, Vec<_>) =
+        articles.into_iter().partition(|(title, _)| title.to_lowercase() == topic);
+    if of_topic.is_empty() {
+        return Vec::new();
+    }
+    let texts = |articles: Vec<(String, Vec<String>)>| -> Vec<Titled> {
+        articles.into_iter().map(|(title, sentences)| (title, sentences.join(" "))).collect()
+    };
+    let (positives, negatives) = (texts(of_topic), texts(others));
+    let turns: Vec<String> = dialogue.turns.iter().map(|turn| repaired(turn)).collect();
+    (1..=turns.len())
+        .map(|count| Texts {
+            query: turns[..count].join("\n"),
+            positives: positives.clone(),
+            negatives: negatives.clone(),
+        })
+        .collect()
 }
 
 /// Retrieves for the records of task files: the passages of gold pages answer, the others are hard negatives.
@@ -107,4 +145,35 @@ fn texts(store: &PassageStore, example: &Example, query: String, found: &[Passag
     let others = found.iter().filter(|&&id| !known.contains(&store.page_of(id)));
     let negatives = others.map(|&id| titled(id)).collect();
     (!positives.is_empty()).then_some(Texts { query, positives, negatives })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_of_a_dialogue_asks_for_its_topic() {
+        let judged = |label: &str| serde_json::json!({"label": label, "confidence": 0.0});
+        let dialogue = |topic: &str| -> Dialogue {
+            let sentences = [
+                "Tea <knowledge_separator> It is a drink.",
+                "Milk <knowledge_separator> It is white.",
+                "Tea <knowledge_separator> It is a drink.",
+                "Tea <knowledge_separator> It is hot.",
+            ];
+            let sentences: Vec<_> = sentences.into_iter().map(judged).collect();
+            serde_json::from_value(
+                serde_json::json!({"turns": ["a", "b"], "topic": topic, "annotated_sentences": sentences}),
+            )
+            .unwrap()
+        };
+        let found = of_dialogue(&dialogue("tea"));
+        let queries: Vec<&str> = found.iter().map(|texts| texts.query.as_str()).collect();
+        assert_eq!(queries, ["a", "a\nb"]);
+        for texts in &found {
+            assert_eq!(texts.positives, [("Tea".to_owned(), "It is a drink. It is hot.".to_owned())]);
+            assert_eq!(texts.negatives, [("Milk".to_owned(), "It is white.".to_owned())]);
+        }
+        assert!(of_dialogue(&dialogue("coffee")).is_empty());
+    }
 }

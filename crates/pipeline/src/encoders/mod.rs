@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sporran_retriever::dense::Similarity;
 use sporran_transformers::{
-    DeviceName, Pooling,
+    DeviceName, Pooling, Truncation,
     training::{RankingLoss, TrainingOptions},
 };
 
@@ -45,6 +45,9 @@ pub struct EncoderTraining {
     /// Files of DPR's training data to learn from.
     #[serde(default)]
     pub data: Vec<PathBuf>,
+    /// Files of WOW++ to learn from: at each turn the article of a dialogue's topic is to be told from the others.
+    #[serde(default)]
+    pub dialogues: Vec<PathBuf>,
     /// Task files to learn from; the retriever mines their hard negatives.
     pub examples: Option<TasksOptions>,
     /// Passages of a record that the retriever finds; those of no gold page are hard negatives.
@@ -55,6 +58,9 @@ pub struct EncoderTraining {
     pub negatives: usize,
     /// Tokens of a text, or of a query with a passage, at most; by default as many as the encoder reads.
     pub max_tokens: Option<usize>,
+    /// What is cut of a query with a passage that is too long.
+    #[serde(default)]
+    pub truncation: Truncation,
     /// Bi-encoder: how states become a vector, `mean` or `cls`.
     #[serde(default = "pooling")]
     pub pooling: Pooling,

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use sporran_kilt::jsonl;
 use sporran_retriever::dense::Similarity;
 use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, Pooling, Text, Truncation,
+    BertTask, Checkpoint, EncoderInput, EncoderRow, Pooling, Text,
     training::{
         Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
         RankingObjective, RankingQuery, TunedEncoder,
@@ -52,7 +52,7 @@ pub fn train_encoder(
         learned.extend(of_tasks(options, training, table, usize::MAX, world, observe)?);
     }
     if learned.is_empty() {
-        return Err(fault("encoder-training", "expected `data` or `examples` to learn from"));
+        return Err(fault("encoder-training", "expected `data`, `dialogues` or `examples` to learn from"));
     }
     let table = (&options.general.tasks, "tasks");
     let judged = of_tasks(options, training, table, training.judged, world, observe)?;
@@ -67,7 +67,7 @@ pub fn train_encoder(
     let seed = options.general.seed;
     let encoder = TunedEncoder::open(&checkpoint, task, labels, seed, &device)?;
     let length = encoder.config().max_input_length();
-    let input = EncoderInput::open(&checkpoint, length, training.max_tokens, Truncation::LongestFirst)?;
+    let input = EncoderInput::open(&checkpoint, length, training.max_tokens, training.truncation)?;
     let companions = companions(&checkpoint, &encoder, &input)?;
     let run = Run { options, training, encoder: &encoder, companions: &companions };
     match training.kind {
