@@ -128,16 +128,48 @@ fn runs_stand_beside_each_other_in_every_form() {
     assert!(!wrong.status.success() && errors(&wrong).contains("report.json"));
 }
 
+/// The passage store of a config.
+fn store(folder: &Path, config: &str) -> String {
+    run(folder, &["index", config]);
+    let mut entries = fs::read_dir(folder.join("indexes")).unwrap().map(|entry| entry.unwrap().path());
+    entries.find(|path| path.to_string_lossy().contains("store-")).unwrap().display().to_string()
+}
+
+#[test]
+fn queries_are_made_up_about_the_pages_of_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let kilt = root().join("examples/minikilt");
+    let config = format!(
+        "name = \"m\"\n[source]\npath = '{}'\n[tasks]\nfolder = '{}'\nsplit = \"dev\"\ntriviaqa = ['{}']\n[retriever]\nkind = \"bm25\"\n",
+        kilt.join("knowledge_source.jsonl.gz").display(),
+        kilt.join("kilt").display(),
+        kilt.join("triviaqa/unfiltered-web-dev.json").display()
+    );
+    fs::write(folder.path().join("m.toml"), config).unwrap();
+    let store = store(folder.path(), "m.toml");
+    let arguments =
+        ["convert", "--queries", "40", "--seed", "3", "--store", &store, "--output", "q-train-kilt.jsonl"];
+    let output = sporran(folder.path(), &arguments).output().unwrap();
+    assert!(output.status.success() && errors(&output).contains("40 queries"), "{}", errors(&output));
+    let text = fs::read_to_string(folder.path().join("q-train-kilt.jsonl")).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 40);
+    assert!(records.iter().all(|record| record["output"][0]["provenance"][0]["title"].is_string()));
+    for wrong in [&["--queries", "0"][..], &["--queries", "4", "--from", "kilt"], &["--seed", "4"]] {
+        let arguments = [&["convert", "--store", &store, "--output", "x"], wrong].concat();
+        let output = sporran(folder.path(), &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+    assert!(!folder.path().join("x").exists());
+}
+
 #[test]
 fn evidence_is_mapped_onto_a_store() {
     let folder = tempfile::tempdir().unwrap();
     world(folder.path(), "bm25", "[retriever]\nkind = \"bm25\"\n");
-    run(folder.path(), &["index", "bm25.toml"]);
-    let store = fs::read_dir(folder.path().join("indexes")).unwrap().map(|entry| entry.unwrap().path());
-    let store = store.into_iter().find(|path| path.to_string_lossy().contains("store-")).unwrap();
+    let store = store(folder.path(), "bm25.toml");
     let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[{"title":"oslo","text":"Oslo is the capital of Norway"}]}"#;
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
-    let store = store.display().to_string();
     let arguments =
         ["convert", "--map", "evidence", "--store", &store, "--split", "dev", "--output", "out.jsonl"];
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();

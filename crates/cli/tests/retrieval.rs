@@ -230,8 +230,14 @@ fn what_an_encoder_cannot_learn_from_is_named() {
     };
     let said = refused(&["train", "c.toml", "encoder-training.pooling=max"]);
     assert!(said.contains("option `pooling`: expected `cls` or `mean`, found max"), "{said}");
-    let said = refused(&["config", "check", "c.toml", "encoder-training.data=[\"none.json\"]"]);
-    assert!(said.contains("`encoder-training.data`: no file none.json"), "{said}");
+    for key in ["data", "dialogues"] {
+        let said =
+            refused(&["config", "check", "c.toml", &format!("encoder-training.{key}=[\"none.json\"]")]);
+        assert!(said.contains(&format!("`encoder-training.{key}`: no file none.json")), "{said}");
+    }
+    fs::write(folder.path().join("talk.json"), r#"{"d": {"turns": ["hi"], "topic": "t"}}"#).unwrap();
+    let said = refused(&["train", "c.toml", "encoder-training.dialogues=[\"talk.json\"]"]);
+    assert!(said.contains("talk.json:1") && said.contains("annotated_sentences"), "{said}");
     fs::write(folder.path().join("more.json"), "[{\"question\": \"q\"}]").unwrap();
     let said = refused(&["train", "c.toml"]);
     assert!(said.contains("more.json:1") && said.contains("answers"), "{said}");
