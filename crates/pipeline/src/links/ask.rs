@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
 use sporran_reasoner::{
@@ -11,6 +12,9 @@ use sporran_reasoner::{
 
 use super::model::{LinkModel, rules_over};
 use crate::Result;
+
+/// Questions that are scored together.
+const PORTION: usize = 64;
 
 /// A triple of which one entity is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -124,21 +128,56 @@ impl Asker {
     /// # Errors
     /// Those of the scorer.
     pub fn ask(&self, asked: &[Asked], options: AskOptions) -> Result<Vec<Vec<LinkAnswer>>> {
-        asked.iter().map(|asked| self.one(*asked, options)).collect()
+        let entities = self.kb.entity_count();
+        let mut answers = Vec::with_capacity(asked.len());
+        for portion in asked.chunks(PORTION) {
+            let scores = self.scores(portion)?;
+            let rows = portion.par_iter().zip(scores.par_chunks_exact(entities));
+            let found: Result<Vec<_>> =
+                rows.map(|(asked, scores)| self.best(*asked, scores, options)).collect();
+            answers.extend(found?);
+        }
+        Ok(answers)
     }
 
-    fn one(&self, asked: Asked, options: AskOptions) -> Result<Vec<LinkAnswer>> {
-        let (entity, relation, subjects) = asked;
-        let (scorer, network, rules): (&dyn TripleScorer, _, _) = match &self.scorer {
-            Scorer::Rules(rules) => (rules, None, Some(rules)),
-            Scorer::Model(model, rules) => (model.scorer(), model.network(), rules.as_ref()),
+    /// The scores of all entities for each question, row after row.
+    fn scores(&self, asked: &[Asked]) -> Result<Vec<f32>> {
+        let scorer: &dyn TripleScorer = match &self.scorer {
+            Scorer::Rules(rules) => rules,
+            Scorer::Model(model, _) => model.scorer(),
         };
-        let mut scores = vec![0.0; self.kb.entity_count()];
+        let entities = self.kb.entity_count();
+        let mut scores = vec![0.0; asked.len() * entities];
+        for subjects in [false, true] {
+            let rows: Vec<usize> = (0..asked.len()).filter(|&row| asked[row].2 == subjects).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let mut part = vec![0.0; rows.len() * entities];
+            if subjects {
+                let questions: Vec<_> = rows.iter().map(|&row| (asked[row].1, asked[row].0)).collect();
+                scorer.score_subjects(&questions, &mut part)?;
+            } else {
+                let questions: Vec<_> = rows.iter().map(|&row| (asked[row].0, asked[row].1)).collect();
+                scorer.score_objects(&questions, &mut part)?;
+            }
+            for (&row, part) in rows.iter().zip(part.chunks_exact(entities)) {
+                scores[row * entities..][..entities].copy_from_slice(part);
+            }
+        }
+        Ok(scores)
+    }
+
+    /// The best answers of a question by the scores of all entities.
+    fn best(&self, asked: Asked, scores: &[f32], options: AskOptions) -> Result<Vec<LinkAnswer>> {
+        let (entity, relation, subjects) = asked;
+        let (network, rules) = match &self.scorer {
+            Scorer::Rules(rules) => (None, Some(rules)),
+            Scorer::Model(model, rules) => (model.network(), rules.as_ref()),
+        };
         let known = if subjects {
-            scorer.score_subjects(&[(relation, entity)], &mut scores)?;
             self.known.subjects(relation, entity)
         } else {
-            scorer.score_objects(&[(entity, relation)], &mut scores)?;
             self.known.objects(entity, relation)
         };
         let is_by_rules = matches!(self.scorer, Scorer::Rules(_));
