@@ -285,6 +285,29 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::{PassageSplit, jsonl, store::BuildOptions};
+
+    #[test]
+    fn a_name_is_that_of_the_page_without_brackets_and_general_where_other_titles_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "It is said that Tea Garden was a drink of many people there. ".repeat(14);
+        let page = |title: &&str| {
+            serde_json::json!({"wikipedia_id": title, "wikipedia_title": title, "text": [title, text]})
+                .to_string()
+        };
+        let titles = ["Tea (film)", "Tea", "Tea (song)", "Tea House", "Tea Garden", "Mill (a)", "Mill (b)"];
+        let source = folder.path().join("pages.jsonl");
+        jsonl::write(&source, titles.iter().map(page).collect::<Vec<_>>().join("\n").as_bytes()).unwrap();
+        let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
+        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let pages = Pages::new(&store);
+        assert_eq!(pages.by_name["Tea"], Some(PageIndex(1)));
+        assert_eq!(pages.by_name["Mill"], None);
+        assert_eq!(pages.general, [PageIndex(1)]);
+        let sentence = pages.sentences(PageIndex(0))[0];
+        assert_eq!(pages.named(sentence, PageIndex(0)), [("Tea Garden", PageIndex(4))]);
+        assert!(pages.named(sentence, PageIndex(4)).is_empty());
+    }
 
     #[test]
     fn titles_lose_their_brackets_and_sentences_their_names() {
