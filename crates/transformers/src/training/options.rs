@@ -1,6 +1,7 @@
 //! What a training is told: how long, how fast, in what portions.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::training::schedule::Decay;
@@ -76,11 +77,24 @@ impl Default for TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// Whether a training with `other` gives the same weights; only what is written when may differ.
-    pub(crate) fn same_result(&self, other: &Self) -> bool {
+    /// What keeps a training with `other` from giving the same model, as lists of options with their values here and there;
+    /// none where it does. What is only about when something is written, or where it is computed, may differ.
+    pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
         let checkpoint_every = other.checkpoint_every;
         let parallel_batches = other.parallel_batches;
-        Self { checkpoint_every, parallel_batches, ..self.clone() } == *other
+        let alike = Self { checkpoint_every, parallel_batches, ..self.clone() };
+        if alike == *other {
+            return None;
+        }
+        let [ours, theirs] = [&alike, other].map(|options| match serde_json::to_value(options) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        });
+        let told = |fields: &Map<String, Value>, others: &Map<String, Value>| {
+            let different = fields.iter().filter(|(key, value)| others.get(*key) != Some(value));
+            different.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+        };
+        Some([told(&ours, &theirs), told(&theirs, &ours)])
     }
 
     /// Refuses values that no training can run with.
@@ -155,6 +169,17 @@ mod tests {
     #[test]
     fn the_defaults_are_usable() {
         TrainingOptions::default().check().unwrap();
+    }
+
+    #[test]
+    fn what_keeps_a_checkpoint_from_being_gone_on_from_is_told() {
+        let here =
+            TrainingOptions { steps: 30, checkpoint_every: 1, learning_rate: 0.5, ..Default::default() };
+        let there = TrainingOptions { checkpoint_every: 9, parallel_batches: 3, ..here.clone() };
+        assert_eq!(here.differences(&there), None);
+        let there = TrainingOptions { steps: 40, learning_rate: 0.25, ..there };
+        let told = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
+        assert_eq!(here.differences(&there), Some(told.map(str::to_owned)));
     }
 
     #[test]

@@ -120,14 +120,13 @@ impl<'a, O: Objective> Run<'a, O> {
         let restored = checkpoint::restore(training.folder, &mut optimizer, training.companions)?;
         let saved_at = restored.as_ref().map(|position| position.step);
         let position = match restored {
-            Some(position) if position.options.same_result(options) => position,
-            Some(position) => {
-                return Err(Error::Training {
-                    what: format!("checkpoint in {}", training.folder.display()),
-                    expected: format!("one of the options {options:?}"),
-                    found: format!("one of {:?}", position.options),
-                });
-            }
+            Some(position) => match options.differences(&position.options) {
+                None => position,
+                Some([expected, found]) => {
+                    let what = format!("checkpoint in {}", training.folder.display());
+                    return Err(Error::Training { what, expected, found });
+                }
+            },
             None => {
                 Position { step: 0, epoch: 0, batch: 0, best: None, since_best: 0, options: options.clone() }
             }
