@@ -248,7 +248,6 @@ impl EncoderInput {
 /// The mention with what is next to it. Of a mention that has no room itself the beginning and the marks are left.
 fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
     let (left, right) = (mention.start, text.len() - mention.end);
-    let spare = room.saturating_sub(mention.len());
     if mention.len() > room {
         let mut end = text.clone();
         end.truncate(mention.end, 0, TruncationDirection::Right);
@@ -259,8 +258,8 @@ fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
         text.merge_with(end, false);
         return text;
     }
-    let half = spare / 2;
-    let before = left.min(half.max(spare.saturating_sub(right)));
+    let spare = room - mention.len();
+    let before = left.min((spare / 2).max(spare.saturating_sub(right)));
     let behind = right.min(spare - before);
     text.truncate(mention.end + behind, 0, TruncationDirection::Right);
     text.truncate(before + mention.len() + behind, 0, TruncationDirection::Left);

@@ -22,8 +22,6 @@ use crate::{Error, Id, Output, PassageStore, Provenance, Record, Result, jsonl::
 
 /// Pages that are tried for a query, at most.
 const TRIES: u64 = 1000;
-/// A page that people talk about has so many characters, at least, and so many words in its title, at most.
-const RICH: (usize, usize) = (700, 3);
 
 /// How many queries there are of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

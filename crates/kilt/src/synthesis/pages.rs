@@ -8,9 +8,10 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::RICH;
 use crate::{ParagraphKind, PassageStore, store::PageIndex};
 
+/// A page that people talk about has so many characters, at least, and so many words in its title, at most.
+const RICH: (usize, usize) = (700, 3);
 /// Characters of a sentence.
 const SENTENCE: Range<usize> = 26..300;
 /// A name that more pages say is that of a country, say, and tells little.

@@ -31,16 +31,14 @@ impl Ragged {
     /// # Errors
     /// [`Error::Batch`] where the tokens of an input are not one run, or there is none.
     pub(super) fn new(input: &Batch) -> Result<Self> {
-        for mask in input.mask.to_vec2::<f32>()? {
-            let seen = |seen: &&f32| **seen != 0.0;
-            if mask.iter().skip_while(|at| !seen(at)).skip_while(seen).any(|at| seen(&at)) {
-                return Err(Error::Batch {
-                    expected: "a mask with one run of tokens in each row".into(),
-                    found: "gaps".into(),
-                });
-            }
+        let ragged = Self::with_gaps(input)?;
+        let is_gap =
+            |pair: &[Token]| pair[0].input == pair[1].input && pair[0].position + 1 != pair[1].position;
+        if ragged.tokens.windows(2).any(is_gap) {
+            let (expected, found) = ("a mask with one run of tokens in each row", "gaps");
+            return Err(Error::Batch { expected: expected.into(), found: found.into() });
         }
-        Self::with_gaps(input)
+        Ok(ragged)
     }
 
     /// The tokens of `input`, for a model that looks up the position at which each stands.
@@ -73,5 +71,25 @@ impl Ragged {
             values[place * width..][..width].copy_from_slice(xs.row(row));
         }
         Ok(Tensor::from_vec(values, (batch, length, width), device)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_for_models_that_look_positions_up() {
+        let batch = |mask: [[f32; 4]; 2]| {
+            let ids = Tensor::new(&[[5u32, 6, 7, 8], [1, 2, 3, 4]], &Device::Cpu).unwrap();
+            Batch::from_tensors(ids, &Tensor::new(&mask, &Device::Cpu).unwrap()).unwrap()
+        };
+        let gap = batch([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]]);
+        assert!(matches!(Ragged::new(&gap), Err(Error::Batch { .. })));
+        let ragged = Ragged::with_gaps(&gap).unwrap();
+        let found: Vec<_> = ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
+        assert_eq!((found, ragged.lengths), (vec![(5, 0), (8, 3), (2, 1), (3, 2)], vec![2, 2]));
+        assert!(Ragged::new(&batch([[0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])).is_ok());
+        assert!(Ragged::with_gaps(&batch([[0.0; 4], [1.0; 4]])).is_err());
     }
 }
