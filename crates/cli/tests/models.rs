@@ -117,6 +117,19 @@ fn a_cached_model_of_the_hub_is_pulled_without_a_network() {
 }
 
 #[test]
+fn a_memory_network_of_parlai_is_imported_as_it_was_saved() {
+    let place = TempDir::new().unwrap();
+    let into = &objects(place.path(), &["models", "import", &data("parlai"), "--json"])[0]["folder"];
+    assert_eq!(into, "models/parlai");
+    let shown = &objects(place.path(), &["models", "show", "parlai", "--models", "models", "--json"])[0];
+    assert_eq!(shown["architecture"], "bart");
+    assert_eq!(shown["tokenizer"]["kind"], "BPE");
+    assert_eq!(shown["special_tokens"]["decoder_start"], 1);
+    let again = call(place.path(), &["models", "import", &data("parlai")]);
+    assert_eq!(again.status.code(), Some(2), "{}", errors(&again));
+}
+
+#[test]
 fn a_pickle_that_calls_something_is_not_imported() {
     let place = TempDir::new().unwrap();
     model(&place.path().join("tiny"));

@@ -33,7 +33,7 @@ pub use extractive::{
     Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, load_reader, reader_question,
 };
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
-pub use memnet::{MemNet, MemNetOptions, MemoryInput};
+pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};

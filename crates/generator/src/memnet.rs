@@ -34,6 +34,12 @@ pub struct MemNetOptions {
     /// Pieces of a memory, at most, in the order of their passages.
     #[serde(default = "pieces")]
     pub pieces: usize,
+    /// What is read of a dialogue that is too long, and whether as a whole text: `whole` or `latest`.
+    #[serde(default)]
+    pub dialogue: DialoguePart,
+    /// Tokens of a piece, at most; `max-tokens` of the prompt where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece_tokens: Option<usize>,
     /// `[generator.prompt]`: `passages` are cut into pieces, `passage` is the text of a piece and `input` that of the
     /// dialogue; `passage-words` and `max-tokens` are for each of them. Without passages there is no memory.
     #[serde(default)]
@@ -44,6 +50,17 @@ pub struct MemNetOptions {
     /// Tokens that are worked on together, at most, unless one input with its pieces has more.
     #[serde(default = "batch_tokens")]
     pub batch_tokens: usize,
+}
+
+/// What a memory network reads of a dialogue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DialoguePart {
+    /// Its first tokens, and those that the tokenizer puts around a text.
+    #[default]
+    Whole,
+    /// Its last tokens and no others, as ParlAI reads dialogues.
+    Latest,
 }
 
 fn sentence() -> UnitKind {
@@ -61,7 +78,9 @@ pub struct MemoryInput {
     store: Option<Arc<PassageStore>>,
     evidence: UnitKind,
     pieces: usize,
-    max_tokens: usize,
+    dialogue: DialoguePart,
+    dialogue_tokens: usize,
+    piece_tokens: usize,
 }
 
 impl MemoryInput {
@@ -76,13 +95,17 @@ impl MemoryInput {
         longest: Option<usize>,
         store: Option<Arc<PassageStore>>,
     ) -> Result<Self> {
-        if options.pieces == 0 {
-            return Err(Error::Option { option: "pieces", expected: "at least 1", found: "0".into() });
+        for (option, number) in [("pieces", Some(options.pieces)), ("piece-tokens", options.piece_tokens)] {
+            if number == Some(0) {
+                return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
+            }
         }
         let prompt = Prompt::new(options.prompt.clone())?;
-        let max_tokens = longest.unwrap_or(usize::MAX).min(options.prompt.max_tokens);
-        let (evidence, pieces) = (options.evidence, options.pieces);
-        Ok(Self { tokenizer, prompt, store, evidence, pieces, max_tokens })
+        let longest = longest.unwrap_or(usize::MAX);
+        let dialogue_tokens = longest.min(options.prompt.max_tokens);
+        let piece_tokens = options.piece_tokens.map_or(dialogue_tokens, |tokens| longest.min(tokens));
+        let &MemNetOptions { evidence, pieces, dialogue, .. } = options;
+        Ok(Self { tokenizer, prompt, store, evidence, pieces, dialogue, dialogue_tokens, piece_tokens })
     }
 
     /// The most pieces of a memory.
@@ -115,12 +138,30 @@ impl MemoryInput {
         self.prompt.passage(&passage.title, &unit.text, self.prompt.options().passage_words)
     }
 
-    /// The tokens of a text.
+    /// The tokens that are read of a dialogue's text, one at least.
     ///
     /// # Errors
     /// Where the tokenizer fails.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.tokenizer.encode(text, Some(self.max_tokens))?)
+    pub fn dialogue_tokens(&self, text: &str) -> Result<Vec<u32>> {
+        match self.dialogue {
+            DialoguePart::Whole => Ok(self.tokenizer.encode(text, Some(self.dialogue_tokens))?),
+            DialoguePart::Latest => {
+                let mut tokens = self.tokenizer.encode_plain(text)?;
+                if tokens.is_empty() {
+                    return Ok(self.tokenizer.encode(text, Some(1))?);
+                }
+                tokens.drain(..tokens.len().saturating_sub(self.dialogue_tokens));
+                Ok(tokens)
+            }
+        }
+    }
+
+    /// The tokens that are read of a piece's text.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn piece_tokens(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.tokenizer.encode(text, Some(self.piece_tokens))?)
     }
 
     /// The texts of a request, the dialogue's first, and the passage of each piece.
@@ -172,7 +213,16 @@ impl Generator for MemNet {
         let mut passages = Vec::with_capacity(requests.len());
         for request in requests {
             let (texts, of_pieces) = self.input.texts(request)?;
-            rows.push(texts.iter().map(|text| self.input.tokens(text)).collect::<Result<Vec<_>>>()?);
+            let mut row = Vec::with_capacity(texts.len());
+            for (at, text) in texts.iter().enumerate() {
+                let is_dialogue = at == 0;
+                row.push(if is_dialogue {
+                    self.input.dialogue_tokens(text)?
+                } else {
+                    self.input.piece_tokens(text)?
+                });
+            }
+            rows.push(row);
             passages.push(of_pieces);
         }
         let mut answers = vec![None; requests.len()];

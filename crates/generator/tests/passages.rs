@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use sporran_generator::{
-    Candidate, FidEvidence, FidGenerator, FidOptions, Generation, Generator, MemNet, MemNetOptions, Order,
-    PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request, Seq2SeqGenerator,
-    Seq2SeqOptions, UnitKind,
+    Candidate, DialoguePart, FidEvidence, FidGenerator, FidOptions, Generation, Generator, MemNet,
+    MemNetOptions, Order, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
+    Seq2SeqGenerator, Seq2SeqOptions, UnitKind,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
-use sporran_transformers::{DeviceName, GenerationOptions, Precision, decode::RagDecoding};
+use sporran_transformers::{DeviceName, GenerationOptions, Precision, decode::RagDecoding, import_parlai};
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart")
@@ -92,6 +92,8 @@ fn memnet(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Gen
         precision: Precision::F32,
         evidence: UnitKind::Passage,
         pieces: 32,
+        dialogue: DialoguePart::Whole,
+        piece_tokens: None,
         prompt: prompt(passages),
         generation: generation(num_beams),
         batch_tokens,
@@ -263,4 +265,63 @@ fn empty_batches_are_an_error() {
         batch_tokens: 0,
     };
     assert!(FidGenerator::load(&options).err().unwrap().to_string().contains("batch-tokens"));
+}
+
+/// The dialogues and answers of ParlAI's own code (`scripts/reference/parlai_parity.py`).
+#[test]
+fn a_memory_network_of_parlai_answers_as_it_does_there() {
+    #[derive(serde::Deserialize)]
+    struct Case {
+        dialogue: String,
+        pieces: Vec<String>,
+        attention: Vec<f32>,
+        text: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Expected {
+        cases: Vec<Case>,
+    }
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/parlai");
+    let text = std::fs::read_to_string(data.join("expected.json")).unwrap();
+    let Expected { cases } = serde_json::from_str(&text).unwrap();
+    let folder = tempfile::TempDir::new().unwrap();
+    let model = folder.path().join("memnet");
+    import_parlai(&data, &model).unwrap();
+    let options = MemNetOptions {
+        model,
+        device: DeviceName::Cpu,
+        precision: Precision::F32,
+        evidence: UnitKind::Passage,
+        pieces: 32,
+        dialogue: DialoguePart::Latest,
+        piece_tokens: Some(16),
+        prompt: PromptOptions {
+            passage: "{title} __knowledge__ {text}".into(),
+            max_tokens: 48,
+            ..PromptOptions::default()
+        },
+        generation: GenerationOptions { max_new_tokens: Some(12), ..GenerationOptions::default() },
+        batch_tokens: 4096,
+    };
+    let network = MemNet::load(&options, None).unwrap();
+    for Case { dialogue, pieces, attention, text } in cases {
+        let pieces = pieces.iter().map(|piece| piece.split_once(" __knowledge__ ").unwrap());
+        let passages: Vec<Passage> = (0..)
+            .zip(pieces)
+            .map(|(id, (title, text))| Passage {
+                id: PassageId(id),
+                title: title.into(),
+                text: text.into(),
+                ..passages()[0].clone()
+            })
+            .collect();
+        let candidates: Vec<Candidate<'_>> =
+            passages.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
+        let query = Query::of_text(1i64, &dialogue);
+        let found = network.generate(&[Request { query: &query, passages: &candidates }]).unwrap();
+        assert_eq!(found[0].text, text);
+        let mut order: Vec<usize> = (0..passages.len()).collect();
+        order.sort_by(|a, b| attention[*b].total_cmp(&attention[*a]));
+        assert_eq!(found[0].evidence, order);
+    }
 }

@@ -96,8 +96,8 @@ impl Rows<'_> {
         // Records without an answer are not read.
         let target = answers.first().copied().unwrap_or_default();
         Ok(MemoryRow {
-            dialogue: self.input.tokens(&self.input.dialogue(query)?)?,
-            pieces: pieces.iter().map(|text| Ok(self.input.tokens(text)?)).collect::<Result<_>>()?,
+            dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
+            pieces: pieces.iter().map(|text| Ok(self.input.piece_tokens(text)?)).collect::<Result<_>>()?,
             gold,
             target: self.tokenizer.encode(target, Some(self.train.target_tokens))?,
         })

@@ -81,7 +81,7 @@ impl Bart {
         &self.config
     }
 
-    /// Token and position embeddings of ids (b, t) that follow `past` others, normalised.
+    /// Token and position embeddings of ids (b, t) that follow `past` others, normalised where the config says so.
     fn embed(&self, stack: &Stack, ids: &Tensor, past: usize, mode: &mut Mode) -> Result<Tensor> {
         let (_, length) = ids.dims2()?;
         let positions = self.config.max_position_embeddings;
@@ -94,7 +94,10 @@ impl Bart {
             xs = (xs * (self.config.d_model as f64).sqrt())?;
         }
         let xs = xs.broadcast_add(&stack.positions.narrow(0, POSITION_OFFSET + past, length)?)?;
-        let xs = stack.embedding_norm.forward(&xs, mode)?;
+        let xs = match &stack.embedding_norm {
+            Some(norm) => norm.forward(&xs, mode)?,
+            None => xs,
+        };
         mode.dropout(xs, self.config.dropout)
     }
 
@@ -190,7 +193,7 @@ impl Trainable for Bart {
 struct Stack {
     /// (positions + 2, width)
     positions: Tensor,
-    embedding_norm: LayerNorm,
+    embedding_norm: Option<LayerNorm>,
     layers: Vec<Layer>,
     is_decoder: bool,
 }
@@ -205,7 +208,8 @@ impl Stack {
             "embed_positions.weight",
             Init::Randn { mean: 0.0, stdev: config.init_std },
         )?;
-        let embedding_norm = LayerNorm::new(config.d_model, EPSILON, &vb.pp("layernorm_embedding"))?;
+        let norm = || LayerNorm::new(config.d_model, EPSILON, &vb.pp("layernorm_embedding"));
+        let embedding_norm = config.normalize_embedding.then(norm).transpose()?;
         Ok(Self { positions, embedding_norm, layers: layers?, is_decoder })
     }
 }

@@ -56,6 +56,9 @@ pub struct BartConfig {
     pub init_std: f64,
     /// Whether token embeddings are multiplied by the root of the width.
     pub scale_embedding: bool,
+    /// Whether the sum of token and position embeddings is normalised, as it always is in a released BART. `transformers` had
+    /// this field once; models of Marian and ParlAI have no such norm.
+    pub normalize_embedding: bool,
     /// Whether normalisation comes before each part, as in mBART; only `false` is supported.
     pub normalize_before: bool,
     /// Whether the head is the embedding table.
@@ -93,6 +96,7 @@ impl Default for BartConfig {
             activation_dropout: 0.0,
             init_std: 0.02,
             scale_embedding: false,
+            normalize_embedding: true,
             normalize_before: false,
             tie_word_embeddings: true,
             pad_token_id: 1,

@@ -76,7 +76,8 @@ pub fn import_part(folder: &Path, part: Part, to: &Path) -> Result<Checkpoint> {
     Ok(checkpoint)
 }
 
-fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, to: &Path) -> Result<()> {
+/// Makes the folder `to`, which must not exist or be empty, of what `fill` writes: whole or not at all.
+pub(crate) fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     match fs::read_dir(to) {
         Ok(mut entries) => {
             if entries.next().is_some() {
@@ -91,23 +92,7 @@ fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, t
     let scratch = tempfile::Builder::new().prefix(".import-").tempdir_in(parent);
     let scratch = scratch.map_err(Error::io(parent, "create"))?;
     let folder = scratch.path();
-    for name in companions {
-        let from = checkpoint.folder().join(name);
-        if from.exists() {
-            let into = folder.join(name);
-            if let Some(parent) = into.parent() {
-                fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
-            }
-            fs::copy(&from, &into).map_err(Error::io(&from, "copy"))?;
-        }
-    }
-    if let Some(config) = config {
-        let path = folder.join("config.json");
-        fs::write(&path, config).map_err(Error::io(&path, "write"))?;
-    }
-    let path = folder.join("tokenizer.json");
-    fs::write(&path, checkpoint.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;
-    weights(checkpoint, &folder.join("model.safetensors"))?;
+    fill(folder)?;
     if to.exists() {
         fs::remove_dir(to).map_err(Error::io(to, "remove"))?;
     }
@@ -115,6 +100,28 @@ fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, t
     // The folder that would be removed is the one that has its name now.
     let _: PathBuf = scratch.keep();
     Ok(())
+}
+
+fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, to: &Path) -> Result<()> {
+    appear(to, |folder| {
+        for name in companions {
+            let from = checkpoint.folder().join(name);
+            if from.exists() {
+                let into = folder.join(name);
+                if let Some(parent) = into.parent() {
+                    fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+                }
+                fs::copy(&from, &into).map_err(Error::io(&from, "copy"))?;
+            }
+        }
+        if let Some(config) = config {
+            let path = folder.join("config.json");
+            fs::write(&path, config).map_err(Error::io(&path, "write"))?;
+        }
+        let path = folder.join("tokenizer.json");
+        fs::write(&path, checkpoint.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;
+        weights(checkpoint, &folder.join("model.safetensors"))
+    })
 }
 
 fn weights(checkpoint: &Checkpoint, path: &Path) -> Result<()> {

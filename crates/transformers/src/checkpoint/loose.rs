@@ -8,7 +8,10 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 
-use super::{file::WeightFile, stored};
+use super::{
+    file::{StoredTensor, WeightFile},
+    stored,
+};
 use crate::error::Result;
 
 /// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
@@ -26,6 +29,13 @@ pub(crate) fn tensors(
         }
     }
     Ok((tensors, index))
+}
+
+/// The tensors of one file that PyTorch wrote, but for those of whole numbers, which are no weights.
+pub(crate) fn tensors_of(path: &Path, dtype: DType, device: &Device) -> Result<HashMap<String, Tensor>> {
+    let file = WeightFile::open(path, "a file that PyTorch wrote")?;
+    let read = |tensor: &StoredTensor| Ok((tensor.name.clone(), file.read(tensor, dtype, device)?));
+    file.tensors().iter().filter(|tensor| file.dtype(tensor).is_ok()).map(read).collect()
 }
 
 /// The number of elements in a file of safetensors, by their types; no config need stand beside it.

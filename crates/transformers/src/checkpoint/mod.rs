@@ -37,7 +37,7 @@ use crate::{
 };
 use file::WeightFile;
 pub use loose::weight_types;
-pub(crate) use loose::{tensors, tensors_under};
+pub(crate) use loose::{tensors, tensors_of, tensors_under};
 pub(crate) use part::BLINK_MARKS;
 pub use part::Part;
 use stored::{Place, Stored};

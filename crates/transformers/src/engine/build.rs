@@ -380,6 +380,8 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         };
         layers.push(Layer { own, cross, feed_forward });
     }
+    let mut norm = || packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON);
+    let embedding_norm = config.normalize_embedding.then(&mut norm).transpose()?;
     Ok(Stack {
         layers,
         norm_first: false,
@@ -391,7 +393,7 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
             offset: POSITION_OFFSET,
             count: config.max_position_embeddings,
         },
-        embedding_norm: Some(packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON)?),
+        embedding_norm,
         final_norm: None,
     })
 }

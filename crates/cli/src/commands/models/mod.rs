@@ -10,7 +10,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sporran_transformers::{Checkpoint, Hub, ModelId, Part, import, import_part};
+use sporran_transformers::{Checkpoint, Hub, ModelId, Part, import, import_parlai, import_part, is_parlai};
 
 use super::{print, print_json};
 use crate::{
@@ -70,7 +70,7 @@ pub(crate) struct Pull {
 /// `sporran models import`
 #[derive(Args)]
 pub(crate) struct Import {
-    /// The folder, in the Hugging Face layout
+    /// The folder, in the Hugging Face layout, or with ParlAI's `model`, `model.opt` and `model.dict`
     #[arg(value_name = "PATH")]
     folder: PathBuf,
     /// Of a RAG model or of BLINK, which of its models to import
@@ -266,6 +266,10 @@ fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, car
     let into = models.join(name);
     let checkpoint = match part {
         Some(part) => import_part(folder, part.into(), &into)?,
+        None if is_parlai(folder) => {
+            import_parlai(folder, &into)?;
+            Checkpoint::open(&into)?
+        }
         None => {
             let checkpoint = Checkpoint::open(folder)?;
             import(&checkpoint, &into)?;

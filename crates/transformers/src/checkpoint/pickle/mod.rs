@@ -60,7 +60,8 @@ pub(super) struct StateDict {
     pub(super) tensors: Vec<(String, View)>,
 }
 
-/// Reads a pickle whose value is a dictionary of tensors, and the number of bytes that it takes.
+/// Reads a pickle whose value is a dictionary of tensors, and the number of bytes that it takes. Where a trainer has saved
+/// more than a model, the model's tensors are a dictionary under `model` there.
 pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let mut machine = Machine::new(bytes);
     let value = machine.run()?;
@@ -68,6 +69,14 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let Value::Dict(dict) = value else {
         return Err(machine.fault("a dictionary of tensors", machine.describe(value)));
     };
+    let mut dict = dict;
+    for &(key, value) in &machine.dicts[dict] {
+        if let (Value::Text(start, end), Value::Dict(inner)) = (key, value)
+            && machine.text(start, end)? == "model"
+        {
+            dict = inner;
+        }
+    }
     let mut tensors = Vec::new();
     let mut seen = HashSet::new();
     for &(key, value) in &machine.dicts[dict] {
