@@ -105,6 +105,12 @@ fn both_models_learn_and_answer_over_the_index_of_before() {
         let start = root().join("crates/transformers/tests/data/encoders/bert-sequence");
         assert_ne!(read(&folder.path().join("questions")), read(&start));
         assert!(folder.path().join("questions/1_Pooling/config.json").is_file());
+        // What has been learned under some options is not gone on with under others.
+        let faster = ["-q", "train", "c.toml", "train.optimizer.learning-rate=0.01"];
+        let output = sporran(folder.path(), &faster).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        let told = "expected learning-rate = 0.01, found learning-rate = 0.003";
+        assert!(errors(&output).contains(told), "{}", errors(&output));
     }
 }
 

@@ -264,6 +264,17 @@ pub enum Error {
         found: String,
     },
 
+    /// A training with other options than those that the checkpoint in its folder was saved under.
+    #[error("training: checkpoint in {}: expected {expected}, found {found}", folder.display())]
+    OtherTraining {
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+        /// The options of the training that differ.
+        expected: String,
+        /// What the checkpoint has for them.
+        found: String,
+    },
+
     /// Something that training calls, such as the caller's evaluation, failed.
     #[error("training: {what} failed")]
     Callback {

@@ -23,7 +23,11 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = error.path().to_string();
+        // Where the JSON broke off inside an object, that object.
+        let field = match error.path().to_string().trim_end_matches(['?', '.']) {
+            "" => ".".to_owned(),
+            field => field.to_owned(),
+        };
         Error::Json { path: path.into(), field, source: error.into_inner() }
     })?;
     json.end().map_err(|source| Error::Json { path: path.into(), field: ".".into(), source })?;

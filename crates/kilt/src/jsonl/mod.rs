@@ -5,7 +5,7 @@
 
 mod chunk;
 mod input;
-mod parse;
+pub(crate) mod parse;
 mod reader;
 mod writer;
 

@@ -33,14 +33,14 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(path: &Path, line: u64, bytes: &'a [
 }
 
 /// The path of a field; where the JSON broke off inside an object, that object's.
-pub(super) fn field(path: &serde_path_to_error::Path) -> String {
+pub(crate) fn field(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     let path = path.trim_end_matches('?').trim_end_matches('.');
     if path.is_empty() { ".".to_owned() } else { path.to_owned() }
 }
 
 /// serde_json's message with the column alone: the line that it counts is always 1 here.
-pub(super) fn plain(error: &serde_json::Error) -> String {
+pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line 1 column ") {
         Some(at) => format!("{} (column {})", &text[..at], error.column()),

@@ -1,6 +1,6 @@
 //! Tables of what entities and relations are called.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use crate::{Error, Result, jsonl};
 
@@ -10,13 +10,15 @@ pub struct NamesRow<'a> {
     /// The id, such as `Q42`.
     pub id: &'a str,
     /// What is called so.
-    pub label: &'a str,
+    pub label: Cow<'a, str>,
     /// The title of its page; empty where the table has none.
     pub title: &'a str,
     /// Its class; empty where the table has none.
     pub class: &'a str,
     /// Other names.
     pub aliases: Vec<&'a str>,
+    /// What is told of it: its description and the beginning of its page, where the table has them.
+    pub told: Vec<Cow<'a, str>>,
 }
 
 /// The columns that a table's first line names.
@@ -26,6 +28,7 @@ struct Columns {
     title: Option<usize>,
     class: Option<usize>,
     aliases: Option<usize>,
+    told: [Option<usize>; 2],
 }
 
 impl Columns {
@@ -41,6 +44,7 @@ impl Columns {
             title: column(&["title"]),
             class: column(&["type", "ent_type"]),
             aliases: column(&["aliases"]),
+            told: [column(&["description"]), column(&["extract"])],
         })
     }
 
@@ -49,16 +53,24 @@ impl Columns {
         let aliases = cell(self.aliases).split('|').map(str::trim).filter(|alias| !alias.is_empty());
         NamesRow {
             id: cell(Some(self.id)),
-            label: cell(Some(self.label)),
+            label: unquoted(cell(Some(self.label))),
             title: cell(self.title),
             class: cell(self.class),
             aliases: aliases.collect(),
+            told: self.told.into_iter().flatten().map(|at| unquoted(cell(Some(at)))).collect(),
         }
     }
 }
 
+/// A cell as it was before it was quoted, as CoDEx quotes those that have quotes within.
+fn unquoted(cell: &str) -> Cow<'_, str> {
+    let inner = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.map_or(Cow::Borrowed(cell), |inner| inner.replace("\"\"", "\"").into())
+}
+
 /// Reads a table between tabs, row by row. Its first line may name its columns: `id` or `qid`, `label` or `name`, and perhaps
-/// `title`, `type` or `ent_type`, and `aliases` between `|`. Without such a line each row is an id, a label and aliases, as
+/// `title`, `type` or `ent_type`, `description`, `extract`, and `aliases` between `|`; labels and texts may be
+/// quoted there. Without such a line each row is an id, a label and aliases, as
 /// in Wikidata5M.
 ///
 /// # Errors
@@ -80,12 +92,12 @@ pub fn read_names(path: &Path, mut take: impl FnMut(NamesRow<'_>)) -> Result<()>
             Some(columns) => columns.row(&cells),
             None => NamesRow {
                 id: cells.first().copied().unwrap_or_default(),
-                label: cells.get(1).copied().unwrap_or_default(),
+                label: cells.get(1).copied().unwrap_or_default().into(),
                 aliases: cells.iter().skip(2).copied().filter(|alias| !alias.is_empty()).collect(),
                 ..NamesRow::default()
             },
         };
-        for (field, value) in [("id", row.id), ("label", row.label)] {
+        for (field, value) in [("id", row.id), ("label", row.label.as_ref())] {
             if value.is_empty() {
                 return Err(Error::record(path, line, field, "expected a name between tabs, found nothing"));
             }
@@ -111,8 +123,8 @@ mod tests {
         let path = folder.path().join("names.tsv");
         std::fs::write(&path, text).unwrap();
         let mut rows = Vec::new();
-        read_names(&path, |NamesRow { id, label, title, class, aliases }| {
-            rows.push(row([id, label, title, class], &aliases));
+        read_names(&path, |NamesRow { id, label, title, class, aliases, .. }| {
+            rows.push(row([id, &label, title, class], &aliases));
         })?;
         Ok(rows)
     }
@@ -128,6 +140,25 @@ mod tests {
         // Without such a line: Wikidata5M's layout, in which a bar is a letter like others.
         let rows = read("Q1\tAnn\tA|B\t\tNan\r\n").unwrap();
         assert_eq!(rows, [row(["Q1", "Ann", "", ""], &["A|B", "Nan"])]);
+    }
+
+    #[test]
+    fn quoted_cells_are_read_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("names.tsv");
+        std::fs::write(
+            &path,
+            "qid\textract\tname\tdescription\nQ1\t\"She \"\tAnn\ta person\nQ2\t\t\"Bob \"\"B\"\" Low\"\n",
+        )
+        .unwrap();
+        let mut rows = Vec::new();
+        read_names(&path, |row| {
+            let told: Vec<String> = row.told.iter().map(|text| text.to_string()).collect();
+            rows.push((row.label.to_string(), told.join("/")));
+        })
+        .unwrap();
+        let expected = [("Ann", "a person/She "), ("Bob \"B\" Low", "/")];
+        assert_eq!(rows, expected.map(|(label, told)| (label.to_owned(), told.to_owned())));
     }
 
     #[test]

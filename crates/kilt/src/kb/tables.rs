@@ -110,7 +110,7 @@ impl KnowledgeBase {
     pub fn load_labels(&mut self, path: &Path) -> Result<()> {
         read_names(path, |row| {
             if let Some(id) = self.entity(row.id) {
-                self.set_label(id, row.label);
+                self.set_label(id, &row.label);
                 row.aliases.iter().for_each(|alias| self.add_alias(id, alias));
             }
         })
@@ -123,7 +123,7 @@ impl KnowledgeBase {
     pub fn load_relation_labels(&mut self, path: &Path) -> Result<()> {
         read_names(path, |row| {
             if let Some(id) = self.relation(row.id) {
-                self.set_relation_label(id, row.label);
+                self.set_relation_label(id, &row.label);
                 row.aliases.iter().for_each(|alias| self.add_relation_alias(id, alias));
             }
         })

@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sporran_extractor::{AliasTable, AliasTableBuilder};
-use sporran_kilt::{jsonl, kb::KnowledgeBase, knowledgenet};
+use sporran_kilt::{
+    jsonl,
+    kb::{KnowledgeBase, read_names},
+    knowledgenet,
+};
 
 use crate::Result;
 
@@ -15,7 +19,8 @@ use crate::Result;
 pub enum NamesFormat {
     /// A knowledge base's folder or file of triples, with labels and aliases.
     KnowledgeBase,
-    /// A table between tabs whose first line names its columns: `qid` and `name`, and perhaps `description` and `extract`.
+    /// A table between tabs, with or without a line of columns (`qid` or `id`, `label` or `name`, and perhaps `aliases`,
+    /// `description` and `extract`).
     Table,
     /// One JSON object: for each id an object with `label`, and perhaps `description`.
     Labels,
@@ -111,7 +116,12 @@ fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Res
                 }
             }
         }
-        NamesFormat::Table => table(builder, file)?,
+        NamesFormat::Table => read_names(file, |row| {
+            builder.describe(row.id, &row.label, &row.told.join(" "));
+            for name in std::iter::once(row.label.as_ref()).chain(row.aliases) {
+                builder.add(name, row.id, 1.0);
+            }
+        })?,
         NamesFormat::Labels => {
             let Value::Object(all) = jsonl::read_json::<Value>(file)? else {
                 let message = "expected an object of ids with labels";
@@ -177,31 +187,6 @@ fn numbered<T: DeserializeOwned>(file: &Path) -> Result<Vec<(u64, T)>> {
     Ok(jsonl::open(file)?.numbered::<T>().collect::<sporran_kilt::Result<_>>()?)
 }
 
-fn table(builder: &mut AliasTableBuilder, file: &Path) -> Result<()> {
-    let mut columns: Option<(usize, usize, Vec<usize>)> = None;
-    for line in jsonl::open(file)?.lines() {
-        let (number, line) = line?;
-        let cells: Vec<&str> = line.split('\t').map(|cell| cell.trim().trim_matches('"')).collect();
-        let Some((id, name, told)) = &columns else {
-            let place = |wanted: &str| cells.iter().position(|cell| *cell == wanted);
-            let (Some(id), Some(name)) = (place("qid"), place("name")) else {
-                let message = format!("expected the columns `qid` and `name`, found `{line}`");
-                return Err(sporran_kilt::Error::record(file, number, "header", message).into());
-            };
-            columns = Some((id, name, ["description", "extract"].into_iter().filter_map(place).collect()));
-            continue;
-        };
-        let (Some(id), Some(name)) = (cells.get(*id), cells.get(*name)) else {
-            let message = format!("expected a cell for `qid` and `name`, found {} cells", cells.len());
-            return Err(sporran_kilt::Error::record(file, number, "columns", message).into());
-        };
-        let told: Vec<&str> = told.iter().filter_map(|at| cells.get(*at)).copied().collect();
-        builder.describe(id, name, &told.join(" "));
-        builder.add(name, id, 1.0);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,8 +231,8 @@ mod tests {
         table.save(&path).unwrap();
         let again = build(&[], &[NamesOptions { file: path, format: NamesFormat::Aliases }]).unwrap();
         assert_eq!(again, table);
-        let bad = write("b.tsv", "id\tlabel\n", NamesFormat::Table);
-        assert!(build(&[], &[bad]).unwrap_err().to_string().contains("`qid` and `name`"));
+        let bad = write("b.tsv", "id\tlabel\nQ1\n", NamesFormat::Table);
+        assert!(build(&[], &[bad]).unwrap_err().to_string().contains("b.tsv:2: field `label`"));
     }
 
     #[test]

@@ -86,14 +86,14 @@ impl Entities {
                 return;
             }
             let names = &mut self.names[entity.index()];
-            names.push(row.label.to_owned());
+            names.push(row.label.to_string());
             for other in std::iter::once(&row.title).chain(&row.aliases) {
                 let plain = other.split(" (").next().unwrap_or_default();
                 if !plain.is_empty() && !names.iter().any(|known| known == plain) {
                     names.push(plain.to_owned());
                 }
             }
-            for title in [row.title, row.label] {
+            for title in [row.title, row.label.as_ref()] {
                 if !title.is_empty() {
                     self.titles.entry(title.to_owned()).or_insert(entity);
                 }

@@ -44,6 +44,7 @@ struct Options {
     #[serde(default = "same")]
     n_decoder_layers: i64,
     n_heads: usize,
+    embedding_size: usize,
     ffn_size: usize,
     #[serde(default)]
     n_segments: usize,
@@ -99,17 +100,10 @@ pub fn import_parlai(folder: &Path, to: &Path) -> Result<()> {
     let vocabulary = Vocabulary::read(folder)?;
     let path = folder.join(WEIGHTS);
     let stored = Stored { tensors: checkpoint::tensors_of(&path, DType::F32, &Device::Cpu)?, path };
-    let (rows, width) = stored.matrix("embeddings.weight")?;
-    if rows < vocabulary.words() {
-        return Err(Error::TensorShape {
-            path: stored.path,
-            tensor: "embeddings.weight".into(),
-            expected: Shape::from((vocabulary.words(), width)),
-            found: Shape::from((rows, width)),
-        });
-    }
-    let (positions, _) = stored.matrix("encoder.transformer.position_embeddings.weight")?;
-    let config = options.config(rows + vocabulary.further().len(), width, positions);
+    let rows = stored.rows("embeddings.weight", vocabulary.words(), options.embedding_size)?;
+    let positions =
+        stored.rows("encoder.transformer.position_embeddings.weight", 1, options.embedding_size)?;
+    let config = options.config(rows + vocabulary.further().len(), positions);
     let tokenizer = vocabulary.tokenizer(rows, options.dict_lower)?;
     let weights = stored.weights(&config, &vocabulary)?;
     appear(to, |folder| save(folder, &ModelConfig::Bart(config), &weights, &tokenizer, DType::F32))
@@ -132,12 +126,12 @@ impl Options {
         Ok(())
     }
 
-    fn config(&self, vocab_size: usize, d_model: usize, max_position_embeddings: usize) -> BartConfig {
+    fn config(&self, vocab_size: usize, max_position_embeddings: usize) -> BartConfig {
         let layers = |own: i64| usize::try_from(own).unwrap_or(self.n_layers);
         BartConfig {
             vocab_size,
             max_position_embeddings,
-            d_model,
+            d_model: self.embedding_size,
             encoder_layers: layers(self.n_encoder_layers),
             decoder_layers: layers(self.n_decoder_layers),
             encoder_ffn_dim: self.ffn_size,
@@ -175,15 +169,19 @@ impl Stored {
         })
     }
 
-    /// Rows and columns of a matrix.
-    fn matrix(&self, name: &str) -> Result<(usize, usize)> {
-        let tensor = self.tensor(name, &Shape::from((0, 0)))?;
-        tensor.dims2().map_err(|_| Error::TensorShape {
-            path: self.path.clone(),
-            tensor: name.into(),
-            expected: Shape::from((0, 0)),
-            found: tensor.shape().clone(),
-        })
+    /// The rows of a matrix, which are to be `least` or more, of `width` values each.
+    fn rows(&self, name: &str, least: usize, width: usize) -> Result<usize> {
+        let expected = Shape::from((least, width));
+        let found = self.tensor(name, &expected)?.shape();
+        match *found.dims() {
+            [rows, columns] if rows >= least && columns == width => Ok(rows),
+            _ => Err(Error::TensorShape {
+                path: self.path.clone(),
+                tensor: name.into(),
+                expected,
+                found: found.clone(),
+            }),
+        }
     }
 
     /// The weights by the names of a BART of `config`.

@@ -9,7 +9,10 @@ use serde::{
     de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::{Error, Result, jsonl};
+use crate::{
+    Error, Result,
+    jsonl::{self, parse},
+};
 
 /// Which fields of a provenance item are read, in the order of their columns, and whether the input is.
 #[derive(Clone, Debug, Default)]
@@ -140,8 +143,8 @@ impl<'a> Line<'a> {
         let mut track = serde_path_to_error::Track::new();
         RecordSeed(fields, self)
             .deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track))
-            .map_err(|error| Error::record(path, number, track.path().to_string(), error.to_string()))?;
-        json.end().map_err(|error| Error::record(path, number, ".", error.to_string()))
+            .map_err(|error| Error::record(path, number, parse::field(&track.path()), parse::plain(&error)))?;
+        json.end().map_err(|error| Error::record(path, number, ".", parse::plain(&error)))
     }
 }
 
@@ -339,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_by_its_path() {
-        let cases: [(&[u8], &str); 4] = [
+        let cases: [(&[u8], &str); 5] = [
             (
                 br#"{"id":1,"output":[{"provenance":[{},{"section":1.5}]}]}"#,
                 "output[0].provenance[1].section",
@@ -347,6 +350,7 @@ mod tests {
             (br#"{"id":1,"output":[{"answer":["x"]}]}"#, "expected a string, an integer or null"),
             (br#"{"output":[]}"#, "missing field `id`"),
             (br#"{"id":1} 2"#, "trailing"),
+            (br#"{"id":1, "#, "f.jsonl:3: field `.`: "),
         ];
         for (json, expected) in cases {
             let error = Line::default().read(Path::new("f.jsonl"), 3, json, &fields()).unwrap_err();

@@ -123,8 +123,7 @@ impl<'a, O: Objective> Run<'a, O> {
             Some(position) => match options.differences(&position.options) {
                 None => position,
                 Some([expected, found]) => {
-                    let what = format!("checkpoint in {}", training.folder.display());
-                    return Err(Error::Training { what, expected, found });
+                    return Err(Error::OtherTraining { folder: training.folder.into(), expected, found });
                 }
             },
             None => {
