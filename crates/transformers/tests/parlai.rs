@@ -145,8 +145,10 @@ fn what_cannot_be_read_is_named() {
         error.ends_with("field `line 2`: expected two symbols with a blank between, found `x`"),
         "{error}"
     );
-    let error = copy(&|folder| fs::remove_file(folder.join("model.dict")).unwrap()).to_string();
-    assert!(error.ends_with("expected the file model.dict, found none"), "{error}");
+    for name in ["model", "model.dict", "model.dict.codecs"] {
+        let error = copy(&|folder| fs::remove_file(folder.join(name)).unwrap()).to_string();
+        assert!(error.ends_with(&format!("expected the file {name}, found none")), "{error}");
+    }
     let error = copy(&replace("model.dict", "__unk__", "one\ntwo\n__unk__"));
     assert!(matches!(&error, Error::TensorShape { tensor, .. } if tensor == "embeddings.weight"), "{error}");
 }

@@ -31,9 +31,14 @@ pub(crate) fn tensors(
     Ok((tensors, index))
 }
 
-/// The tensors of one file that PyTorch wrote, but for those of whole numbers, which are no weights.
-pub(crate) fn tensors_of(path: &Path, dtype: DType, device: &Device) -> Result<HashMap<String, Tensor>> {
-    let file = WeightFile::open(path, "a file that PyTorch wrote")?;
+/// The tensors of the file `name` of a folder, but for those of whole numbers, which are no weights.
+pub(crate) fn tensors_of(
+    folder: &Path,
+    name: &'static str,
+    dtype: DType,
+    device: &Device,
+) -> Result<HashMap<String, Tensor>> {
+    let file = WeightFile::open(&folder.join(name), name)?;
     let read = |tensor: &StoredTensor| Ok((tensor.name.clone(), file.read(tensor, dtype, device)?));
     file.tensors().iter().filter(|tensor| file.dtype(tensor).is_ok()).map(read).collect()
 }

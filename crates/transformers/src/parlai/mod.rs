@@ -98,8 +98,8 @@ pub fn import_parlai(folder: &Path, to: &Path) -> Result<()> {
     let options: Options = parse(&path, &text)?;
     options.check(&path)?;
     let vocabulary = Vocabulary::read(folder)?;
-    let path = folder.join(WEIGHTS);
-    let stored = Stored { tensors: checkpoint::tensors_of(&path, DType::F32, &Device::Cpu)?, path };
+    let tensors = checkpoint::tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
+    let stored = Stored { path: folder.join(WEIGHTS), tensors };
     let rows = stored.rows("embeddings.weight", vocabulary.words(), options.embedding_size)?;
     let positions =
         stored.rows("encoder.transformer.position_embeddings.weight", 1, options.embedding_size)?;
