@@ -213,14 +213,9 @@ impl Generator for MemNet {
         let mut passages = Vec::with_capacity(requests.len());
         for request in requests {
             let (texts, of_pieces) = self.input.texts(request)?;
-            let mut row = Vec::with_capacity(texts.len());
-            for (at, text) in texts.iter().enumerate() {
-                let is_dialogue = at == 0;
-                row.push(if is_dialogue {
-                    self.input.dialogue_tokens(text)?
-                } else {
-                    self.input.piece_tokens(text)?
-                });
+            let mut row = vec![self.input.dialogue_tokens(&texts[0])?];
+            for piece in &texts[1..] {
+                row.push(self.input.piece_tokens(piece)?);
             }
             rows.push(row);
             passages.push(of_pieces);

@@ -110,6 +110,25 @@ fn the_network_attends_and_answers_as_parlais_does() {
     }
 }
 
+/// Without merges every word is cut into letters, and no symbol needs an id behind the words.
+#[test]
+fn a_vocabulary_of_letters_needs_no_further_ids() {
+    let folder = TempDir::new().unwrap();
+    for name in ["model", "model.opt", "model.dict"] {
+        fs::copy(data().join(name), folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join("model.dict.codecs"), "#version: 0.2\n").unwrap();
+    let into = folder.path().join("into");
+    import_parlai(folder.path(), &into).unwrap();
+    let (_folder, _, expected) = imported();
+    let checkpoint = Checkpoint::open(&into).unwrap();
+    let table = checkpoint.parameters().find(|parameter| parameter.name == "model.shared.weight").unwrap();
+    assert_eq!(table.shape.dims()[0], expected.vocabulary);
+    // `z` is no word, at the end of a word or within one.
+    let tokens = checkpoint.tokenizer().unwrap().encode_plain("z zz").unwrap();
+    assert_eq!(tokens, [3, 3, 3]);
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let copy = |change: &dyn Fn(&Path)| {

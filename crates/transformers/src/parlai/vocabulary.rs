@@ -1,7 +1,7 @@
 //! ParlAI's words, and the tokenizer that they make with subword-nmt's merges (Sennrich et al. 2016).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     path::{Path, PathBuf},
 };
 
@@ -63,7 +63,7 @@ impl Vocabulary {
         };
         let (path, text) = open(WORDS)?;
         let mut words: Vec<String> = SPECIAL.map(str::to_owned).into();
-        let mut ids: HashMap<String, u32> = (0..).zip(&words).map(|(id, word)| (word.clone(), id)).collect();
+        let mut known: HashSet<String> = words.iter().cloned().collect();
         for line in text.lines() {
             let word = line.split('\t').next().unwrap_or_default();
             if SPECIAL.contains(&word) {
@@ -75,8 +75,7 @@ impl Vocabulary {
                 None => word + ENDS,
             };
             // ParlAI, too, counts a word once where it stands twice.
-            if !ids.contains_key(&symbol) {
-                ids.insert(symbol.clone(), words.len() as u32);
+            if known.insert(symbol.clone()) {
                 words.push(symbol);
             }
         }
@@ -100,10 +99,9 @@ impl Vocabulary {
             let parts: Vec<&str> = line.trim_matches([' ', '\r']).split(' ').collect();
             let [left, right] = parts[..] else { return Err(wrong("two symbols with a blank between")) };
             for symbol in [left.to_owned(), right.to_owned(), format!("{left}{right}")] {
-                if !ids.contains_key(&symbol) {
-                    let word = symbol.strip_suffix(ENDS).and_then(|word| ids.get(word)).copied();
-                    further.push(word.filter(|id| (*id as usize) < SPECIAL.len()).unwrap_or(UNKNOWN));
-                    ids.insert(symbol.clone(), u32::MAX);
+                if known.insert(symbol.clone()) {
+                    let special = SPECIAL.iter().position(|word| symbol.strip_suffix(ENDS) == Some(*word));
+                    further.push(special.map_or(UNKNOWN, |id| id as u32));
                     others.push(symbol);
                 }
             }
