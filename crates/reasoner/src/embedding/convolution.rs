@@ -10,10 +10,10 @@ use super::{
         FILTERS, HIDDEN_MEAN, HIDDEN_SCALE, HIDDEN_SHIFT, HIDDEN_VARIANCE, MAP_MEAN, MAP_SCALE, MAP_SHIFT,
         MAP_VARIANCE, PROJECTION, Parameters, Shape,
     },
-    product::{View, product},
+    product::{View, product, shared_product},
 };
 
-/// Questions of one piece of work, and rows of the projection.
+/// Questions of one piece of work, and rows of the projection's gradient.
 const PIECE: usize = 16;
 const ROWS: usize = 512;
 /// What is added to variances.
@@ -248,11 +248,8 @@ pub(super) fn forward(
         },
     );
     let mut hidden = vec![0.0; count * dim];
-    hidden.par_chunks_mut(PIECE * dim).zip(active.par_chunks(PIECE * size)).for_each(|(out, active)| {
-        let count = out.len() / dim;
-        let projection = (tensor(PROJECTION), View::packed(size, dim));
-        product((out, View::packed(count, dim)), (active, View::packed(count, size)), projection, false);
-    });
+    let projection = (tensor(PROJECTION), View::packed(size, dim));
+    shared_product(&mut hidden, (&active, View::packed(count, size)), projection);
     if let Some(dropout) = training {
         dropout.hidden.apply(Isa::detected(), 0, &mut hidden);
     }
@@ -321,12 +318,10 @@ impl Convolution {
             product((out, View::packed(rows, dim)), active, (&to_hidden, View::packed(count, dim)), true);
         });
         let mut to_maps = vec![0.0; count * size];
+        let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
+        shared_product(&mut to_maps, (&to_hidden, View::packed(count, dim)), projection);
         to_maps.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
-            let rows = out.len() / size;
-            let to = (&to_hidden[piece * PIECE * dim..], View::packed(rows, dim));
-            let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
-            product((out, View::packed(rows, size)), to, projection, false);
-            let factors = map_factors(Some(dropout), piece * PIECE, rows, filters);
+            let factors = map_factors(Some(dropout), piece * PIECE, out.len() / size, filters);
             let active = &self.active[piece * PIECE * size..];
             for (at, (out, active)) in out.chunks_mut(places).zip(active.chunks(places)).enumerate() {
                 for (out, active) in out.iter_mut().zip(active) {
