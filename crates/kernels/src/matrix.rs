@@ -142,7 +142,7 @@ pub(crate) fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f3
 
 /// What the greatest of `row`, up or down, must be divided by to be 127.
 #[inline(always)]
-fn scale_of(row: &[f32]) -> f32 {
+pub(crate) fn scale_of(row: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let (chunks, rest) = row.as_chunks::<LANES>();
     for chunk in chunks {

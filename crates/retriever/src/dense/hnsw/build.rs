@@ -4,18 +4,19 @@
 //! world graphs", 2016, with the heuristic of their algorithm 4. Nodes come in a seeded random order and in batches: all
 //! of a batch look for their neighbours in the graph as it was before, at the same time, and then the links are made. A
 //! batch is a fiftieth of the graph, so that few near ones miss each other, and the graph does not depend on the number of
-//! threads. Layers are drawn with half of the usual scale: fewer nodes are above the bottom.
+//! threads. Layers are drawn with half of the usual scale: fewer nodes are above the bottom. Nodes walk by rows in 8 bits, which
+//! a walk waits less for, and choose among what they find by exact ones.
 
 use std::sync::{Mutex, PoisonError};
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use sporran_kernels::{Isa, by_rank};
+use sporran_kernels::{Isa, RoughRows, by_rank};
 
 use super::{
     super::HnswOptions,
-    graph::{Bottom, Links, NONE, Point, Space, Upper, UpperLayer, Walk, write},
+    graph::{Bottom, Exact, Links, NONE, Nearness, Point, Rough, Space, Upper, UpperLayer, Walk, write},
 };
 
 /// Half of the usual scale, 1 / ln(links).
@@ -45,6 +46,8 @@ pub(crate) struct Graph {
 
 struct Builder<'a> {
     space: Space<'a>,
+    /// What nodes look for their neighbours by; those that they find are compared exactly.
+    rough: RoughRows,
     nodes: usize,
     /// Links of a node in the upper layers; in the bottom twice as many.
     links: usize,
@@ -57,8 +60,17 @@ struct Builder<'a> {
     walks: Mutex<Vec<Walk>>,
 }
 
-/// The links that a node gets in a layer, with scores.
-type Chosen = (usize, Vec<(u32, f32)>);
+/// The links that a node gets in a layer.
+type Chosen = (usize, Vec<u32>);
+
+/// Nodes with their scores, nearest first.
+fn ranked(nearness: impl Nearness, ids: Vec<u32>) -> Vec<(u32, f32)> {
+    let mut scores = Vec::new();
+    nearness.scores(&ids, &mut scores);
+    let mut ranked: Vec<(u32, f32)> = ids.into_iter().zip(scores).collect();
+    ranked.sort_unstable_by(by_rank);
+    ranked
+}
 
 /// Builds the graph of all `nodes`, and calls `progress` with how many are in it.
 pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn FnMut(usize)) -> Graph {
@@ -76,6 +88,7 @@ pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn 
         .collect();
     let mut builder = Builder {
         space,
+        rough: RoughRows::new(space.vectors),
         nodes,
         links: options.links,
         width: options.construction_width,
@@ -116,16 +129,15 @@ impl Builder<'_> {
         let mut reverse = Vec::new();
         for (&id, chosen) in batch.iter().zip(&chosen) {
             for (level, links) in chosen {
-                let ids: Vec<u32> = links.iter().map(|(id, _)| *id).collect();
-                write(self.places_mut(id, *level), &ids);
-                reverse.extend(links.iter().map(|&(to, score)| (*level, to, id, score)));
+                write(self.places_mut(id, *level), links);
+                reverse.extend(links.iter().map(|&to| (*level, to, id)));
             }
             let level = self.upper.level(id);
             if self.entry == NONE || level > self.top {
                 (self.entry, self.top) = (id, level);
             }
         }
-        reverse.sort_unstable_by_key(|&(level, to, id, _)| (level, to, id));
+        reverse.sort_unstable();
         let groups: Vec<_> = reverse.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).collect();
         let lists: Vec<(usize, u32, Vec<u32>)> = groups
             .par_iter()
@@ -167,38 +179,49 @@ impl Builder<'_> {
         values
     }
 
+    /// How near nodes are to one of them, which has these values.
+    fn exact<'v>(&'v self, id: u32, values: &'v [f32]) -> Exact<'v> {
+        Exact { space: self.space, point: Point { values, extra: self.space.extra_of(id) } }
+    }
+
     /// Finds a node's links in the graph as it is.
     fn place(&self, walk: &mut Walk, id: u32) -> Vec<Chosen> {
-        let values = self.values(id);
-        let point = Point { values: &values, extra: self.space.extra_of(id) };
         let mut chosen = Vec::new();
         if self.entry == NONE {
             return chosen;
         }
+        let values = self.values(id);
+        let exact = self.exact(id, &values);
+        let rough = Rough { space: self.space, rows: &self.rough, id };
         let level = self.upper.level(id).min(self.top);
-        let mut start = self.entry;
-        for level in (level + 1..=self.top).rev() {
-            walk.walk(self.space, UpperLayer { upper: &self.upper, level }, point, start, 1);
-            start = walk.found().next().map_or(start, |(id, _)| id);
-        }
+        let mut start = self.descend(walk, rough, level);
         for level in (0..=level).rev() {
             if level > 0 {
-                let links = UpperLayer { upper: &self.upper, level };
-                walk.walk(self.space, links, point, start, self.width);
+                walk.walk(rough, UpperLayer { upper: &self.upper, level }, start, self.width);
             } else {
-                walk.walk(self.space, self.bottom(), point, start, self.width);
+                walk.walk(rough, self.bottom(), start, self.width);
             }
             start = walk.found().next().map_or(start, |(id, _)| id);
-            chosen.push((level, self.select(walk.found(), self.links)));
+            let ids: Vec<u32> = walk.found().map(|(id, _)| id).collect();
+            chosen.push((level, self.select(ranked(exact, ids), self.links)));
         }
         chosen
     }
 
+    /// Where the nearest found in the layers above `level` leads.
+    fn descend(&self, walk: &mut Walk, nearness: impl Nearness + Copy, level: usize) -> u32 {
+        let mut start = self.entry;
+        for level in (level + 1..=self.top).rev() {
+            walk.walk(nearness, UpperLayer { upper: &self.upper, level }, start, 1);
+            start = walk.found().next().map_or(start, |(id, _)| id);
+        }
+        start
+    }
+
     /// The nearest of candidates (nearest first) that are nearer to the node than to any that was taken before: links in
     /// all directions, and not many into one heap.
-    fn select(&self, candidates: impl Iterator<Item = (u32, f32)>, most: usize) -> Vec<(u32, f32)> {
-        let mut taken: Vec<(u32, f32)> = Vec::with_capacity(most);
-        let (mut ids, mut bounds) = (Vec::with_capacity(most), Vec::with_capacity(most));
+    fn select(&self, candidates: Vec<(u32, f32)>, most: usize) -> Vec<u32> {
+        let (mut taken, mut bounds) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut values = vec![0.0; self.space.vectors.dim()];
         for (id, score) in candidates {
             if taken.len() == most {
@@ -207,46 +230,47 @@ impl Builder<'_> {
             self.space.vectors.row(id as usize, &mut values);
             let extra = self.space.extra_of(id);
             bounds.clear();
-            bounds.extend(ids.iter().map(|taken| score - extra * self.space.extra_of(*taken)));
-            if !self.space.vectors.any_above(Isa::detected(), &values, &ids, &bounds) {
-                taken.push((id, score));
-                ids.push(id);
+            bounds.extend(taken.iter().map(|taken| score - extra * self.space.extra_of(*taken)));
+            if !self.space.vectors.any_above(Isa::detected(), &values, &taken, &bounds) {
+                taken.push(id);
             }
         }
         taken
     }
 
     /// A node's links when some others link to it.
-    fn linked_back(&self, level: usize, to: u32, group: &[(usize, u32, u32, f32)]) -> Vec<u32> {
+    fn linked_back(&self, level: usize, to: u32, group: &[(usize, u32, u32)]) -> Vec<u32> {
         let mut links = self.links_of(to, level);
-        let new = group.iter().map(|&(_, _, id, score)| (id, score)).filter(|(id, _)| !links.contains(id));
-        let new: Vec<(u32, f32)> = new.collect();
+        let new = group.iter().map(|&(_, _, id)| id).filter(|id| !links.contains(id));
+        let new: Vec<u32> = new.collect();
+        links.extend(new);
         let most = if level > 0 { self.links } else { 2 * self.links };
-        if links.len() + new.len() <= most {
-            links.extend(new.iter().map(|(id, _)| *id));
+        if links.len() <= most {
             return links;
         }
-        let mut scores = Vec::new();
         let values = self.values(to);
-        self.space.scores(Point { values: &values, extra: self.space.extra_of(to) }, &links, &mut scores);
-        let mut candidates: Vec<(u32, f32)> = links.iter().copied().zip(scores).chain(new).collect();
-        candidates.sort_unstable_by(by_rank);
-        self.select(candidates.into_iter(), most).into_iter().map(|(id, _)| id).collect()
+        self.select(ranked(self.exact(to, &values), links), most)
     }
 
-    /// Walks to a node by its own vector; whether it, or one that is just as near, was found. The walk has the others.
-    fn finds(&self, walk: &mut Walk, id: u32, width: usize) -> bool {
+    /// Whether a search by a node's own vector finds it, or one that is just as near.
+    fn is_found(&self, walk: &mut Walk, id: u32) -> bool {
         let values = self.values(id);
-        let point = Point { values: &values, extra: self.space.extra_of(id) };
-        let mut start = self.entry;
-        for level in (1..=self.top).rev() {
-            walk.walk(self.space, UpperLayer { upper: &self.upper, level }, point, start, 1);
-            start = walk.found().next().map_or(start, |(id, _)| id);
-        }
-        walk.walk(self.space, self.bottom(), point, start, width);
+        let exact = self.exact(id, &values);
         let mut own = Vec::new();
-        self.space.scores(point, &[id], &mut own);
-        walk.found().next().is_some_and(|(found, score)| found == id || score >= own[0])
+        exact.scores(&[id], &mut own);
+        let start = self.descend(walk, exact, 0);
+        // Nothing that comes later takes it from there.
+        walk.walk_until(own[0], exact, self.bottom(), start, AUDIT_WIDTH);
+        walk.found().next().is_some_and(|(_, score)| score >= own[0])
+    }
+
+    /// The nodes near another one, nearest first.
+    fn near(&self, walk: &mut Walk, id: u32) -> Vec<u32> {
+        let values = self.values(id);
+        let exact = self.exact(id, &values);
+        let start = self.descend(walk, exact, 0);
+        walk.walk(exact, self.bottom(), start, self.width);
+        walk.found().map(|(near, _)| near).filter(|near| *near != id).collect()
     }
 
     /// Looks for every node by its own vector, and links to those that are not found. How many these were, and how many
@@ -266,10 +290,7 @@ impl Builder<'_> {
                 if lost.is_empty() {
                     break;
                 }
-                let near: Vec<Vec<u32>> = self.each(&lost, |walk, id| {
-                    self.finds(walk, id, self.width);
-                    walk.found().map(|(near, _)| near).filter(|near| *near != id).collect()
-                });
+                let near: Vec<Vec<u32>> = self.each(&lost, |walk, id| self.near(walk, id));
                 let mut suspects = lost.clone();
                 for (&id, near) in lost.iter().zip(&near) {
                     suspects.extend(self.link_to(id, near, &mut incoming));
@@ -290,7 +311,7 @@ impl Builder<'_> {
     }
 
     fn missing(&self, ids: &[u32]) -> Vec<u32> {
-        let found = self.each(ids, |walk, id| self.finds(walk, id, AUDIT_WIDTH));
+        let found = self.each(ids, |walk, id| self.is_found(walk, id));
         ids.iter().zip(found).filter(|(_, found)| !found).map(|(id, _)| *id).collect()
     }
 
@@ -306,8 +327,7 @@ impl Builder<'_> {
             if links.len() == 2 * self.links {
                 let values = self.values(from);
                 let mut scores = Vec::new();
-                let point = Point { values: &values, extra: self.space.extra_of(from) };
-                self.space.scores(point, &links, &mut scores);
+                self.exact(from, &values).scores(&links, &mut scores);
                 let spare = (0..links.len()).filter(|at| incoming[links[*at] as usize] > 1);
                 let Some(spare) = spare.min_by(|a, b| scores[*a].total_cmp(&scores[*b])) else { continue };
                 incoming[links[spare] as usize] -= 1;

@@ -3,7 +3,7 @@
 //! Numbers are kept as little-endian bytes in memory as on disk, so that a layer that is mapped and one that is being built
 //! are the same to a walk.
 
-use sporran_kernels::{Isa, Vectors, by_rank};
+use sporran_kernels::{Isa, RoughRows, Vectors, by_rank};
 
 /// No link.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -24,9 +24,13 @@ impl Space<'_> {
     /// How near a node is to what has these values.
     pub(crate) fn scores(&self, point: Point<'_>, ids: &[u32], scores: &mut Vec<f32>) {
         self.vectors.scores(Isa::detected(), point.values, ids, scores);
-        if point.extra != 0.0 {
+        self.add_extra(point.extra, ids, scores);
+    }
+
+    fn add_extra(&self, extra: f32, ids: &[u32], scores: &mut [f32]) {
+        if extra != 0.0 {
             for (score, &id) in scores.iter_mut().zip(ids) {
-                *score += point.extra * self.extra_of(id);
+                *score += extra * self.extra_of(id);
             }
         }
     }
@@ -42,6 +46,40 @@ impl Space<'_> {
 pub(crate) struct Point<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) extra: f32,
+}
+
+/// What a walk goes by.
+pub(crate) trait Nearness {
+    /// How near nodes are, in their order, in place of what is in `scores`.
+    fn scores(&self, ids: &[u32], scores: &mut Vec<f32>);
+}
+
+/// How near nodes are to a point.
+#[derive(Clone, Copy)]
+pub(crate) struct Exact<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) point: Point<'a>,
+}
+
+impl Nearness for Exact<'_> {
+    fn scores(&self, ids: &[u32], scores: &mut Vec<f32>) {
+        self.space.scores(self.point, ids, scores);
+    }
+}
+
+/// About how near nodes are to one of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Rough<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) rows: &'a RoughRows,
+    pub(crate) id: u32,
+}
+
+impl Nearness for Rough<'_> {
+    fn scores(&self, ids: &[u32], scores: &mut Vec<f32>) {
+        self.rows.scores(Isa::detected(), self.id, ids, scores);
+        self.space.add_extra(self.space.extra_of(self.id), ids, scores);
+    }
 }
 
 /// One layer's links.
@@ -184,13 +222,13 @@ impl Walk {
         self.pool.iter().map(|found| (found.id, found.score))
     }
 
-    /// Walks along a layer's links towards `point`, always on from the nearest node that was not left yet, until the
-    /// nearest `width` have been.
-    pub(crate) fn walk(
+    /// Walks along a layer's links towards what is near, always on from the nearest node that was not left yet, until the
+    /// nearest `width` have been, or one has been found that scores `enough`.
+    pub(crate) fn walk_until(
         &mut self,
-        space: Space<'_>,
+        enough: f32,
+        nearness: impl Nearness,
         links: impl Links,
-        point: Point<'_>,
         start: u32,
         width: usize,
     ) {
@@ -211,12 +249,15 @@ impl Walk {
             self.ids.retain(|id| {
                 visited.get_mut(*id as usize).is_some_and(|seen| std::mem::replace(seen, epoch) != epoch)
             });
-            space.scores(point, &self.ids, &mut self.scores);
+            nearness.scores(&self.ids, &mut self.scores);
             for at in 0..self.ids.len() {
                 let (id, score) = (self.ids[at], self.scores[at]);
                 if let Some(place) = self.insert(id, score, width) {
                     next = next.min(place);
                 }
+            }
+            if self.pool.first().is_some_and(|found| found.score >= enough) {
+                break;
             }
             while self.pool.get(next).is_some_and(|found| !found.open) {
                 next += 1;
@@ -227,6 +268,11 @@ impl Walk {
             self.ids.clear();
             links.of(id, &mut self.ids);
         }
+    }
+
+    /// Walks until the nearest `width` have been.
+    pub(crate) fn walk(&mut self, nearness: impl Nearness, links: impl Links, start: u32, width: usize) {
+        self.walk_until(f32::INFINITY, nearness, links, start, width);
     }
 
     /// Puts a node in its place among the nearest `width`, if it is one.

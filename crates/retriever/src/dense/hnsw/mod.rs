@@ -11,7 +11,7 @@ use std::{
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Top, Vectors};
 
-use self::graph::{Bottom, NONE, Point, Space, Upper, UpperLayer, Walk};
+use self::graph::{Bottom, Exact, NONE, Point, Space, Upper, UpperLayer, Walk};
 use super::{
     Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage,
     flat::{VECTORS, scores_of, write_vectors},
@@ -142,18 +142,18 @@ impl Hnsw {
     fn one(&self, walk: &mut Walk, query: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<(u32, f32)> {
         let k = k.min(self.count);
         let mut width = self.width.max(k);
-        let (space, point) = (self.space(), Point { values: query, extra: 0.0 });
+        let nearness = Exact { space: self.space(), point: Point { values: query, extra: 0.0 } };
         let links =
             Bottom { links: self.links.as_chunks().0, width: self.links.len() / 4 / self.count.max(1) };
         let Parts { upper, entry, top, .. } = &self.parts;
         let mut start = *entry;
         for level in (1..=*top).rev() {
-            walk.walk(space, UpperLayer { upper, level }, point, start, 1);
+            walk.walk(nearness, UpperLayer { upper, level }, start, 1);
             start = walk.found().next().map_or(start, |(id, _)| id);
         }
         // Walking costs more than reading one after the other, so where much of the graph would be walked all is read.
         while width < self.count.div_ceil(8) {
-            walk.walk(space, links, point, start, width);
+            walk.walk(nearness, links, start, width);
             let let_through = walk.found().filter(|(id, _)| filter.is_none_or(|filter| filter(*id)));
             let found: Vec<_> = let_through.take(k).collect();
             if found.len() == k {
