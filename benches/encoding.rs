@@ -8,6 +8,13 @@
 //! python scripts/reference/encoding.py make DIR
 //! MODELS=DIR/bert-base:FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench encoding
 //! ```
+//!
+//! With `TEXTS`, a file with a text in each line, it is timed instead how long a folder of sentence-transformers takes from texts to an
+//! exact index on disk, beside sentence-transformers with faiss (`sentence-transformers`, `faiss-cpu`). Loading is not counted:
+//!
+//! ```text
+//! MODELS=FOLDER_OF_MINILM TEXTS=FILE PYTHON=python3 cargo bench --bench encoding
+//! ```
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -23,6 +30,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use serde_json::json;
+use sporran_retriever::dense::{
+    BiEncoder, BiEncoderOptions, Encoder as _, FlatOptions, Index, IndexOptions, Origin, Similarity,
+};
 use sporran_transformers::{Batch, Checkpoint, Encoder, Precision};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -58,6 +68,9 @@ fn run() -> Outcome<()> {
         println!("MODELS names no folder of a model; see the head of benches/encoding.rs");
         return Ok(());
     };
+    if let Ok(texts) = env::var("TEXTS") {
+        return env::split_paths(&models).try_for_each(|folder| index(&folder, Path::new(&texts)));
+    }
     println!(
         "{} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}",
         rayon::current_num_threads()
@@ -88,6 +101,37 @@ fn run() -> Outcome<()> {
     Ok(())
 }
 
+/// From the texts of a file to an index on disk.
+fn index(folder: &Path, texts: &Path) -> Outcome<()> {
+    let text = fs::read_to_string(texts)?;
+    let lines: Vec<&str> = text.lines().collect();
+    let model = BiEncoder::load(&BiEncoderOptions::new(folder.to_path_buf()))?;
+    let origin = Origin { encoder_hash: "bench", passages_hash: "bench" };
+    let (mut seconds, mut first) = (f64::INFINITY, Vec::new());
+    for _ in 0..RUNS {
+        let work = tempfile::tempdir()?;
+        let start = Instant::now();
+        let vectors =
+            |from: u32| lines[from as usize..].chunks(Index::PORTION).map(|part| model.encode(part));
+        let options = IndexOptions::Flat(FlatOptions::default());
+        let dir = work.path().join("index");
+        Index::build(&options, Similarity::Cosine, model.dim(), origin, vectors, &dir, &mut |_| ())?;
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+        first = model.encode(&lines[..1])?.values().to_vec();
+    }
+    println!("{} texts, {} threads, {}", lines.len(), rayon::current_num_threads(), folder.display());
+    println!("  {:<28} {:9.1} texts/s", "sporran f32", lines.len() as f64 / seconds);
+    for peer in run_peers(&[Path::new("index"), folder, texts])? {
+        println!("  {:<28} {:9.1} texts/s", peer.name, lines.len() as f64 / peer.seconds);
+        println!(
+            "  sporran is {:.2} times as fast; cosine {:.6} of the first text's vectors",
+            peer.seconds / seconds,
+            cosine(&first, &peer.state)
+        );
+    }
+    Ok(())
+}
+
 /// The seconds of the best run, and the state of the first token of the first row.
 fn timed(model: &dyn Encoder, inputs: &[Vec<u32>]) -> Outcome<(f64, Vec<f32>)> {
     let batches: Result<Vec<Batch>, _> =
@@ -110,13 +154,17 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 /// Runs the peers on the same inputs.
 fn peers(folder: &Path, inputs: &[Vec<u32>]) -> Outcome<Vec<Peer>> {
-    let Some(python) = env::var_os("PYTHON").map(PathBuf::from) else { return Ok(Vec::new()) };
     let work = tempfile::NamedTempFile::new()?;
     fs::write(work.path(), json!({"inputs": inputs, "batch": BATCH, "runs": RUNS}).to_string())?;
+    run_peers(&[Path::new("run"), folder, work.path()])
+}
+
+/// What the peers' script prints, given these arguments and the number of threads; nothing without Python.
+fn run_peers(arguments: &[&Path]) -> Outcome<Vec<Peer>> {
+    let Some(python) = env::var_os("PYTHON").map(PathBuf::from) else { return Ok(Vec::new()) };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/encoding.py");
     let threads = rayon::current_num_threads().to_string();
-    let output =
-        Command::new(python).arg(script).arg("run").arg(folder).arg(work.path()).arg(threads).output()?;
+    let output = Command::new(python).arg(script).args(arguments).arg(threads).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
