@@ -24,17 +24,16 @@ impl RoughRows {
     pub fn new(rows: Vectors<'_>) -> Self {
         let dim = rows.dim();
         let mut values = vec![0; rows.count() * dim];
-        let round = |(at, out): (usize, &mut [i8])| {
-            let mut row = vec![0.0; dim];
-            rows.row(at, &mut row);
-            let scale = scale_of(&row);
+        let round = |row: &mut Vec<f32>, (at, out): (usize, &mut [i8])| {
+            rows.row(at, row);
+            let scale = scale_of(row);
             let inverse = 1.0 / scale;
-            for (out, value) in out.iter_mut().zip(row) {
+            for (out, value) in out.iter_mut().zip(&*row) {
                 *out = (value * inverse + ROUND).to_bits() as i8;
             }
             scale
         };
-        let scales = values.par_chunks_mut(dim).enumerate().map(round).collect();
+        let scales = values.par_chunks_mut(dim).enumerate().map_init(|| vec![0.0; dim], round).collect();
         Self { dim, values, scales }
     }
 

@@ -194,7 +194,7 @@ impl Builder<'_> {
         let exact = self.exact(id, &values);
         let rough = Rough { space: self.space, rows: &self.rough, id };
         let level = self.upper.level(id).min(self.top);
-        let mut start = self.descend(walk, rough, level);
+        let mut start = walk.descend(rough, &self.upper, (self.top, level), self.entry);
         for level in (0..=level).rev() {
             if level > 0 {
                 walk.walk(rough, UpperLayer { upper: &self.upper, level }, start, self.width);
@@ -206,16 +206,6 @@ impl Builder<'_> {
             chosen.push((level, self.select(ranked(exact, ids), self.links)));
         }
         chosen
-    }
-
-    /// Where the nearest found in the layers above `level` leads.
-    fn descend(&self, walk: &mut Walk, nearness: impl Nearness + Copy, level: usize) -> u32 {
-        let mut start = self.entry;
-        for level in (level + 1..=self.top).rev() {
-            walk.walk(nearness, UpperLayer { upper: &self.upper, level }, start, 1);
-            start = walk.found().next().map_or(start, |(id, _)| id);
-        }
-        start
     }
 
     /// The nearest of candidates (nearest first) that are nearer to the node than to any that was taken before: links in
@@ -258,7 +248,7 @@ impl Builder<'_> {
         let exact = self.exact(id, &values);
         let mut own = Vec::new();
         exact.scores(&[id], &mut own);
-        let start = self.descend(walk, exact, 0);
+        let start = walk.descend(exact, &self.upper, (self.top, 0), self.entry);
         // Nothing that comes later takes it from there.
         walk.walk_until(own[0], exact, self.bottom(), start, AUDIT_WIDTH);
         walk.found().next().is_some_and(|(_, score)| score >= own[0])
@@ -268,7 +258,7 @@ impl Builder<'_> {
     fn near(&self, walk: &mut Walk, id: u32) -> Vec<u32> {
         let values = self.values(id);
         let exact = self.exact(id, &values);
-        let start = self.descend(walk, exact, 0);
+        let start = walk.descend(exact, &self.upper, (self.top, 0), self.entry);
         walk.walk(exact, self.bottom(), start, self.width);
         walk.found().map(|(near, _)| near).filter(|near| *near != id).collect()
     }

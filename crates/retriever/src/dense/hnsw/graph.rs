@@ -21,12 +21,6 @@ pub(crate) struct Space<'a> {
 }
 
 impl Space<'_> {
-    /// How near a node is to what has these values.
-    pub(crate) fn scores(&self, point: Point<'_>, ids: &[u32], scores: &mut Vec<f32>) {
-        self.vectors.scores(Isa::detected(), point.values, ids, scores);
-        self.add_extra(point.extra, ids, scores);
-    }
-
     fn add_extra(&self, extra: f32, ids: &[u32], scores: &mut [f32]) {
         if extra != 0.0 {
             for (score, &id) in scores.iter_mut().zip(ids) {
@@ -63,7 +57,8 @@ pub(crate) struct Exact<'a> {
 
 impl Nearness for Exact<'_> {
     fn scores(&self, ids: &[u32], scores: &mut Vec<f32>) {
-        self.space.scores(self.point, ids, scores);
+        self.space.vectors.scores(Isa::detected(), self.point.values, ids, scores);
+        self.space.add_extra(self.point.extra, ids, scores);
     }
 }
 
@@ -268,6 +263,21 @@ impl Walk {
             self.ids.clear();
             links.of(id, &mut self.ids);
         }
+    }
+
+    /// Where the nearest leads that are found from `start` on in the layers above `level`, the highest of which is `top`.
+    pub(crate) fn descend(
+        &mut self,
+        nearness: impl Nearness + Copy,
+        upper: &Upper,
+        (top, level): (usize, usize),
+        mut start: u32,
+    ) -> u32 {
+        for level in (level + 1..=top).rev() {
+            self.walk(nearness, UpperLayer { upper, level }, start, 1);
+            start = self.found().next().map_or(start, |(id, _)| id);
+        }
+        start
     }
 
     /// Walks until the nearest `width` have been.

@@ -11,7 +11,7 @@ use std::{
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Top, Vectors};
 
-use self::graph::{Bottom, Exact, NONE, Point, Space, Upper, UpperLayer, Walk};
+use self::graph::{Bottom, Exact, NONE, Point, Space, Upper, Walk};
 use super::{
     Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage,
     flat::{VECTORS, scores_of, write_vectors},
@@ -146,11 +146,7 @@ impl Hnsw {
         let links =
             Bottom { links: self.links.as_chunks().0, width: self.links.len() / 4 / self.count.max(1) };
         let Parts { upper, entry, top, .. } = &self.parts;
-        let mut start = *entry;
-        for level in (1..=*top).rev() {
-            walk.walk(nearness, UpperLayer { upper, level }, start, 1);
-            start = walk.found().next().map_or(start, |(id, _)| id);
-        }
+        let start = walk.descend(nearness, upper, (*top, 0), *entry);
         // Walking costs more than reading one after the other, so where much of the graph would be walked all is read.
         while width < self.count.div_ceil(8) {
             walk.walk(nearness, links, start, width);
