@@ -202,7 +202,7 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums
     {
         use crate::simd::lookup;
         match (bits, isa) {
-            (CodeBits::Four, Isa::Vnni | Isa::Avx512) => {
+            (CodeBits::Four, Isa::Amx | Isa::Vnni | Isa::Avx512) => {
                 // SAFETY: `search` has checked that the machine has AVX-512 with BW.
                 return unsafe { lookup::four_avx512(block, table, least, sums) };
             }
@@ -210,7 +210,7 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums
                 // SAFETY: `search` has checked that the machine has AVX2.
                 return unsafe { lookup::four_avx2(block, table, least, sums) };
             }
-            (CodeBits::Eight, Isa::Vnni) if lookup::has_vbmi() => {
+            (CodeBits::Eight, Isa::Amx | Isa::Vnni) if lookup::has_vbmi() => {
                 // SAFETY: `search` has checked that the machine has AVX-512 with BW; VBMI has been checked just now.
                 return unsafe { lookup::eight_vbmi(block, table, least, sums) };
             }

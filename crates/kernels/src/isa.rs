@@ -14,6 +14,8 @@ pub enum Isa {
     Avx512,
     /// AVX-512 with VNNI.
     Vnni,
+    /// AVX-512 with VNNI, and AMX with bf16 and int8, which products of many rows use.
+    Amx,
 }
 
 impl Isa {
@@ -27,7 +29,7 @@ impl Isa {
     /// All that this machine has, the plainest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let all = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni];
+        let all = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx];
         all.into_iter().filter(|isa| *isa <= Self::detected()).collect()
     }
 }
@@ -42,10 +44,12 @@ fn detect() -> Isa {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
-    match (avx512 && is_x86_feature_detected!("avx512vnni"), avx512, avx2) {
-        (true, _, _) => Isa::Vnni,
-        (_, true, _) => Isa::Avx512,
-        (_, _, true) => Isa::Avx2,
+    let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
+    match (vnni && crate::amx::is_available(), vnni, avx512, avx2) {
+        (true, ..) => Isa::Amx,
+        (_, true, ..) => Isa::Vnni,
+        (_, _, true, _) => Isa::Avx512,
+        (.., true) => Isa::Avx2,
         _ => Isa::Portable,
     }
 }
@@ -78,7 +82,7 @@ macro_rules! dispatch {
             assert!(isa <= $crate::Isa::detected(), "{isa:?} is not available here");
             match isa {
                 // SAFETY: the assertion above has made sure that the machine has the features.
-                $crate::Isa::Vnni => unsafe { vnni($($name),*) },
+                $crate::Isa::Amx | $crate::Isa::Vnni => unsafe { vnni($($name),*) },
                 // SAFETY: as above.
                 $crate::Isa::Avx512 => unsafe { avx512($($name),*) },
                 // SAFETY: as above.

@@ -4,8 +4,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use crate::amx::{self, Sums};
 use crate::{
     buffer::Buffer,
+    grid::Grid,
     isa::{Isa, dispatch},
     math::{Activation, ROUND, each_row},
     rows::{Rows, SharedRows},
@@ -222,6 +225,24 @@ pub(crate) enum Input<'a> {
     Int8 { values: &'a [u8], stride: usize, scales: &'a [f32] },
 }
 
+impl Input<'_> {
+    /// Whether a product of `rows` such rows of `depth` values is one for AMX. Rows are those of the whole product, so that a
+    /// sum depends on neither threads nor parts.
+    #[cfg(target_arch = "x86_64")]
+    fn is_tiled(&self, isa: Isa, rows: usize, depth: usize) -> bool {
+        isa == Isa::Amx
+            && match self {
+                Self::F32 { .. } => rows >= amx::FLOAT_ROWS,
+                Self::Int8 { .. } => rows >= amx::INT_ROWS && depth.div_ceil(4).is_multiple_of(amx::QUADS),
+            }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_tiled(&self, _isa: Isa, _rows: usize, _depth: usize) -> bool {
+        false
+    }
+}
+
 impl<'a> Product<'a> {
     /// A product without bias or activation.
     #[must_use]
@@ -247,12 +268,122 @@ impl<'a> Product<'a> {
             Values::Int8 { .. } => quantise(isa, team, values, stride, matrix.inputs, scratch),
         };
         let out = out.shared();
-        let grid = Grid::new(count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads());
+        let is_tiled = input.is_tiled(isa, count, matrix.inputs);
+        let grid = Grid::new(count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads(), is_tiled);
         team.run(grid.parts(), &|part| {
             let (rows, panels) = grid.part(part);
             // SAFETY: the parts of a grid do not overlap, and `out` is borrowed until all parts are done.
-            unsafe { self.part(isa, input, rows, panels, out, to) };
+            unsafe {
+                #[cfg(target_arch = "x86_64")]
+                if is_tiled {
+                    return self.tiled_part(isa, input, rows, panels, out, to);
+                }
+                self.part(isa, input, rows, panels, out, to);
+            }
         });
+    }
+
+    /// Computes `rows` by `panels` by [`amx`].
+    ///
+    /// # Safety
+    /// As for [`part`](Self::part).
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn tiled_part(
+        &self,
+        isa: Isa,
+        input: Input<'_>,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        out: SharedRows,
+        to: usize,
+    ) {
+        #[inline(always)]
+        fn body<S: Simd>(
+            product: &Product<'_>,
+            sums: &Sums,
+            input: Input<'_>,
+            rows: Range<usize>,
+            panels: Range<usize>,
+            out: SharedRows,
+            to: usize,
+        ) {
+            for panel in panels.clone() {
+                let ends = product.ends(panel);
+                for (at, row) in rows.clone().enumerate() {
+                    let mut values = match input {
+                        Input::F32 { .. } => sums.floats(panel - panels.start, at),
+                        Input::Int8 { scales, .. } => {
+                            ends.scaled(&sums.ints(panel - panels.start, at), scales[row])
+                        }
+                    };
+                    // SAFETY: the contract of `tiled_part`.
+                    let out = unsafe { out.part(to + row, ends.columns.start, ends.columns.len()) };
+                    product.end_row::<S>(&ends, &mut values, out);
+                }
+            }
+        }
+        let (product, depth) = (self, self.matrix.inputs);
+        Sums::with(|sums| {
+            match (&self.matrix.values, input) {
+                (Values::F32(weights), Input::F32 { values, stride }) => {
+                    let size = depth * LANES;
+                    let weights = &weights[panels.start * size..panels.end * size];
+                    sums.add_floats(&values[rows.start * stride..], (stride, 1), rows.len(), depth, weights);
+                }
+                (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, .. }) => {
+                    let quads = depth.div_ceil(4);
+                    let size = quads * 4 * LANES;
+                    let weights = &weights[panels.start * size..panels.end * size];
+                    sums.add_ints(&values[rows.start * stride..], stride, rows.len(), quads, weights);
+                }
+                _ => unreachable!("`run` makes the input for the kind of weights"),
+            }
+            let sums = &*sums;
+            dispatch!(isa, body(
+                product: &Product<'_>,
+                sums: &Sums,
+                input: Input<'_>,
+                rows: Range<usize>,
+                panels: Range<usize>,
+                out: SharedRows,
+                to: usize,
+            ));
+        });
+    }
+
+    /// What ends the sums of a panel.
+    #[inline(always)]
+    fn ends(&self, panel: usize) -> Ends {
+        let columns = panel * LANES..((panel + 1) * LANES).min(self.matrix.outputs);
+        let bias = self.bias.map(|bias| lanes(&bias[columns.clone()]));
+        let (scales, offsets) = match &self.matrix.values {
+            Values::F32(_) => Default::default(),
+            Values::Int8 { scales, offsets, .. } => {
+                (lanes(&scales[columns.clone()]), lanes(&offsets[columns.clone()]))
+            }
+        };
+        Ends { columns, bias, scales, offsets }
+    }
+
+    /// Makes results of the sums of a row, and stores them.
+    #[inline(always)]
+    fn end_row<S: Simd>(&self, ends: &Ends, sums: &mut [f32; LANES], out: &mut [f32]) {
+        if let Some(bias) = &ends.bias {
+            for i in 0..LANES {
+                sums[i] += bias[i];
+            }
+        }
+        if let Some(activation) = self.activation {
+            activation.apply::<S>(sums);
+        }
+        match out.as_mut_array::<LANES>() {
+            Some(out) => store(self.store, sums, out),
+            None => {
+                let mut whole = lanes(out);
+                store(self.store, sums, &mut whole);
+                out.copy_from_slice(&whole[..out.len()]);
+            }
+        }
     }
 
     /// Computes `rows` by `panels`.
@@ -300,15 +431,15 @@ impl<'a> Product<'a> {
         out: SharedRows,
         to: usize,
     ) {
-        let (depth, outputs) = (self.matrix.inputs, self.matrix.outputs);
+        let depth = self.matrix.inputs;
         let quads = depth.div_ceil(4);
         // Tiles of like height, so that the last is not much smaller than the others.
         let tiles = rows.len().div_ceil(S::ROWS);
         let mut sums = [[0f32; LANES]; MOST_ROWS];
         let mut ints = [[0i32; LANES]; MOST_ROWS];
         for panel in panels {
-            let columns = panel * LANES..((panel + 1) * LANES).min(outputs);
-            let bias = self.bias.map(|bias| lanes(&bias[columns.clone()]));
+            let ends = self.ends(panel);
+            let columns = &ends.columns;
             for at in 0..tiles {
                 let start = rows.start + at * rows.len() / tiles;
                 let end = rows.start + (at + 1) * rows.len() / tiles;
@@ -336,22 +467,15 @@ impl<'a> Product<'a> {
                             );
                         }
                     }
-                    (
-                        Values::Int8 { values: weights, scales, offsets },
-                        Input::Int8 { values, stride, scales: of },
-                    ) => {
+                    (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, scales }) => {
                         let a = &values[start * stride..(end - 1) * stride + 4 * quads];
                         let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
                         // SAFETY: as above.
                         unsafe {
                             tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
                         }
-                        let scales = lanes(&scales[columns.clone()]);
-                        let offsets = lanes(&offsets[columns.clone()]);
-                        for ((sums, ints), of) in sums.iter_mut().zip(&ints).zip(&of[start..end]) {
-                            for i in 0..LANES {
-                                sums[i] = (ints[i] - offsets[i]) as f32 * (scales[i] * of);
-                            }
+                        for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[start..end]) {
+                            *sums = ends.scaled(ints, *scale);
                         }
                     }
                     _ => unreachable!("`run` makes the input for the kind of weights"),
@@ -359,25 +483,27 @@ impl<'a> Product<'a> {
                 for (row, sums) in (start..end).zip(&mut sums) {
                     // SAFETY: this part's rows and columns only, by the contract.
                     let out = unsafe { out.part(to + row, columns.start, columns.len()) };
-                    if let Some(bias) = &bias {
-                        for i in 0..LANES {
-                            sums[i] += bias[i];
-                        }
-                    }
-                    if let Some(activation) = self.activation {
-                        activation.apply::<S>(sums);
-                    }
-                    match out.as_mut_array::<LANES>() {
-                        Some(out) => store(self.store, sums, out),
-                        None => {
-                            let mut whole = lanes(out);
-                            store(self.store, sums, &mut whole);
-                            out.copy_from_slice(&whole[..out.len()]);
-                        }
-                    }
+                    self.end_row::<S>(&ends, sums, out);
                 }
             }
         }
+    }
+}
+
+/// What ends the sums of a panel's columns.
+struct Ends {
+    columns: Range<usize>,
+    bias: Option<[f32; LANES]>,
+    /// Of weights in int8, and what their sums have too much.
+    scales: [f32; LANES],
+    offsets: [i32; LANES],
+}
+
+impl Ends {
+    /// Sums of a row in int8 whose scale is `scale`, as numbers.
+    #[inline(always)]
+    fn scaled(&self, ints: &[i32; LANES], scale: f32) -> [f32; LANES] {
+        std::array::from_fn(|i| (ints[i] - self.offsets[i]) as f32 * (self.scales[i] * scale))
     }
 }
 
@@ -442,40 +568,6 @@ pub(crate) fn quantise<'a>(
         unsafe { *shared.1.add(at) = scale };
     });
     Input::Int8 { values: &scratch.values, stride: bytes, scales: &scratch.scales }
-}
-
-/// How a product is cut into parts.
-pub(crate) struct Grid {
-    rows: usize,
-    panels: usize,
-    row_blocks: usize,
-    panel_blocks: usize,
-}
-
-impl Grid {
-    pub(crate) fn new(rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
-        // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
-        // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
-        const FEW: usize = 64;
-        const CACHED_VALUES: usize = 150_000;
-        if rows <= FEW {
-            return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
-        }
-        let block = (CACHED_VALUES / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
-        Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(16) }
-    }
-
-    pub(crate) fn parts(&self) -> usize {
-        if self.rows == 0 { 0 } else { self.row_blocks * self.panel_blocks }
-    }
-
-    pub(crate) fn part(&self, at: usize) -> (Range<usize>, Range<usize>) {
-        let cut = |at: usize, parts: usize, whole: usize| at * whole / parts..(at + 1) * whole / parts;
-        (
-            cut(at % self.row_blocks, self.row_blocks, self.rows),
-            cut(at / self.row_blocks, self.panel_blocks, self.panels),
-        )
-    }
 }
 
 #[cfg(test)]

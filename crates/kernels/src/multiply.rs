@@ -7,9 +7,11 @@ use std::{cell::Cell, ops::Range};
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use crate::amx::{self, Sums};
 use crate::{
+    grid::Grid,
     isa::{Isa, dispatch},
-    matrix::Grid,
     simd::{LANES, MOST_ROWS, Simd, tile, tile_f32},
 };
 
@@ -106,9 +108,11 @@ pub fn multiply(
     }
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
+    let is_tiled = is_tiled(isa, o);
     // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where they
     // lie: each line of the cache holds a tile's values of one or two rows.
-    let is_ready = (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
+    let is_ready = is_tiled
+        || (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
         || (va.row_stride == 1 && va.column_stride <= NARROW);
     let is_panel = vb.columns == LANES && vb.column_stride == 1 && vb.row_stride == LANES;
     let row_stride = depth.next_multiple_of(16) + 16;
@@ -156,6 +160,7 @@ pub fn multiply(
                 out,
                 out_stride: o.row_stride,
                 scaled,
+                is_tiled,
             };
             // SAFETY: the views were checked above, and `out` is borrowed until all parts are done.
             unsafe { product.run(isa, threads, count) };
@@ -230,6 +235,7 @@ struct Operands<'a> {
     out: Shared,
     out_stride: usize,
     scaled: Scaled,
+    is_tiled: bool,
 }
 
 impl Operands<'_> {
@@ -238,11 +244,17 @@ impl Operands<'_> {
     /// # Safety
     /// `a` must have these rows and `out` these elements, which nobody else may use.
     unsafe fn run(&self, isa: Isa, threads: usize, rows: usize) {
-        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth, threads);
+        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth, threads, self.is_tiled);
         let part = |at: usize| {
             let (rows, panels) = grid.part(at);
             // SAFETY: the contract; the parts of a grid do not overlap.
-            unsafe { self.part(isa, rows, panels) };
+            unsafe {
+                #[cfg(target_arch = "x86_64")]
+                if self.is_tiled {
+                    return self.tiled_part(isa, rows, panels);
+                }
+                self.part(isa, rows, panels);
+            }
         };
         if threads > 1 {
             (0..grid.parts()).into_par_iter().for_each(part);
@@ -265,15 +277,57 @@ impl Operands<'_> {
         dispatch!(isa, body(product: &Operands<'_>, rows: Range<usize>, panels: Range<usize>));
     }
 
+    /// Computes `rows` by `panels` by [`amx`].
+    ///
+    /// # Safety
+    /// As for [`part`](Self::part).
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn tiled_part(&self, isa: Isa, rows: Range<usize>, panels: Range<usize>) {
+        #[inline(always)]
+        fn body<S: Simd>(product: &Operands<'_>, sums: &Sums, rows: Range<usize>, panels: Range<usize>) {
+            for panel in panels.clone() {
+                for (at, row) in rows.clone().enumerate() {
+                    // SAFETY: the contract of `tiled_part`.
+                    unsafe { product.end_row(panel, row, &sums.floats(panel - panels.start, at)) };
+                }
+            }
+        }
+        let (product, size) = (self, self.depth * LANES);
+        Sums::with(|sums| {
+            let a = &self.a[rows.start * self.strides.0..];
+            let panel = &self.panels[panels.start * size..panels.end * size];
+            sums.add_floats(a, self.strides, rows.len(), self.depth, panel);
+            let sums = &*sums;
+            dispatch!(isa, body(product: &Operands<'_>, sums: &Sums, rows: Range<usize>, panels: Range<usize>));
+        });
+    }
+
+    /// Makes results of the sums of a row and a panel, and stores them.
+    ///
+    /// # Safety
+    /// As for [`part`](Self::part).
+    #[inline(always)]
+    unsafe fn end_row(&self, panel: usize, row: usize, sums: &[f32; LANES]) {
+        let Scaled { scale, adds } = self.scaled;
+        let first = panel * LANES;
+        let width = LANES.min(self.columns - first);
+        // SAFETY: an element of this part, by the contract.
+        let out = unsafe {
+            let place = self.out.0.add(row * self.out_stride + first);
+            std::slice::from_raw_parts_mut(place, width)
+        };
+        match out.as_mut_array::<LANES>() {
+            Some(out) => store(out, sums, scale, adds),
+            None => store(out, &sums[..width], scale, adds),
+        }
+    }
+
     #[inline(always)]
     unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
         let Self { strides: (stride, step), depth, .. } = *self;
-        let Scaled { scale, adds } = self.scaled;
         let tiles = rows.len().div_ceil(S::ROWS);
         let mut sums = [[0f32; LANES]; MOST_ROWS];
         for panel in panels {
-            let first = panel * LANES;
-            let width = LANES.min(self.columns - first);
             let values = &self.panels[panel * depth * LANES..][..depth * LANES];
             for at in 0..tiles {
                 // Tiles of like height, so that the last is not much smaller than the others.
@@ -286,19 +340,23 @@ impl Operands<'_> {
                     tile!(tile_f32, S, end - start, depth, a.as_ptr(), strides, values.as_ptr(), &mut sums);
                 }
                 for (row, sums) in (start..end).zip(&sums) {
-                    // SAFETY: an element of this part, by the contract.
-                    let out = unsafe {
-                        let place = self.out.0.add(row * self.out_stride + first);
-                        std::slice::from_raw_parts_mut(place, width)
-                    };
-                    match out.as_mut_array::<LANES>() {
-                        Some(out) => store(out, sums, scale, adds),
-                        None => store(out, &sums[..width], scale, adds),
-                    }
+                    // SAFETY: this part's rows and panels, by the contract.
+                    unsafe { self.end_row(panel, row, sums) };
                 }
             }
         }
     }
+}
+
+/// Whether a product is one for AMX: narrow ones would leave most of a tile empty.
+#[cfg(target_arch = "x86_64")]
+fn is_tiled(isa: Isa, out: View) -> bool {
+    isa == Isa::Amx && out.rows >= amx::FLOAT_ROWS && out.columns >= LANES / 2
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_tiled(_isa: Isa, _out: View) -> bool {
+    false
 }
 
 #[inline(always)]

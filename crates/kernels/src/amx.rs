@@ -1,0 +1,480 @@
+//! Sums of products on AMX, the matrix unit of Intel's server processors, which multiplies tiles of 16 rows of 64 bytes
+//! in bf16 or int8.
+//!
+//! A product in f32 is six in bf16 (Henry, Tang and Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype
+//! For Higher-Precision Computations"). A value is a sum of three parts: what bf16 keeps of it, what bf16 keeps of the
+//! remainder, and what is left, which 24 bits being three times eight is in bf16 exactly. Of the nine products of parts the
+//! three least, below 2^-23 of the whole, are left out; the others are summed in f32. So a result is as near to the exact one
+//! as that of multiplications in f32, and takes half their time, since the unit does sixteen times as many a cycle.
+//! Infinity has no such parts: it makes a result NaN. Products of parts below 2^-126 count as 0.
+//!
+//! In int8 sums are exact, so they are those of every other instruction set.
+
+use std::{
+    arch::{asm, x86_64::*},
+    cell::Cell,
+    sync::OnceLock,
+};
+
+use crate::simd::LANES;
+
+/// From so many rows on a product in f32 is quicker here than by [`Simd`](crate::simd::Simd): a panel is split into its parts
+/// for all rows at once.
+pub(crate) const FLOAT_ROWS: usize = 32;
+/// The same in int8, where nothing is split.
+pub(crate) const INT_ROWS: usize = 2 * HEIGHT;
+
+/// The rows of a tile.
+const HEIGHT: usize = 16;
+/// The bytes of a tile.
+const TILE: usize = 1024;
+/// The inputs in a tile in bf16.
+const PAIRS: usize = 32;
+/// The parts of a value.
+const PARTS: usize = 3;
+/// The inputs of a tile in int8, in fours.
+pub(crate) const QUADS: usize = 16;
+/// The inputs that are split at once: with them, 512 rows fit the second cache. Sums of one such block are added to those of
+/// the block before, so the order does not depend on how rows and panels are shared out.
+const BLOCK: usize = 384;
+
+/// Whether the machine has the unit and the system lets this process use it.
+pub(crate) fn is_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| has_unit() && is_permitted())
+}
+
+fn has_unit() -> bool {
+    // Leaf 7: bit 22 of EDX is bf16, 24 the tiles, 25 int8.
+    let needed = 1 << 22 | 1 << 24 | 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & needed == needed
+}
+
+/// Asks for the state of the tiles, which Linux keeps only for processes that have asked.
+#[cfg(target_os = "linux")]
+fn is_permitted() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
+    // SAFETY: the call takes two numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_permitted() -> bool {
+    false
+}
+
+/// The unit, set up for this thread: eight tiles of 16 rows of 64 bytes. No compiled code uses tiles on its own account, so
+/// they keep their values from one block of assembly to the next.
+struct Unit;
+
+impl Unit {
+    fn new() -> Self {
+        #[repr(C, align(64))]
+        struct Config([u8; 64]);
+
+        assert!(is_available(), "the machine has no AMX");
+        let mut config = Config([0; 64]);
+        config.0[0] = 1;
+        for tile in 0..8 {
+            // Bytes of a row, in 16 bits, and rows.
+            config.0[16 + 2 * tile] = 64;
+            config.0[48 + tile] = HEIGHT as u8;
+        }
+        // SAFETY: the unit is there, and the configuration is one that it takes.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) };
+        Self
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // SAFETY: `new` has made sure of the unit.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
+
+/// A cache line, for memory that begins at one.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Memory of one part of a product, kept by a thread from one to the next.
+#[derive(Default)]
+pub(crate) struct Sums {
+    rows: Vec<Line>,
+    panel: Vec<Line>,
+    /// For each panel its rows: 32 sums each, in f32 or as integers.
+    sums: Vec<[u32; LANES]>,
+    /// The rows of a panel in `sums`.
+    height: usize,
+}
+
+thread_local! {
+    static SUMS: Cell<Sums> = const { Cell::new(Sums { rows: Vec::new(), panel: Vec::new(), sums: Vec::new(), height: 0 }) };
+}
+
+impl Sums {
+    /// Calls `work` with the memory of this thread.
+    pub(crate) fn with<T>(work: impl FnOnce(&mut Self) -> T) -> T {
+        let mut sums = SUMS.take();
+        let result = work(&mut sums);
+        SUMS.set(sums);
+        result
+    }
+
+    /// The sums in f32 of row `row` and the 32 columns of panel `panel`.
+    #[inline(always)]
+    pub(crate) fn floats(&self, panel: usize, row: usize) -> [f32; LANES] {
+        self.sums[panel * self.height + row].map(f32::from_bits)
+    }
+
+    /// The sums in int8.
+    #[inline(always)]
+    pub(crate) fn ints(&self, panel: usize, row: usize) -> [i32; LANES] {
+        self.sums[panel * self.height + row].map(u32::cast_signed)
+    }
+
+    /// Computes the sums of `rows` rows of `a`, `depth` values each, with `panels`, as [`tile_f32`](crate::simd::tile_f32)
+    /// reads both.
+    ///
+    /// # Panics
+    /// Where `a` or the last panel is too short.
+    pub(crate) fn add_floats(
+        &mut self,
+        a: &[f32],
+        (stride, step): (usize, usize),
+        rows: usize,
+        depth: usize,
+        panels: &[f32],
+    ) {
+        assert!(rows > 0 && depth > 0 && a.len() > (rows - 1) * stride + (depth - 1) * step);
+        let count = panels.len() / (depth * LANES);
+        let tiles = rows.div_ceil(HEIGHT);
+        self.reserve(tiles * HEIGHT, count);
+        let steps = BLOCK.min(depth).div_ceil(PAIRS);
+        fit(&mut self.rows, tiles * steps * PARTS * TILE);
+        fit(&mut self.panel, steps * PARTS * 2 * TILE);
+        let _unit = Unit::new();
+        for first in (0..depth).step_by(BLOCK) {
+            let length = BLOCK.min(depth - first);
+            let steps = length.div_ceil(PAIRS);
+            // SAFETY: the unit comes with AVX-512, and the memory was sized above.
+            unsafe { split_rows(&a[first * step..], (stride, step), rows, length, &mut self.rows) };
+            for (at, panel) in panels.chunks_exact(depth * LANES).enumerate() {
+                let panel = panel[first * LANES..][..length * LANES].as_chunks::<LANES>().0;
+                // SAFETY: as above.
+                unsafe { split_panel(panel, &mut self.panel) };
+                for tile in (0..tiles).step_by(2) {
+                    let lines = steps * PARTS * HEIGHT;
+                    let a = &self.rows[tile * lines..];
+                    let out = &mut self.sums[at * self.height + tile * HEIGHT..];
+                    // SAFETY: the unit is set up; the slices hold one or two tiles' rows, a panel, and as many sums.
+                    unsafe {
+                        let (a, b) = (a.as_ptr().cast(), self.panel.as_ptr().cast());
+                        let out = out.as_mut_ptr().cast();
+                        if tile + 1 < tiles {
+                            two_float_tiles(steps, a, b, out, first > 0);
+                        } else {
+                            one_float_tile(steps, a, b, out, first > 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes the sums of `rows` rows of `a` with `panels`, as [`tile_i8`](crate::simd::tile_i8) reads both.
+    ///
+    /// # Panics
+    /// Where `a` or the last panel is too short, there are fewer than [`INT_ROWS`] rows, or `quads` is not a multiple of [`QUADS`].
+    pub(crate) fn add_ints(&mut self, a: &[u8], stride: usize, rows: usize, quads: usize, panels: &[i8]) {
+        assert!(rows >= INT_ROWS && quads > 0 && quads.is_multiple_of(QUADS));
+        assert!(a.len() >= (rows - 1) * stride + 4 * quads);
+        let size = quads * 4 * LANES;
+        self.reserve(rows, panels.len() / size);
+        let _unit = Unit::new();
+        for (at, panel) in panels.chunks_exact(size).enumerate() {
+            for group in 0..rows.div_ceil(INT_ROWS) {
+                // The last rows may be computed twice.
+                let row = (group * INT_ROWS).min(rows - INT_ROWS);
+                let (a, out) = (&a[row * stride..], &mut self.sums[at * self.height + row..]);
+                // SAFETY: the unit is set up; there are 32 rows of `a`, a panel, and 32 rows of sums.
+                unsafe {
+                    int_tiles(quads / QUADS, a.as_ptr(), stride, panel.as_ptr(), out.as_mut_ptr().cast());
+                }
+            }
+        }
+    }
+
+    fn reserve(&mut self, height: usize, panels: usize) {
+        self.height = height;
+        let length = self.sums.len().max(height * panels);
+        self.sums.resize(length, [0; LANES]);
+    }
+}
+
+/// Makes `lines` at least `bytes` long.
+fn fit(lines: &mut Vec<Line>, bytes: usize) {
+    let length = lines.len().max(bytes / size_of::<Line>());
+    lines.resize(length, Line([0; 64]));
+}
+
+/// The three parts of two vectors. Each is in the upper 16 bits of its lanes; below the last are zeros, below the others too.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
+    // Rounded to the nearest, halves away from zero.
+    let (half, upper) = (_mm512_set1_epi32(0x8000), _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+    let next = |value: &mut __m512| {
+        let part = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(*value), half), upper);
+        *value = _mm512_sub_ps(*value, _mm512_castsi512_ps(part));
+        part
+    };
+    let first = (next(&mut x), next(&mut y));
+    let second = (next(&mut x), next(&mut y));
+    [first, second, (_mm512_castps_si512(x), _mm512_castps_si512(y))]
+}
+
+/// Splits a block of a panel, 32 columns for each input. For every 32 inputs come the parts, for each the left and the right 16
+/// columns: a tile whose rows hold two inputs of every column side by side.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
+    const ZEROS: [f32; LANES] = [0.0; LANES];
+    for (inputs, out) in panel.chunks(PAIRS).zip(out.chunks_exact_mut(PARTS * 2 * HEIGHT)) {
+        for row in 0..HEIGHT {
+            let [even, odd] = [2 * row, 2 * row + 1].map(|at| inputs.get(at).unwrap_or(&ZEROS));
+            for side in 0..2 {
+                // SAFETY: each has 32 values.
+                let (x, y) = unsafe {
+                    let from = side * HEIGHT;
+                    (_mm512_loadu_ps(even.as_ptr().add(from)), _mm512_loadu_ps(odd.as_ptr().add(from)))
+                };
+                for (part, (x, y)) in split(x, y).into_iter().enumerate() {
+                    let pairs = _mm512_mask_blend_epi16(0xaaaa_aaaa, _mm512_srli_epi32::<16>(x), y);
+                    let line = &mut out[(part * 2 + side) * HEIGHT + row];
+                    // SAFETY: a line has 64 bytes and begins at a multiple of 64.
+                    unsafe { _mm512_store_si512((&raw mut *line).cast(), pairs) };
+                }
+            }
+        }
+    }
+}
+
+/// Splits rows. For every 16 rows and 32 inputs come the parts, each a tile; rows and inputs that are not there are zeros.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usize, out: &mut [Line]) {
+    let upper: [u16; PAIRS] = std::array::from_fn(|at| 2 * at as u16 + 1);
+    // SAFETY: 64 bytes.
+    let upper = unsafe { _mm512_loadu_si512(upper.as_ptr().cast()) };
+    let steps = depth.div_ceil(PAIRS);
+    for row in 0..rows.next_multiple_of(HEIGHT) {
+        let first = row / HEIGHT * steps * PARTS * HEIGHT + row % HEIGHT;
+        for at in 0..steps {
+            let mut values = [0f32; PAIRS];
+            if row < rows {
+                let start = row * stride + at * PAIRS * step;
+                let count = PAIRS.min(depth - at * PAIRS);
+                if step == 1 {
+                    match (a[start..][..count]).as_array::<PAIRS>() {
+                        Some(whole) => values = *whole,
+                        None => values[..count].copy_from_slice(&a[start..][..count]),
+                    }
+                } else {
+                    let column = a[start..].iter().step_by(step);
+                    values[..count].iter_mut().zip(column).for_each(|(value, from)| *value = *from);
+                }
+            }
+            // SAFETY: there are 32 values.
+            let (x, y) =
+                unsafe { (_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))) };
+            for (part, (x, y)) in split(x, y).into_iter().enumerate() {
+                let line = &mut out[first + (at * PARTS + part) * HEIGHT];
+                let halves = _mm512_permutex2var_epi16(x, upper, y);
+                // SAFETY: a line has 64 bytes and begins at a multiple of 64.
+                unsafe { _mm512_store_si512((&raw mut *line).cast(), halves) };
+            }
+        }
+    }
+}
+
+/// Sums of 32 rows and 32 columns, added to what is in `out` where `adds`: `steps` times 32 inputs.
+///
+/// # Safety
+/// The unit must be set up. `a` must be good for two blocks of 16 split rows, `b` for a split panel, both of `steps`, and `out`
+/// for 32 rows of 32 sums.
+unsafe fn two_float_tiles(steps: usize, a: *const u8, b: *const u8, out: *mut f32, adds: bool) {
+    // SAFETY: tiles are loaded from `a`, `b` and `out` as far as the contract lets them.
+    unsafe {
+        if adds {
+            asm!(
+                "tileloadd tmm0, [{out} + {row}]",
+                "tileloadd tmm1, [{out} + {row} + 64]",
+                "tileloadd tmm2, [{out} + {row} + 2048]",
+                "tileloadd tmm3, [{out} + {row} + 2112]",
+                out = in(reg) out, row = in(reg) 4 * LANES, options(nostack, readonly),
+            );
+        } else {
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        }
+        // Tiles 4 and 5 are parts of the rows, 6 and 7 of the columns: first by first, by third, by second, then the rows'
+        // second by second, by first, and their third by first.
+        asm!(
+            "2:",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm4, [{a} + {row}]",
+            "tileloadd tmm7, [{b} + {row} + 1024]",
+            "tileloadd tmm5, [{lower} + {row}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "tileloadd tmm6, [{b} + {row} + 4096]",
+            "tileloadd tmm7, [{b} + {row} + 5120]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "tileloadd tmm6, [{b} + {row} + 2048]",
+            "tileloadd tmm7, [{b} + {row} + 3072]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "tileloadd tmm4, [{a} + {row} + 1024]",
+            "tileloadd tmm5, [{lower} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm7, [{b} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "tileloadd tmm4, [{a} + {row} + 2048]",
+            "tileloadd tmm5, [{lower} + {row} + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {a}, 3072",
+            "add {lower}, 3072",
+            "add {b}, 6144",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) a => _,
+            lower = inout(reg) a.add(steps * PARTS * TILE) => _,
+            b = inout(reg) b => _,
+            steps = inout(reg) steps => _,
+            row = in(reg) 64_usize,
+            options(nostack, readonly),
+        );
+        asm!(
+            "tilestored [{out} + {row}], tmm0",
+            "tilestored [{out} + {row} + 64], tmm1",
+            "tilestored [{out} + {row} + 2048], tmm2",
+            "tilestored [{out} + {row} + 2112], tmm3",
+            out = in(reg) out, row = in(reg) 4 * LANES, options(nostack),
+        );
+    }
+}
+
+/// The same for 16 rows.
+///
+/// # Safety
+/// As for [`two_float_tiles`], with one block of rows and 16 rows of sums.
+unsafe fn one_float_tile(steps: usize, a: *const u8, b: *const u8, out: *mut f32, adds: bool) {
+    // SAFETY: as in `two_float_tiles`.
+    unsafe {
+        if adds {
+            asm!(
+                "tileloadd tmm0, [{out} + {row}]",
+                "tileloadd tmm1, [{out} + {row} + 64]",
+                out = in(reg) out, row = in(reg) 4 * LANES, options(nostack, readonly),
+            );
+        } else {
+            asm!("tilezero tmm0", "tilezero tmm1", options(nostack, nomem));
+        }
+        asm!(
+            "2:",
+            "tileloadd tmm4, [{a} + {row}]",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm7, [{b} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm2, [{b} + {row} + 4096]",
+            "tileloadd tmm3, [{b} + {row} + 5120]",
+            "tdpbf16ps tmm0, tmm4, tmm2",
+            "tdpbf16ps tmm1, tmm4, tmm3",
+            "tileloadd tmm2, [{b} + {row} + 2048]",
+            "tileloadd tmm3, [{b} + {row} + 3072]",
+            "tdpbf16ps tmm0, tmm4, tmm2",
+            "tdpbf16ps tmm1, tmm4, tmm3",
+            "tileloadd tmm5, [{a} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm5, tmm2",
+            "tdpbf16ps tmm1, tmm5, tmm3",
+            "tdpbf16ps tmm0, tmm5, tmm6",
+            "tdpbf16ps tmm1, tmm5, tmm7",
+            "tileloadd tmm4, [{a} + {row} + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "add {a}, 3072",
+            "add {b}, 6144",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            steps = inout(reg) steps => _,
+            row = in(reg) 64_usize,
+            options(nostack, readonly),
+        );
+        asm!(
+            "tilestored [{out} + {row}], tmm0",
+            "tilestored [{out} + {row} + 64], tmm1",
+            out = in(reg) out, row = in(reg) 4 * LANES, options(nostack),
+        );
+    }
+}
+
+/// Sums of 32 rows of bytes, `stride` apart, and a panel of bytes: `steps` times 64 inputs.
+///
+/// # Safety
+/// The unit must be set up, and the pointers good for that many values and for 32 rows of 32 sums.
+unsafe fn int_tiles(steps: usize, a: *const u8, stride: usize, b: *const i8, out: *mut i32) {
+    // SAFETY: tiles are loaded from `a` and `b` and stored to `out` as far as the contract lets them.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        asm!(
+            "2:",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm4, [{a} + {stride}]",
+            "tileloadd tmm7, [{b} + {row} + 64]",
+            "tileloadd tmm5, [{lower} + {stride}]",
+            "tdpbusd tmm0, tmm4, tmm6",
+            "tdpbusd tmm1, tmm4, tmm7",
+            "tdpbusd tmm2, tmm5, tmm6",
+            "tdpbusd tmm3, tmm5, tmm7",
+            "add {a}, 64",
+            "add {lower}, 64",
+            "add {b}, 2048",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) a => _,
+            lower = inout(reg) a.add(HEIGHT * stride) => _,
+            b = inout(reg) b => _,
+            steps = inout(reg) steps => _,
+            stride = in(reg) stride,
+            row = in(reg) 4 * LANES,
+            options(nostack, readonly),
+        );
+        asm!(
+            "tilestored [{out} + {row}], tmm0",
+            "tilestored [{out} + {row} + 64], tmm1",
+            "tilestored [{out} + {row} + 2048], tmm2",
+            "tilestored [{out} + {row} + 2112], tmm3",
+            out = in(reg) out, row = in(reg) 4 * LANES, options(nostack),
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! How the work of a product is shared out.
+
+use std::ops::Range;
+
+use crate::simd::MOST_ROWS;
+
+/// How a product is cut into parts.
+pub(crate) struct Grid {
+    rows: usize,
+    panels: usize,
+    row_blocks: usize,
+    panel_blocks: usize,
+}
+
+impl Grid {
+    /// Of a product of `rows` rows with so many panels of `depth` inputs, by tiles of AMX where `is_tiled`.
+    pub(crate) fn new(rows: usize, panels: usize, depth: usize, threads: usize, is_tiled: bool) -> Self {
+        // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
+        // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
+        const FEW: usize = 64;
+        const CACHED_VALUES: usize = 150_000;
+        const PANELS: usize = 16;
+        if rows <= FEW {
+            return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
+        }
+        if is_tiled {
+            // Each part splits its rows and its panels anew, so it has many of both.
+            let row_blocks = rows.div_ceil((rows / threads).clamp(128, 512));
+            let panel_blocks = panels.div_ceil(PANELS).max(threads.div_ceil(row_blocks)).min(panels);
+            return Self { rows, panels, row_blocks, panel_blocks };
+        }
+        let block = (CACHED_VALUES / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+        Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(PANELS) }
+    }
+
+    pub(crate) fn parts(&self) -> usize {
+        if self.rows == 0 { 0 } else { self.row_blocks * self.panel_blocks }
+    }
+
+    pub(crate) fn part(&self, at: usize) -> (Range<usize>, Range<usize>) {
+        let cut = |at: usize, parts: usize, whole: usize| at * whole / parts..(at + 1) * whole / parts;
+        (
+            cut(at % self.row_blocks, self.row_blocks, self.rows),
+            cut(at / self.row_blocks, self.panel_blocks, self.panels),
+        )
+    }
+}
