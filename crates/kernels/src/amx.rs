@@ -12,7 +12,7 @@
 
 use std::{
     arch::{asm, x86_64::*},
-    cell::Cell,
+    cell::RefCell,
     sync::OnceLock,
 };
 
@@ -104,35 +104,33 @@ struct Line([u8; 64]);
 pub(crate) struct Sums {
     rows: Vec<Line>,
     panel: Vec<Line>,
-    /// For each panel its rows: 32 sums each, in f32 or as integers.
-    sums: Vec<[u32; LANES]>,
-    /// The rows of a panel in `sums`.
+    /// For each panel its rows: 32 sums each.
+    floats: Vec<[f32; LANES]>,
+    ints: Vec<[i32; LANES]>,
+    /// The rows of a panel in the sums.
     height: usize,
 }
 
 thread_local! {
-    static SUMS: Cell<Sums> = const { Cell::new(Sums { rows: Vec::new(), panel: Vec::new(), sums: Vec::new(), height: 0 }) };
+    static SUMS: RefCell<Sums> = RefCell::default();
 }
 
 impl Sums {
     /// Calls `work` with the memory of this thread.
     pub(crate) fn with<T>(work: impl FnOnce(&mut Self) -> T) -> T {
-        let mut sums = SUMS.take();
-        let result = work(&mut sums);
-        SUMS.set(sums);
-        result
+        SUMS.with_borrow_mut(work)
     }
 
     /// The sums in f32 of row `row` and the 32 columns of panel `panel`.
     #[inline(always)]
-    pub(crate) fn floats(&self, panel: usize, row: usize) -> [f32; LANES] {
-        self.sums[panel * self.height + row].map(f32::from_bits)
+    pub(crate) fn floats(&mut self, panel: usize, row: usize) -> &mut [f32; LANES] {
+        &mut self.floats[panel * self.height + row]
     }
 
     /// The sums in int8.
     #[inline(always)]
-    pub(crate) fn ints(&self, panel: usize, row: usize) -> [i32; LANES] {
-        self.sums[panel * self.height + row].map(u32::cast_signed)
+    pub(crate) fn ints(&self, panel: usize, row: usize) -> &[i32; LANES] {
+        &self.ints[panel * self.height + row]
     }
 
     /// Computes the sums of `rows` rows of `a`, `depth` values each, with `panels`, as [`tile_f32`](crate::simd::tile_f32)
@@ -151,10 +149,11 @@ impl Sums {
         assert!(rows > 0 && depth > 0 && a.len() > (rows - 1) * stride + (depth - 1) * step);
         let count = panels.len() / (depth * LANES);
         let tiles = rows.div_ceil(HEIGHT);
-        self.reserve(tiles * HEIGHT, count);
+        self.height = tiles * HEIGHT;
+        fit(&mut self.floats, self.height * count, [0.0; LANES]);
         let steps = BLOCK.min(depth).div_ceil(PAIRS);
-        fit(&mut self.rows, tiles * steps * PARTS * TILE);
-        fit(&mut self.panel, steps * PARTS * 2 * TILE);
+        fit(&mut self.rows, tiles * steps * PARTS * HEIGHT, Line([0; 64]));
+        fit(&mut self.panel, steps * PARTS * 2 * HEIGHT, Line([0; 64]));
         let _unit = Unit::new();
         for first in (0..depth).step_by(BLOCK) {
             let length = BLOCK.min(depth - first);
@@ -168,7 +167,7 @@ impl Sums {
                 for tile in (0..tiles).step_by(2) {
                     let lines = steps * PARTS * HEIGHT;
                     let a = &self.rows[tile * lines..];
-                    let out = &mut self.sums[at * self.height + tile * HEIGHT..];
+                    let out = &mut self.floats[at * self.height + tile * HEIGHT..];
                     // SAFETY: the unit is set up; the slices hold one or two tiles' rows, a panel, and as many sums.
                     unsafe {
                         let (a, b) = (a.as_ptr().cast(), self.panel.as_ptr().cast());
@@ -192,13 +191,14 @@ impl Sums {
         assert!(rows >= INT_ROWS && quads > 0 && quads.is_multiple_of(QUADS));
         assert!(a.len() >= (rows - 1) * stride + 4 * quads);
         let size = quads * 4 * LANES;
-        self.reserve(rows, panels.len() / size);
+        self.height = rows;
+        fit(&mut self.ints, rows * (panels.len() / size), [0; LANES]);
         let _unit = Unit::new();
         for (at, panel) in panels.chunks_exact(size).enumerate() {
             for group in 0..rows.div_ceil(INT_ROWS) {
                 // The last rows may be computed twice.
                 let row = (group * INT_ROWS).min(rows - INT_ROWS);
-                let (a, out) = (&a[row * stride..], &mut self.sums[at * self.height + row..]);
+                let (a, out) = (&a[row * stride..], &mut self.ints[at * self.height + row..]);
                 // SAFETY: the unit is set up; there are 32 rows of `a`, a panel, and 32 rows of sums.
                 unsafe {
                     int_tiles(quads / QUADS, a.as_ptr(), stride, panel.as_ptr(), out.as_mut_ptr().cast());
@@ -206,18 +206,11 @@ impl Sums {
             }
         }
     }
-
-    fn reserve(&mut self, height: usize, panels: usize) {
-        self.height = height;
-        let length = self.sums.len().max(height * panels);
-        self.sums.resize(length, [0; LANES]);
-    }
 }
 
-/// Makes `lines` at least `bytes` long.
-fn fit(lines: &mut Vec<Line>, bytes: usize) {
-    let length = lines.len().max(bytes / size_of::<Line>());
-    lines.resize(length, Line([0; 64]));
+/// Makes `values` at least so long.
+fn fit<T: Copy>(values: &mut Vec<T>, length: usize, value: T) {
+    values.resize(values.len().max(length), value);
 }
 
 /// The three parts of two vectors. Each is in the upper 16 bits of its lanes; below the last are zeros, below the others too.
@@ -271,23 +264,26 @@ fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usi
     for row in 0..rows.next_multiple_of(HEIGHT) {
         let first = row / HEIGHT * steps * PARTS * HEIGHT + row % HEIGHT;
         for at in 0..steps {
-            let mut values = [0f32; PAIRS];
-            if row < rows {
-                let start = row * stride + at * PAIRS * step;
-                let count = PAIRS.min(depth - at * PAIRS);
-                if step == 1 {
-                    match (a[start..][..count]).as_array::<PAIRS>() {
-                        Some(whole) => values = *whole,
-                        None => values[..count].copy_from_slice(&a[start..][..count]),
-                    }
-                } else {
-                    let column = a[start..].iter().step_by(step);
-                    values[..count].iter_mut().zip(column).for_each(|(value, from)| *value = *from);
+            let start = row * stride + at * PAIRS * step;
+            let count = if row < rows { PAIRS.min(depth - at * PAIRS) } else { 0 };
+            let (x, y) = if step == 1 {
+                let from = a.as_ptr().wrapping_add(start);
+                let mask = ((1_u64 << count) - 1) as u32;
+                // SAFETY: `count` values from `start` on lie in `a`, as the caller has checked; others are not read.
+                unsafe {
+                    (
+                        _mm512_maskz_loadu_ps(mask as u16, from),
+                        _mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(16)),
+                    )
                 }
-            }
-            // SAFETY: there are 32 values.
-            let (x, y) =
-                unsafe { (_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))) };
+            } else {
+                let mut values = [0f32; PAIRS];
+                for (at, value) in values[..count].iter_mut().enumerate() {
+                    *value = a[start + at * step];
+                }
+                // SAFETY: there are 32 values.
+                unsafe { (_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))) }
+            };
             for (part, (x, y)) in split(x, y).into_iter().enumerate() {
                 let line = &mut out[first + (at * PARTS + part) * HEIGHT];
                 let halves = _mm512_permutex2var_epi16(x, upper, y);

@@ -300,7 +300,7 @@ impl<'a> Product<'a> {
         #[inline(always)]
         fn body<S: Simd>(
             product: &Product<'_>,
-            sums: &Sums,
+            sums: &mut Sums,
             input: Input<'_>,
             rows: Range<usize>,
             panels: Range<usize>,
@@ -310,15 +310,18 @@ impl<'a> Product<'a> {
             for panel in panels.clone() {
                 let ends = product.ends(panel);
                 for (at, row) in rows.clone().enumerate() {
-                    let mut values = match input {
-                        Input::F32 { .. } => sums.floats(panel - panels.start, at),
+                    let mut scaled = [0f32; LANES];
+                    let at = (panel - panels.start, at);
+                    let values = match input {
+                        Input::F32 { .. } => sums.floats(at.0, at.1),
                         Input::Int8 { scales, .. } => {
-                            ends.scaled(&sums.ints(panel - panels.start, at), scales[row])
+                            ends.scale(sums.ints(at.0, at.1), scales[row], &mut scaled);
+                            &mut scaled
                         }
                     };
                     // SAFETY: the contract of `tiled_part`.
                     let out = unsafe { out.part(to + row, ends.columns.start, ends.columns.len()) };
-                    product.end_row::<S>(&ends, &mut values, out);
+                    product.end_row::<S>(&ends, values, out);
                 }
             }
         }
@@ -338,10 +341,9 @@ impl<'a> Product<'a> {
                 }
                 _ => unreachable!("`run` makes the input for the kind of weights"),
             }
-            let sums = &*sums;
             dispatch!(isa, body(
                 product: &Product<'_>,
-                sums: &Sums,
+                sums: &mut Sums,
                 input: Input<'_>,
                 rows: Range<usize>,
                 panels: Range<usize>,
@@ -475,7 +477,7 @@ impl<'a> Product<'a> {
                             tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
                         }
                         for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[start..end]) {
-                            *sums = ends.scaled(ints, *scale);
+                            ends.scale(ints, *scale, sums);
                         }
                     }
                     _ => unreachable!("`run` makes the input for the kind of weights"),
@@ -500,10 +502,12 @@ struct Ends {
 }
 
 impl Ends {
-    /// Sums of a row in int8 whose scale is `scale`, as numbers.
+    /// Makes numbers of the sums in int8 of a row whose scale is `scale`.
     #[inline(always)]
-    fn scaled(&self, ints: &[i32; LANES], scale: f32) -> [f32; LANES] {
-        std::array::from_fn(|i| (ints[i] - self.offsets[i]) as f32 * (self.scales[i] * scale))
+    fn scale(&self, ints: &[i32; LANES], scale: f32, sums: &mut [f32; LANES]) {
+        for i in 0..LANES {
+            sums[i] = (ints[i] - self.offsets[i]) as f32 * (self.scales[i] * scale);
+        }
     }
 }
 

@@ -284,11 +284,11 @@ impl Operands<'_> {
     #[cfg(target_arch = "x86_64")]
     unsafe fn tiled_part(&self, isa: Isa, rows: Range<usize>, panels: Range<usize>) {
         #[inline(always)]
-        fn body<S: Simd>(product: &Operands<'_>, sums: &Sums, rows: Range<usize>, panels: Range<usize>) {
+        fn body<S: Simd>(product: &Operands<'_>, sums: &mut Sums, rows: Range<usize>, panels: Range<usize>) {
             for panel in panels.clone() {
                 for (at, row) in rows.clone().enumerate() {
                     // SAFETY: the contract of `tiled_part`.
-                    unsafe { product.end_row(panel, row, &sums.floats(panel - panels.start, at)) };
+                    unsafe { product.end_row(panel, row, sums.floats(panel - panels.start, at)) };
                 }
             }
         }
@@ -297,8 +297,7 @@ impl Operands<'_> {
             let a = &self.a[rows.start * self.strides.0..];
             let panel = &self.panels[panels.start * size..panels.end * size];
             sums.add_floats(a, self.strides, rows.len(), self.depth, panel);
-            let sums = &*sums;
-            dispatch!(isa, body(product: &Operands<'_>, sums: &Sums, rows: Range<usize>, panels: Range<usize>));
+            dispatch!(isa, body(product: &Operands<'_>, sums: &mut Sums, rows: Range<usize>, panels: Range<usize>));
         });
     }
 
