@@ -20,7 +20,7 @@ use crate::simd::LANES;
 
 /// From so many rows on a product in f32 is quicker here than by [`Simd`](crate::simd::Simd): a panel is split into its parts
 /// for all rows at once.
-pub(crate) const FLOAT_ROWS: usize = 32;
+pub(crate) const FLOAT_ROWS: usize = 48;
 /// The same in int8, where nothing is split.
 pub(crate) const INT_ROWS: usize = 2 * HEIGHT;
 

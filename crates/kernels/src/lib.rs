@@ -5,7 +5,7 @@
 //! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
 //! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. Products of many rows
 //! run on AMX where the machine has it. An element of a result is always summed in the same order, so it depends neither
-//! on the number of threads nor on what else is in the batch, but for one thing: with AMX, products in f32 of 32 rows and
+//! on the number of threads nor on what else is in the batch, but for one thing: with AMX, products in f32 of 48 rows and
 //! more are rounded otherwise than those of fewer.
 
 mod adagrad;
