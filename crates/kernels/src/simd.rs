@@ -7,6 +7,11 @@ pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
 pub(crate) const MOST_ROWS: usize = 12;
 
+/// How far ahead of its reads a tile asks for memory. The processor's own guesses keep too few reads under way where a tile has
+/// several rows: with eight, Sapphire Rapids read 21 GB/s of weights on two cores, and 50 GB/s asked so; at 4 KiB 43, and beyond
+/// 8 KiB no more.
+pub(crate) const AHEAD: usize = 8 << 10;
+
 /// Thirty-two lanes.
 ///
 /// # Safety
@@ -41,6 +46,10 @@ pub(crate) trait Simd: Copy {
     /// Asks for the memory of `values`, which are needed soon.
     #[inline(always)]
     fn prefetch<T>(_values: &[T]) {}
+
+    /// Asks for the 128 bytes that a walk over panels reads [`AHEAD`] bytes after those at `from`. There need not be any.
+    #[inline(always)]
+    fn prefetch_ahead<T>(_from: *const T) {}
 
     /// `a * b + c`, in one instruction where there is one.
     #[inline(always)]
@@ -154,6 +163,7 @@ pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
     unsafe {
         let mut sums = [S::zero_floats(); M];
         for at in 0..depth {
+            S::prefetch_ahead(panel.wrapping_add(at * LANES));
             let b = S::load_floats(panel.add(at * LANES));
             for (row, sum) in sums.iter_mut().enumerate() {
                 *sum = S::add_product(*sum, *a.add(row * stride + at * step), b);
@@ -209,6 +219,7 @@ pub(crate) unsafe fn tile_i8<S: Simd, const M: usize>(
     unsafe {
         let mut sums = [S::zero_ints(); M];
         for at in 0..quads {
+            S::prefetch_ahead(panel.wrapping_add(at * 4 * LANES));
             let b = S::load_bytes(panel.add(at * 4 * LANES));
             for (row, sum) in sums.iter_mut().enumerate() {
                 *sum = S::add_dot(*sum, a.add(row * stride + 4 * at).cast::<i32>().read_unaligned(), b);

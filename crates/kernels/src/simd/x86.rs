@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Simd;
+use super::{AHEAD, Simd};
 
 /// AVX2 with FMA and F16C.
 #[derive(Clone, Copy)]
@@ -16,13 +16,25 @@ pub(crate) struct Avx512;
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
 
+/// The bytes of a line of the caches.
+const LINE: usize = 64;
+
 /// Asks for each cache line of `values`.
 #[inline(always)]
 fn prefetch<T>(values: &[T]) {
-    const LINE: usize = 64;
     for at in (0..size_of_val(values)).step_by(LINE) {
         // SAFETY: every x86-64 machine has SSE, the address lies in `values`, and no memory is changed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().add(at)) };
+    }
+}
+
+/// Asks for two cache lines, [`AHEAD`] bytes after `from`, into the second cache.
+#[inline(always)]
+fn prefetch_ahead<T>(from: *const T) {
+    for line in 0..2 {
+        let from = from.cast::<i8>().wrapping_add(AHEAD + line * LINE);
+        // SAFETY: every x86-64 machine has SSE, and asking for memory neither changes it nor fails where there is none.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from) };
     }
 }
 
@@ -36,6 +48,11 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn prefetch<T>(values: &[T]) {
         prefetch(values);
+    }
+
+    #[inline(always)]
+    fn prefetch_ahead<T>(from: *const T) {
+        prefetch_ahead(from);
     }
 
     #[inline(always)]
@@ -143,6 +160,11 @@ macro_rules! avx512 {
             #[inline(always)]
             fn prefetch<T>(values: &[T]) {
                 prefetch(values);
+            }
+
+            #[inline(always)]
+            fn prefetch_ahead<T>(from: *const T) {
+                prefetch_ahead(from);
             }
 
             #[inline(always)]
