@@ -2,11 +2,21 @@
 
 use std::path::Path;
 
+use serde::Serialize;
 use sporran_kilt::jsonl;
 
 use crate::{
-    Error, Result,
+    Error, Options, Result,
     config::{Diagnostic, Document, Text},
+    documents::DocumentsOptions,
+    korc::ReasonOptions,
+    linking::LinkingOptions,
+    links::{LinksOptions, NetworkConfig},
+    population::{PopulationOptions, Purpose},
+    rules::RulesOptions,
+    selection::{ResponseOptions, SelectionOptions},
+    slots::SlotsOptions,
+    tagging::TaggingOptions,
 };
 
 /// What a config is for. Each kind but the first has a table that those before it in [`TABLES`] have not.
@@ -65,6 +75,41 @@ impl ConfigKind {
         let kind = TABLES.into_iter().find(|(table, _)| document.has(table));
         Ok(kind.map_or(Self::Run, |(_, kind)| kind))
     }
+}
+
+/// A config of any kind with its overrides laid over it and every default written out, as TOML that loads as the same config.
+///
+/// # Errors
+/// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
+    match ConfigKind::of(path, overrides)? {
+        ConfigKind::Run => Options::load(path, overrides)?.to_toml(),
+        ConfigKind::Links => to_toml(&LinksOptions::load(path, overrides)?),
+        ConfigKind::Network => to_toml(&NetworkConfig::load(path, overrides)?),
+        ConfigKind::Reason => to_toml(&ReasonOptions::load(path, overrides)?),
+        ConfigKind::Rules => to_toml(&RulesOptions::load(path, overrides)?),
+        ConfigKind::Documents => to_toml(&DocumentsOptions::load(path, overrides)?),
+        ConfigKind::Linking => to_toml(&LinkingOptions::load(path, overrides)?),
+        ConfigKind::Population => to_toml(&PopulationOptions::load(path, overrides, Purpose::All)?),
+        ConfigKind::Responses => to_toml(&ResponseOptions::load(path, overrides)?),
+        ConfigKind::Selection => to_toml(&SelectionOptions::load(path, overrides)?),
+        ConfigKind::Slots => to_toml(&SlotsOptions::load(path, overrides)?),
+        ConfigKind::Tagging => to_toml(&TaggingOptions::load(path, overrides)?),
+    }
+}
+
+/// Options as TOML.
+///
+/// # Errors
+/// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
+pub(crate) fn to_toml(options: &impl Serialize) -> Result<String> {
+    // By way of a table, in which plain values come before tables whatever the order of fields.
+    toml::Table::try_from(options).and_then(|table| toml::to_string_pretty(&table)).map_err(unwritable)
+}
+
+/// That a value has no form in TOML.
+pub(crate) fn unwritable(error: toml::ser::Error) -> Error {
+    Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
 }
 
 /// Reads a config with its overrides: `read` takes the document apart, and `check` tells what is wrong with the values, each

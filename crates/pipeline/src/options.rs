@@ -12,10 +12,11 @@ use sporran_transformers::{
 };
 
 use crate::{
-    Error, Result,
+    Result,
     config::{Diagnostic, Document},
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
+    kind::{to_toml, unwritable},
     retrieval::{self, RetrieverOptions},
 };
 
@@ -352,16 +353,13 @@ impl Options {
     /// # Errors
     /// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
-        let fail = |error: toml::ser::Error| {
-            Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
-        };
-        let mut table = toml::Table::try_from(&self.general).map_err(fail)?;
+        let mut table = toml::Table::try_from(&self.general).map_err(unwritable)?;
         if let Some(retriever) = &self.retriever {
-            table.insert("retriever".into(), toml::Value::try_from(retriever).map_err(fail)?);
+            table.insert("retriever".into(), toml::Value::try_from(retriever).map_err(unwritable)?);
         }
         if let Some(generator) = &self.generator {
-            table.insert("generator".into(), toml::Value::try_from(generator).map_err(fail)?);
+            table.insert("generator".into(), toml::Value::try_from(generator).map_err(unwritable)?);
         }
-        toml::to_string_pretty(&table).map_err(fail)
+        to_toml(&table)
     }
 }

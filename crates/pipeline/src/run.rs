@@ -15,9 +15,9 @@ use sporran_kilt::{
 use crate::{
     Error, Result,
     assemble::{Assembly, assemble, assemble_retrieval, hash_file, hash_json},
-    config::Diagnostic,
     evidence::provenance,
     journal::Journal,
+    kind,
     manifest::{Manifest, StepTime, TaskEntry, now, peak_memory_bytes},
     observe::{Event, Observer, Unit, advance, begin},
     options::Options,
@@ -82,8 +82,7 @@ impl Folder {
 
     /// Writes the config with its defaults, and gives its text.
     pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
-        let config = toml::to_string(options)
-            .map_err(|error| Error::Config(vec![Diagnostic::of_config("", error.to_string())]))?;
+        let config = kind::to_toml(options)?;
         jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
         Ok(config)
     }

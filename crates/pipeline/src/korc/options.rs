@@ -14,6 +14,7 @@ use crate::{
 
 /// A whole config of a system that answers KoRC's questions.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ReasonOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A whole config of knowledge selection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SelectionOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,

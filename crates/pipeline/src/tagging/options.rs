@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A whole config of a tagger's training.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TaggingOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
