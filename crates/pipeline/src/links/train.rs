@@ -175,10 +175,9 @@ pub fn evaluate(
         }
         triples => Ok(triples),
     };
-    let ranked = |scorer: &dyn TripleScorer, part: Part| {
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(|other| *other <= part).collect();
-        Ok::<_, Error>(rank(scorer, &kb, triples(part)?, &kb.index(&parts))?)
-    };
+    let known = kb.index(&Part::ALL);
+    let ranked =
+        |scorer: &dyn TripleScorer, part: Part| Ok::<_, Error>(rank(scorer, &kb, triples(part)?, &known)?);
     let classification = classification.then(|| classify(model, &kb)).transpose()?;
     let Some(rules) = rules else {
         return Ok(Scored { part, links: ranked(model, part)?, rule_weight: None, classification });

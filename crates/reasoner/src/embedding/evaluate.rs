@@ -81,7 +81,9 @@ pub struct LinkReport {
     pub relations: BTreeMap<String, LinkScores>,
 }
 
-/// Ranks every triple; `known` are triples that hold, whose answers do not count as wrong.
+/// Ranks every triple; `known` are triples that hold, whose answers do not count as wrong. What is published leaves out the
+/// answers of all parts, whichever part is ranked (Bordes et al., 2013; LibKGE): a valid score that counts the test part's
+/// answers as mistakes prefers models that do not find them.
 ///
 /// # Errors
 /// Those of the scorer.

@@ -154,7 +154,7 @@ pub fn train(
         tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
     }
     let valid = kb.triples(Part::Valid);
-    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&[Part::Train, Part::Valid]) };
+    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) };
     let folder_of_model = folder.join(MODEL);
     let mut stepper = Stepper::new(&shape, options);
     while !position.finished && position.epoch < train.epochs {

@@ -171,7 +171,7 @@ pub fn train(
         valid.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, 0, 0, 2)));
         valid.truncate(judged);
     }
-    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&[Part::Train, Part::Valid]) };
+    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) };
     let folder_of_model = folder.join(MODEL);
     while position.worse < train.patience && position.epoch < train.epochs {
         let started = Instant::now();

@@ -51,6 +51,14 @@ impl Packer<'_> {
         Ok(Linear { matrix, bias: Some(values) })
     }
 
+    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They are
+    /// the largest tensors, and while one is packed it is in memory several times: they come first, when little else is.
+    fn words(&mut self, table: &str, head: Option<&str>, width: usize) -> Result<(Linear, Option<Vec<f32>>)> {
+        let packed = self.linear(&[head.unwrap_or(table).into()], width, false)?;
+        let embeddings = head.map(|_| (self.read)(&format!("{table}.weight"))).transpose()?;
+        Ok((packed, embeddings))
+    }
+
     fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
         let weight = (self.read)(&format!("{name}.weight"))?;
         let bias = if bias { Some((self.read)(&format!("{name}.bias"))?) } else { None };
@@ -86,13 +94,10 @@ impl FastSeq2Seq {
     ) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         let width = config.d_model;
+        let (head, embeddings) =
+            packer.words("shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
         let encoder = t5_stack(config, false, packer)?;
         let decoder = t5_stack(config, true, packer)?;
-        let (head, embeddings) = if config.tie_word_embeddings {
-            (packer.linear(&["shared".into()], width, false)?, None)
-        } else {
-            (packer.linear(&["lm_head".into()], width, false)?, Some((packer.read)("shared.weight")?))
-        };
         let head_scale = if config.scales_decoder_outputs() { (width as f32).powf(-0.5) } else { 1.0 };
         Ok(Self {
             embeddings,
@@ -122,13 +127,10 @@ impl FastSeq2Seq {
     ) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         let width = config.d_model;
+        let (mut head, embeddings) =
+            packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
         let encoder = bart_stack(config, false, packer)?;
         let decoder = bart_stack(config, true, packer)?;
-        let (mut head, embeddings) = if config.tie_word_embeddings {
-            (packer.linear(&["model.shared".into()], width, false)?, None)
-        } else {
-            (packer.linear(&["lm_head".into()], width, false)?, Some((packer.read)("model.shared.weight")?))
-        };
         head.bias = Some((packer.read)("final_logits_bias")?);
         let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
         Ok(Self {
@@ -165,6 +167,8 @@ impl FastLlama {
         let heads =
             Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
         let has_bias = config.projections_have_bias();
+        let head = (!config.tie_word_embeddings).then_some("lm_head");
+        let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
             let at = format!("model.layers.{i}");
@@ -191,13 +195,6 @@ impl FastLlama {
             };
             layers.push(CausalLayer { own, feed_forward });
         }
-        let table = "model.embed_tokens";
-        let (head, embeddings) = if config.tie_word_embeddings {
-            (packer.linear(&[table.into()], width, false)?, None)
-        } else {
-            let embeddings = (packer.read)(&format!("{table}.weight"))?;
-            (packer.linear(&["lm_head".into()], width, false)?, Some(embeddings))
-        };
         let angles = rotation_angles(config);
         Ok(Self {
             embeddings,
@@ -235,6 +232,9 @@ impl FastEncoder {
             _ => (BERT_NAMES, "encoder.layer"),
         };
         let (width, heads, eps) = (config.hidden_size, config.num_attention_heads, config.layer_norm_eps);
+        let table =
+            |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
+        let words = table(packer, "word_embeddings")?;
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
             let prefix = at(&format!("{layer_prefix}.{i}"));
@@ -258,14 +258,12 @@ impl FastEncoder {
             };
             layers.push(Layer { own, cross: None, feed_forward });
         }
-        let table =
-            |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
         let types = match config.family {
             BertFamily::DistilBert => None,
             _ => Some(table(packer, "token_type_embeddings")?),
         };
         Ok(Self {
-            words: table(packer, "word_embeddings")?,
+            words,
             positions: table(packer, "position_embeddings")?,
             types,
             stack: Stack {

@@ -5,7 +5,7 @@ use sporran_kernels::Rows;
 
 use super::{
     cache::State,
-    layers::{Linear, Machine, Machines},
+    layers::{Buffers, Linear, Machine, Machines},
     ragged::Ragged,
     stack::{Positions, Stack},
 };
@@ -117,7 +117,10 @@ impl Seq2Seq for FastSeq2Seq {
             ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
-            Ok(self.encoder.encode(machine, xs, &ragged.lengths, &mut |_| {}))
+            let xs = self.encoder.encode(machine, xs, &ragged.lengths, &mut |_| {});
+            // All tokens of a batch were in there, where a step of the decoder has one of each row.
+            machine.buffers = Buffers::default();
+            Ok(xs)
         })?;
         Memory::new(ragged.padded(&xs, &self.device)?, input.mask.clone())
     }
