@@ -25,6 +25,7 @@ mod math;
 mod matrix;
 mod multiply;
 mod propagate;
+mod quantise;
 mod rough;
 mod rows;
 mod scan;

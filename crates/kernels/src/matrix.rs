@@ -10,7 +10,8 @@ use crate::{
     buffer::Buffer,
     grid::Grid,
     isa::{Isa, dispatch},
-    math::{Activation, ROUND, each_row},
+    math::Activation,
+    quantise::{Scratch, quantise, quantise_output},
     rows::{Rows, SharedRows},
     simd::{LANES, MOST_ROWS, Simd, tile, tile_f32, tile_i8},
     team::Team,
@@ -128,35 +129,6 @@ impl Matrix {
     }
 }
 
-/// Rounds the weights of one output into lane `lane` of its panel, and gives its scale and offset.
-pub(crate) fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
-    let scale = scale_of(row);
-    let inverse = 1.0 / scale;
-    let mut sum = 0;
-    for (quad, weights) in row.chunks(4).enumerate() {
-        for (i, weight) in weights.iter().enumerate() {
-            let value = (weight * inverse + ROUND).to_bits() as i8;
-            panel[quad * 4 * LANES + lane * 4 + i] = value;
-            sum += i32::from(value);
-        }
-    }
-    (scale, 128 * sum)
-}
-
-/// What the greatest of `row`, up or down, must be divided by to be 127.
-#[inline(always)]
-pub(crate) fn scale_of(row: &[f32]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let (chunks, rest) = row.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane = if value.abs() > *lane { value.abs() } else { *lane };
-        }
-    }
-    let greatest = rest.iter().map(|value| value.abs()).chain(lanes).fold(0f32, f32::max);
-    if greatest > 0.0 { greatest / 127.0 } else { 1.0 }
-}
-
 /// What becomes of a product's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
@@ -190,12 +162,6 @@ pub struct Machine {
     /// The threads.
     pub team: &'static Team,
     scratch: Scratch,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    values: Vec<u8>,
-    scales: Vec<f32>,
 }
 
 impl Machine {
@@ -528,50 +494,6 @@ fn store(how: Store, sums: &[f32; LANES], out: &mut [f32; LANES]) {
         Store::Add => (0..LANES).for_each(|i| out[i] += sums[i]),
         Store::Multiply => (0..LANES).for_each(|i| out[i] *= sums[i]),
     }
-}
-
-/// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it.
-pub(crate) fn quantise<'a>(
-    isa: Isa,
-    team: &Team,
-    values: &[f32],
-    stride: usize,
-    width: usize,
-    scratch: &'a mut Scratch,
-) -> Input<'a> {
-    #[inline(always)]
-    fn body<S: Simd>(row: &[f32], out: &mut [u8]) -> f32 {
-        let scale = scale_of(row);
-        let inverse = 1.0 / scale;
-        for (out, value) in out.iter_mut().zip(row) {
-            // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
-            *out = ((*value * inverse + ROUND).to_bits() as u8).wrapping_add(128);
-        }
-        scale
-    }
-    fn one(isa: Isa, row: &[f32], out: &mut [u8]) -> f32 {
-        dispatch!(isa, body(row: &[f32], out: &mut [u8]) -> f32)
-    }
-
-    struct Shared(*mut u8, *mut f32);
-    // SAFETY: the pointers are only used for the rows of a part, which no other part has.
-    unsafe impl Sync for Shared {}
-
-    let count = values.len() / stride;
-    // A cache line between rows, as in `Rows`.
-    let bytes = width.next_multiple_of(64) + 64;
-    scratch.values.resize(scratch.values.len().max(count * bytes), 0);
-    scratch.scales.resize(scratch.scales.len().max(count), 0.0);
-    let shared = Shared(scratch.values.as_mut_ptr(), scratch.scales.as_mut_ptr());
-    let shared = &shared;
-    each_row(team, count, &|at| {
-        // SAFETY: row `at` lies inside the memory that was just sized, and is this part's alone.
-        let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), width) };
-        let scale = one(isa, &values[at * stride..][..width], out);
-        // SAFETY: as above.
-        unsafe { *shared.1.add(at) = scale };
-    });
-    Input::Int8 { values: &scratch.values, stride: bytes, scales: &scratch.scales }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::{
     isa::{Isa, dispatch},
     math::ROUND,
-    matrix::scale_of,
+    quantise::scale_of,
     simd::Simd,
     vectors::Vectors,
 };

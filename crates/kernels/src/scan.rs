@@ -20,7 +20,8 @@ use rayon::prelude::*;
 
 use crate::{
     isa::{Isa, dispatch},
-    matrix::{Input, Scratch, quantise, quantise_output},
+    matrix::Input,
+    quantise::{Scratch, quantise, quantise_output},
     rows::Rows,
     simd::{LANES, MOST_ROWS, Simd, tile, tile_f16, tile_f32, tile_i8},
     team::Team,
