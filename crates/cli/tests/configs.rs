@@ -50,7 +50,7 @@ fn what_is_shown_loads_as_the_same_config() {
         );
         kinds.insert(format!("{:?}", ConfigKind::of(&path, &[]).unwrap()));
     }
-    for kind in ["Links", "Reason", "Run"] {
+    for kind in ["Links", "Questions", "Reason", "Run"] {
         assert!(kinds.contains(kind), "no config of kind {kind} was shown: {kinds:?}");
     }
 }

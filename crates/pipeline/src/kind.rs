@@ -9,7 +9,7 @@ use crate::{
     Error, Options, Result,
     config::{Diagnostic, Document, Text},
     documents::DocumentsOptions,
-    korc::ReasonOptions,
+    korc::{BuildConfig, ReasonOptions},
     linking::LinkingOptions,
     links::{LinksOptions, NetworkConfig},
     population::{PopulationOptions, Purpose},
@@ -30,6 +30,8 @@ pub enum ConfigKind {
     Network,
     /// Questions over a knowledge base: [`ReasonOptions`](crate::korc::ReasonOptions).
     Reason,
+    /// A benchmark of such questions to build: [`BuildConfig`](crate::korc::BuildConfig).
+    Questions,
     /// Rules of a knowledge base: [`RulesOptions`](crate::rules::RulesOptions).
     Rules,
     /// Relations between the entities of documents: [`DocumentsOptions`](crate::documents::DocumentsOptions).
@@ -48,12 +50,13 @@ pub enum ConfigKind {
     Tagging,
 }
 
-/// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, and population has
-/// `[annotations]` as well.
-const TABLES: [(&str, ConfigKind); 11] = [
+/// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, what builds them `[rules]`,
+/// and population has `[annotations]` as well.
+const TABLES: [(&str, ConfigKind); 12] = [
     ("embedding", ConfigKind::Links),
     ("network", ConfigKind::Network),
     ("reasoner", ConfigKind::Reason),
+    ("documents", ConfigKind::Questions),
     ("rules", ConfigKind::Rules),
     ("document-relations", ConfigKind::Documents),
     ("linking", ConfigKind::Linking),
@@ -87,6 +90,7 @@ pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
         ConfigKind::Links => to_toml(&LinksOptions::load(path, overrides)?),
         ConfigKind::Network => to_toml(&NetworkConfig::load(path, overrides)?),
         ConfigKind::Reason => to_toml(&ReasonOptions::load(path, overrides)?),
+        ConfigKind::Questions => to_toml(&BuildConfig::load(path, overrides)?),
         ConfigKind::Rules => to_toml(&RulesOptions::load(path, overrides)?),
         ConfigKind::Documents => to_toml(&DocumentsOptions::load(path, overrides)?),
         ConfigKind::Linking => to_toml(&LinkingOptions::load(path, overrides)?),
@@ -183,6 +187,8 @@ mod tests {
         assert_eq!(kind("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", &[]), ConfigKind::Run);
         assert_eq!(kind("name = \"r\"\n", &["data.train=x.json"]), ConfigKind::Selection);
         assert_eq!(kind("[data]\n[reasoner]\n", &[]), ConfigKind::Reason);
+        assert_eq!(kind("[documents]\n[rules]\n", &[]), ConfigKind::Questions);
+        assert_eq!(kind("[rules]\n", &[]), ConfigKind::Rules);
         assert_eq!(kind("[data]\n[network]\n", &[]), ConfigKind::Network);
         assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
         assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);

@@ -19,6 +19,10 @@ use crate::{
     progress::Progress,
 };
 
+/// What `train` and `run` say of a config with `[documents]`.
+pub(super) const QUESTIONS_ARE_BUILT: &str =
+    "a config with `[documents]` builds questions: `sporran convert --korc CONFIG`";
+
 /// Turn files of one format into another.
 #[derive(Debug, clap::Args)]
 #[command(after_help = formats())]

@@ -10,7 +10,7 @@ use sporran_pipeline::{
     selection, slots,
 };
 
-use super::{ConfigArgs, populate, print, print_json, reason};
+use super::{ConfigArgs, convert::QUESTIONS_ARE_BUILT, populate, print, print_json, reason};
 use crate::{
     error::{Error, Result},
     progress::Progress,
@@ -101,6 +101,7 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
             let report = slots::fill(&options, observe)?;
             Done { report: json_of(&report)?, text: slots_told(&report, &options) }
         }
+        ConfigKind::Questions => return Err(Error::Usage(QUESTIONS_ARE_BUILT.into())),
         _ => {
             let message =
                 format!("{}: nothing to run; `sporran train` makes what it describes", path.display());

@@ -9,7 +9,7 @@ use sporran_pipeline::{
     rules, selection, slots, tagging,
 };
 
-use super::{ConfigArgs, print, print_json, reason};
+use super::{ConfigArgs, convert::QUESTIONS_ARE_BUILT, print, print_json, reason};
 use crate::{
     error::{Error, Result},
     progress::Progress,
@@ -47,6 +47,7 @@ impl Train {
                 let reasoned = korc::train(&korc::ReasonOptions::load(path, overrides)?, observe)?;
                 self.tell(&reasoned, reason::told)
             }
+            ConfigKind::Questions => Err(Error::Usage(QUESTIONS_ARE_BUILT.into())),
             ConfigKind::Rules => {
                 let mined = rules::mine(&rules::RulesOptions::load(path, overrides)?, observe)?;
                 self.tell(&mined, mined_told)
