@@ -340,6 +340,30 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_the_test_part_are_no_mistakes_on_the_valid_part() {
+        let mut kb = KnowledgeBase::default();
+        for at in 0..6 {
+            kb.add_entity(&format!("Q{at}")).unwrap();
+        }
+        kb.add_relation("r").unwrap();
+        kb.add(Part::Train, Triple::new(2, 0, 3)).unwrap();
+        kb.add(Part::Valid, Triple::new(0, 0, 1)).unwrap();
+        // Whatever else could be answered in place of 1, or of 0, holds.
+        for other in (0..6).filter(|other| *other != 1) {
+            kb.add(Part::Test, Triple::new(0, 0, other)).unwrap();
+        }
+        for other in 1..6 {
+            kb.add(Part::Test, Triple::new(other, 0, 1)).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(json!({ "model": "distmult", "dim": 4, "training": { "epochs": 1 } }));
+        let training =
+            Training { kb: &kb, options: &options, seed: 5, folder: folder.path(), storage: Storage::F32 };
+        let outcome = train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(outcome.best, Some((1, 1.0)));
+    }
+
+    #[test]
     fn a_circle_is_learned_and_opened_again() {
         let kb = circle();
         let options = options(
