@@ -118,7 +118,7 @@ impl Seq2Seq for FastSeq2Seq {
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
             let xs = self.encoder.encode(machine, xs, &ragged.lengths, &mut |_| {});
-            // All tokens of a batch were in there, where a step of the decoder has one of each row.
+            // They have room for all tokens of a batch, which a decoder's steps never need, and would stay beside its caches.
             machine.buffers = Buffers::default();
             Ok(xs)
         })?;
