@@ -1,11 +1,12 @@
 //! Triple classification: whether a triple holds, by a threshold for each relation.
 
-use std::collections::BTreeMap;
+use std::{cell::LazyCell, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::kb::{KnowledgeBase, Part, RelationId, Triple};
+use sporran_kernels::{Isa, exp_sum, max};
+use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
 
-use super::scorer::TripleScorer;
+use super::{evaluate::per_question, scorer::TripleScorer};
 use crate::{Error, Result};
 
 /// What triple classification scores on the test part.
@@ -26,7 +27,7 @@ pub struct ClassificationReport {
 /// One relation's share of a [`ClassificationReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelationAccuracy {
-    /// A triple holds if its score is at least this.
+    /// A triple holds if its log-probability is at least this.
     pub threshold: f32,
     /// The share that was told rightly.
     pub accuracy: f64,
@@ -34,8 +35,46 @@ pub struct RelationAccuracy {
     pub triples: usize,
 }
 
-/// A triple's relation and score, and whether it holds.
+/// A triple's relation and log-probability, and whether it holds.
 type Judged = (RelationId, f32, bool);
+
+/// How much the threshold's surroundings count: this share of the deviation of all log-probabilities.
+const BANDWIDTH: f32 = 0.1;
+
+/// The log-probability of each triple: the mean, over its two questions, of the logarithm of the softmax of its answer among
+/// all entities that `known` does not have as answers of the question. Scores themselves compare within a question alone, and
+/// what is known to hold takes nothing from what is asked about.
+///
+/// # Errors
+/// Those of the scorer.
+pub fn log_probabilities(
+    scorer: &dyn TripleScorer,
+    triples: &[Triple],
+    known: &TripleIndex,
+) -> Result<Vec<f32>> {
+    let of = |subjects: bool| {
+        per_question(scorer, triples, subjects, |question, answers, row| {
+            let known = question.known(known);
+            let mut rest = row.to_vec();
+            known.iter().for_each(|entity| rest[entity.index()] = f32::NEG_INFINITY);
+            let greatest = max(Isa::detected(), &rest);
+            let rest = f64::from(greatest) + exp_sum(Isa::detected(), &rest, greatest).ln();
+            let told = |answer: &EntityId| {
+                let score = f64::from(row[answer.index()]);
+                let all = if known.binary_search(answer).is_ok() {
+                    let above = score.max(rest);
+                    above + ((score - above).exp() + (rest - above).exp()).ln()
+                } else {
+                    rest
+                };
+                (score - all) as f32
+            };
+            answers.iter().map(told).collect()
+        })
+    };
+    let (objects, subjects) = (of(false)?, of(true)?);
+    Ok(objects.into_iter().zip(subjects).map(|(object, subject)| f32::midpoint(object, subject)).collect())
+}
 
 fn judged(scorer: &dyn TripleScorer, kb: &KnowledgeBase, part: Part) -> Result<Vec<Judged>> {
     let (triples, negatives) = (kb.triples(part), kb.negatives(part));
@@ -48,31 +87,44 @@ fn judged(scorer: &dyn TripleScorer, kb: &KnowledgeBase, part: Part) -> Result<V
         )));
     }
     let all: Vec<Triple> = triples.iter().chain(negatives).copied().collect();
-    let scores = scorer.score_triples(&all)?;
+    let told = log_probabilities(scorer, &all, &kb.index(&[Part::Train]))?;
     let holds = |at: usize| at < triples.len();
-    Ok(all.iter().zip(scores).enumerate().map(|(at, (t, score))| (t.relation, score, holds(at))).collect())
+    Ok(all.iter().zip(told).enumerate().map(|(at, (t, told))| (t.relation, told, holds(at))).collect())
 }
 
-/// The threshold that tells most of these rightly: half-way between two neighbouring scores, the lowest of equally good
-/// ones.
-fn threshold(judged: &[Judged]) -> f32 {
-    let mut sorted: Vec<(f32, bool)> = judged.iter().map(|(_, score, holds)| (*score, *holds)).collect();
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    // Below the lowest score everything holds.
-    let mut right = sorted.iter().filter(|(_, holds)| *holds).count() as i64;
-    let mut best = (right, f32::NEG_INFINITY);
-    for (at, (score, holds)) in sorted.iter().enumerate() {
-        right += if *holds { -1 } else { 1 };
-        let next = sorted.get(at + 1).map(|(score, _)| *score);
-        if next != Some(*score) && right > best.0 {
-            best = (right, next.map_or(f32::INFINITY, |next| score + (next - score) / 2.0));
-        }
-    }
-    best.1
+/// The standard deviation of the log-probabilities.
+fn deviation(judged: &[Judged]) -> f32 {
+    let count = judged.len() as f64;
+    let mean = judged.iter().map(|one| f64::from(one.1)).sum::<f64>() / count;
+    let squares = judged.iter().map(|one| (f64::from(one.1) - mean).powi(2));
+    (squares.sum::<f64>() / count).sqrt() as f32
 }
 
-/// Chooses thresholds on the valid part's triples and hard negatives and tells those of the test part. A relation that the
-/// valid part lacks goes by the threshold over all.
+/// The threshold that tells most of these rightly, where one within `bandwidth` of it counts in part, by the logistic function
+/// of its distance: few triples of a relation say little of where exactly the best place is. It is half-way between two
+/// neighbouring values, the lowest of equally good ones.
+fn threshold(judged: &[Judged], bandwidth: f32) -> f32 {
+    let right = |threshold: f32| -> f64 {
+        let above = |told: f32| f64::from((told - threshold) / bandwidth);
+        let share =
+            |&(_, told, holds): &Judged| 1.0 / (1.0 + if holds { -above(told) } else { above(told) }.exp());
+        judged.iter().map(share).sum()
+    };
+    let mut told: Vec<f32> = judged.iter().map(|one| one.1).collect();
+    told.sort_by(f32::total_cmp);
+    let between =
+        told.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| f32::midpoint(pair[0], pair[1]));
+    let places = std::iter::once(f32::NEG_INFINITY).chain(between).chain([f32::INFINITY]);
+    let better = |best: (f64, f32), place: f32| {
+        let right = right(place);
+        if right > best.0 { (right, place) } else { best }
+    };
+    places.fold((f64::NEG_INFINITY, f32::NEG_INFINITY), better).1
+}
+
+/// Tells by log-probabilities ([`log_probabilities`], what training knows left out) and a threshold a relation, chosen on the
+/// valid part's triples and hard negatives, those of the test part. A relation that the valid part lacks goes by the threshold
+/// over all.
 ///
 /// # Errors
 /// Those of the scorer; [`Error::Argument`] without hard negatives.
@@ -83,10 +135,11 @@ pub fn classify(scorer: &dyn TripleScorer, kb: &KnowledgeBase) -> Result<Classif
         judged.iter().for_each(|one| by.entry(one.0).or_default().push(*one));
         by
     };
-    let common = threshold(&valid);
+    let bandwidth = (BANDWIDTH * deviation(&valid)).max(f32::MIN_POSITIVE);
+    let common = LazyCell::new(|| threshold(&valid, bandwidth));
     let thresholds: BTreeMap<RelationId, f32> =
-        of(&valid).into_iter().map(|(relation, judged)| (relation, threshold(&judged))).collect();
-    let bound = |relation: RelationId| thresholds.get(&relation).copied().unwrap_or(common);
+        of(&valid).into_iter().map(|(relation, judged)| (relation, threshold(&judged, bandwidth))).collect();
+    let bound = |relation: RelationId| thresholds.get(&relation).copied().unwrap_or_else(|| *common);
     let told = |one: &&Judged| (one.1 >= bound(one.0)) == one.2;
     let accuracy = |judged: &[Judged]| judged.iter().filter(told).count() as f64 / judged.len() as f64;
     let said = test.iter().filter(|one| one.1 >= bound(one.0)).count() as f64;
@@ -117,6 +170,45 @@ mod tests {
         scores.iter().map(|(score, holds)| (RelationId(0), *score, *holds)).collect()
     }
 
+    /// A triple scores the more the nearer its object is to its subject.
+    struct Near;
+
+    impl TripleScorer for Near {
+        fn entity_count(&self) -> usize {
+            4
+        }
+        fn relation_count(&self) -> usize {
+            1
+        }
+        fn score_objects(&self, questions: &[(EntityId, RelationId)], scores: &mut [f32]) -> Result<()> {
+            for (question, row) in questions.iter().zip(scores.chunks_exact_mut(4)) {
+                (0..4).for_each(|at| row[at as usize] = -200.0 * (question.0.0 as f32 - at as f32).abs());
+            }
+            Ok(())
+        }
+        fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()> {
+            let questions: Vec<_> = questions.iter().map(|&(relation, object)| (object, relation)).collect();
+            self.score_objects(&questions, scores)
+        }
+    }
+
+    #[test]
+    fn log_probabilities_are_among_what_is_not_known() {
+        let known = TripleIndex::new(&[Triple::new(1, 0, 1), Triple::new(3, 0, 1)]);
+        let asked = [Triple::new(1, 0, 2), Triple::new(1, 0, 3), Triple::new(1, 0, 1), Triple::new(0, 0, 2)];
+        let found = log_probabilities(&Near, &asked, &known).unwrap();
+        // Of 1, which is known to stand near itself, 0 and 2 are alike; of 2, only 2 is nearer. However much better what is
+        // known scores, or worse, chances stay finite.
+        let half = 0.5_f32.ln();
+        let expected = [(half - 200.0) / 2.0, (half - 200.0 - 400.0) / 2.0, 0.0, -400.0];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-3, "{found} {expected}");
+        }
+        assert!(
+            log_probabilities(&Near, &[Triple::new(1, 0, 2)], &TripleIndex::new(&[])).unwrap()[0] < -199.0
+        );
+    }
+
     #[test]
     fn a_threshold_tells_as_many_rightly_as_any_other() {
         let cases: [&[(f32, bool)]; 5] = [
@@ -130,8 +222,11 @@ mod tests {
             let case = judged(case);
             let right = |bound: f32| case.iter().filter(|one| (one.1 >= bound) == one.2).count();
             let best = [-1.0, 0.5, 1.5, 2.5, 4.0, 9.0].map(right).into_iter().max().unwrap();
-            assert_eq!(right(threshold(&case)), best, "{case:?} {}", threshold(&case));
+            assert_eq!(right(threshold(&case, 1e-3)), best, "{case:?} {}", threshold(&case, 1e-3));
         }
-        assert_eq!(threshold(&judged(&[(1.0, false), (2.0, true)])), 1.5);
+        assert_eq!(threshold(&judged(&[(1.0, false), (2.0, true)]), 1e-3), 1.5);
+        // Two places tell three of four rightly; the second is further from them.
+        let two = judged(&[(0.0, false), (1.0, true), (1.5, false), (3.0, true)]);
+        assert_eq!([1e-3, 0.3].map(|bandwidth| threshold(&two, bandwidth)), [0.5, 2.25]);
     }
 }

@@ -88,54 +88,82 @@ pub struct LinkReport {
 /// # Errors
 /// Those of the scorer.
 pub fn ranks(scorer: &dyn TripleScorer, triples: &[Triple], known: &TripleIndex) -> Result<Vec<Ranks>> {
-    let mut ranks = vec![Ranks { object: 0.0, subject: 0.0 }; triples.len()];
-    // Equal questions are asked once.
-    for subjects in [false, true] {
-        let question = |triple: &Triple| {
-            let entity = if subjects { triple.object } else { triple.subject };
-            (triple.relation, entity)
-        };
-        let mut order: Vec<usize> = (0..triples.len()).collect();
-        order.sort_by_key(|&at| (question(&triples[at]), at));
-        let groups: Vec<&[usize]> =
-            order.chunk_by(|&a, &b| question(&triples[a]) == question(&triples[b])).collect();
-        let entities = scorer.entity_count();
-        let held = (HELD / entities.max(1)).clamp(1, groups.len().max(1));
-        let mut scores = vec![0.0; held * entities];
-        for groups in groups.chunks(held) {
-            let scores = &mut scores[..groups.len() * entities];
-            let asked = groups.iter().map(|group| question(&triples[group[0]]));
-            if subjects {
-                scorer.score_subjects(&asked.collect::<Vec<_>>(), scores)?;
-            } else {
-                let asked: Vec<(EntityId, RelationId)> =
-                    asked.map(|(relation, entity)| (entity, relation)).collect();
-                scorer.score_objects(&asked, scores)?;
-            }
-            let found: Vec<Vec<f64>> = groups
-                .par_iter()
-                .zip(scores.par_chunks_exact(entities))
-                .map(|(group, row)| {
-                    let (relation, entity) = question(&triples[group[0]]);
-                    let others = if subjects {
-                        known.subjects(relation, entity)
-                    } else {
-                        known.objects(entity, relation)
-                    };
-                    let answer =
-                        |at: &usize| if subjects { triples[*at].subject } else { triples[*at].object };
-                    group.iter().map(|at| rank(row, answer(at), others)).collect()
-                })
-                .collect();
-            for (group, found) in groups.iter().zip(found) {
-                for (at, rank) in group.iter().zip(found) {
-                    let place = &mut ranks[*at];
-                    *(if subjects { &mut place.subject } else { &mut place.object }) = rank;
-                }
-            }
+    let of = |subjects: bool| {
+        per_question(scorer, triples, subjects, |question, answers, row| {
+            let others = question.known(known);
+            answers.iter().map(|answer| rank(row, *answer, others)).collect()
+        })
+    };
+    let (objects, subjects) = (of(false)?, of(true)?);
+    Ok(objects.into_iter().zip(subjects).map(|(object, subject)| Ranks { object, subject }).collect())
+}
+
+/// What a triple asks for once one of its entities is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Asked {
+    relation: RelationId,
+    /// The entity that is left.
+    entity: EntityId,
+    /// Whether it is the subject that is asked for, not the object.
+    subjects: bool,
+}
+
+impl Asked {
+    fn of(triple: &Triple, subjects: bool) -> Self {
+        let entity = if subjects { triple.object } else { triple.subject };
+        Self { relation: triple.relation, entity, subjects }
+    }
+
+    /// The answers that `known` has.
+    pub(super) fn known(self, known: &TripleIndex) -> &[EntityId] {
+        if self.subjects {
+            known.subjects(self.relation, self.entity)
+        } else {
+            known.objects(self.entity, self.relation)
         }
     }
-    Ok(ranks)
+}
+
+/// Asks for every triple's object, or for its subject, and tells for each what `tell` makes of the question, some answers and
+/// the scores of all entities: one value an answer. Equal questions are asked once.
+pub(super) fn per_question<T: Send>(
+    scorer: &dyn TripleScorer,
+    triples: &[Triple],
+    subjects: bool,
+    tell: impl Fn(Asked, &[EntityId], &[f32]) -> Vec<T> + Sync,
+) -> Result<Vec<T>> {
+    let mut order: Vec<(Asked, usize)> =
+        triples.iter().enumerate().map(|(at, triple)| (Asked::of(triple, subjects), at)).collect();
+    order.sort_unstable();
+    let groups: Vec<&[(Asked, usize)]> = order.chunk_by(|a, b| a.0 == b.0).collect();
+    let entities = scorer.entity_count();
+    let held = (HELD / entities.max(1)).clamp(1, groups.len().max(1));
+    let mut scores = vec![0.0; held * entities];
+    let mut told = Vec::with_capacity(triples.len());
+    for groups in groups.chunks(held) {
+        let scores = &mut scores[..groups.len() * entities];
+        let asked = groups.iter().map(|group| group[0].0);
+        if subjects {
+            let asked: Vec<_> = asked.map(|asked| (asked.relation, asked.entity)).collect();
+            scorer.score_subjects(&asked, scores)?;
+        } else {
+            let asked: Vec<_> = asked.map(|asked| (asked.entity, asked.relation)).collect();
+            scorer.score_objects(&asked, scores)?;
+        }
+        let found: Vec<Vec<T>> = groups
+            .par_iter()
+            .zip(scores.par_chunks_exact(entities))
+            .map(|(group, row)| {
+                let answer = |at: usize| if subjects { triples[at].subject } else { triples[at].object };
+                let answers: Vec<EntityId> = group.iter().map(|(_, at)| answer(*at)).collect();
+                tell(group[0].0, &answers, row)
+            })
+            .collect();
+        told.extend(found.into_iter().flatten());
+    }
+    let mut told: Vec<(usize, T)> = order.into_iter().map(|(_, at)| at).zip(told).collect();
+    told.sort_unstable_by_key(|(at, _)| *at);
+    Ok(told.into_iter().map(|(_, one)| one).collect())
 }
 
 /// The rank of `answer` in a row of scores, without `others`.
@@ -214,9 +242,6 @@ mod tests {
                     .for_each(|subject| row[subject as usize] = Self::score(subject, relation.0, object.0));
             }
             Ok(())
-        }
-        fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
-            Ok(triples.iter().map(|t| Self::score(t.subject.0, t.relation.0, t.object.0)).collect())
         }
     }
 

@@ -1,6 +1,6 @@
 //! Several scorers as one: the weighted sum of what they say of a question's answers.
 
-use sporran_kilt::kb::{EntityId, RelationId, Triple};
+use sporran_kilt::kb::{EntityId, RelationId};
 
 use super::scorer::TripleScorer;
 use crate::{Error, Result};
@@ -73,16 +73,6 @@ impl TripleScorer for Mixture<'_> {
     fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()> {
         self.fill(scores, |part, own| part.score_subjects(questions, own))
     }
-
-    /// The weighted sum of the parts' own scores.
-    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
-        let mut sums = vec![0.0; triples.len()];
-        for (part, weight) in &self.parts {
-            let own = part.score_triples(triples)?;
-            sums.iter_mut().zip(own).for_each(|(sum, score)| *sum += weight * score);
-        }
-        Ok(sums)
-    }
 }
 
 #[cfg(test)]
@@ -108,9 +98,6 @@ mod tests {
             let questions: Vec<_> = questions.iter().map(|&(relation, entity)| (entity, relation)).collect();
             self.score_objects(&questions, scores)
         }
-        fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
-            Ok(triples.iter().map(|triple| self.0[triple.object.index()]).collect())
-        }
     }
 
     #[test]
@@ -125,8 +112,6 @@ mod tests {
         assert_eq!(scores, [0.0, 0.5, 0.625, 0.0, 0.5, 0.625]);
         mixture.score_subjects(&[(RelationId(0), EntityId(2))], &mut scores[..3]).unwrap();
         assert_eq!(scores[..3], [0.0, 0.5, 0.625]);
-        let triples = mixture.score_triples(&[Triple::new(0, 0, 1)]).unwrap();
-        assert!((triples[0] - (5.0 + 0.2 + 63.0)).abs() < 1e-5);
         let message = |parts| Mixture::new(parts).err().unwrap().to_string();
         assert!(message(vec![]).contains("found none"));
         assert!(message(vec![(&logits, 1.0), (&Fixed(vec![0.0]), 1.0)]).contains("found one of 1 and 1"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sporran_kernels::{Comparison, Isa};
 use sporran_kilt::{
     jsonl,
-    kb::{EntityId, KnowledgeBase, Names, RelationId, Triple},
+    kb::{EntityId, KnowledgeBase, Names, RelationId},
 };
 
 use super::{
@@ -288,30 +288,5 @@ impl TripleScorer for EmbeddingModel {
         scorer::check(turned(), counts, Some((questions.len(), scores.len())))?;
         self.score_vectors(&self.vectors(turned(), true), scores);
         Ok(())
-    }
-
-    /// The mean of the scores of both directions, which differ with reciprocal relations.
-    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
-        let counts = (self.entity_count(), self.relation_count());
-        let objects = || triples.iter().map(|triple| (triple.subject, triple.relation));
-        let subjects = || triples.iter().map(|triple| (triple.object, triple.relation));
-        scorer::check(objects().chain(subjects()), counts, None)?;
-        let (width, comparison) = (self.width(), self.shape.comparison());
-        let (of_objects, of_subjects) = (self.vectors(objects(), false), self.vectors(subjects(), true));
-        let vectors = of_objects.par_chunks_exact(width).zip(of_subjects.par_chunks_exact(width));
-        Ok(triples
-            .par_iter()
-            .zip(vectors)
-            .map(|(triple, (of_object, of_subject))| {
-                let mut row = vec![0.0; width];
-                let mut score = |vector: &[f32], entity: EntityId| {
-                    self.parameters.entities.read(entity.index(), &mut row);
-                    let mut score = [0.0];
-                    comparison.scores(Isa::detected(), vector, &row, &mut score);
-                    score[0]
-                };
-                (score(of_object, triple.object) + score(of_subject, triple.subject)) / 2.0
-            })
-            .collect())
     }
 }

@@ -1,6 +1,6 @@
 //! The seam of everything that scores triples.
 
-use sporran_kilt::kb::{EntityId, RelationId, Triple};
+use sporran_kilt::kb::{EntityId, RelationId};
 
 use crate::{Error, Result};
 
@@ -26,12 +26,6 @@ pub trait TripleScorer: Send + Sync {
     /// # Errors
     /// As [`score_objects`](Self::score_objects).
     fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()>;
-
-    /// The score of each triple, on a scale that is one for all triples of a relation.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for an id that is too large.
-    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>>;
 }
 
 /// Whether the ids of questions are below the counts and there is a place for every score.

@@ -379,13 +379,6 @@ mod tests {
         let report = evaluate(&model, &kb, kb.triples(Part::Train), &known).unwrap();
         assert!(report.all.mrr > 0.95, "{report:?}");
         assert_eq!(report.relations.len(), 3);
-        // The score of a triple is the mean of those of its two questions.
-        let mut scores = vec![0.0; 12];
-        model.score_objects(&[(EntityId(3), RelationId(1))], &mut scores).unwrap();
-        let object = scores[5];
-        model.score_subjects(&[(RelationId(1), EntityId(5))], &mut scores).unwrap();
-        let both = model.score_triples(&[Triple::new(3, 1, 5)]).unwrap()[0];
-        assert!((both - (object + scores[3]) / 2.0).abs() < 1e-4);
         // In 16 bits the model ranks alike.
         let half = tempfile::tempdir().unwrap();
         let training =
@@ -394,6 +387,7 @@ mod tests {
         let again = EmbeddingModel::open(&outcome.model).unwrap();
         let halved = evaluate(&again, &kb, kb.triples(Part::Train), &known).unwrap();
         assert!((halved.all.mrr - report.all.mrr).abs() < 0.02, "{halved:?}");
+        let mut scores = vec![0.0; 12];
         assert!(model.score_objects(&[(EntityId(12), RelationId(1))], &mut scores).is_err());
         let other = KnowledgeBase::default();
         assert!(

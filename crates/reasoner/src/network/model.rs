@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use sporran_kernels::{Adjacency, Isa, exp_sum, max};
+use sporran_kernels::Adjacency;
 use sporran_kilt::{
     jsonl,
-    kb::{EntityId, KnowledgeBase, Names, Part, RelationId, Triple},
+    kb::{EntityId, KnowledgeBase, Names, Part, RelationId},
 };
 
 use super::{
@@ -28,8 +27,6 @@ use crate::{
 /// The file that says what a folder holds, and that of values.
 const ABOUT: &str = "network.json";
 const VALUES: &str = "network.safetensors";
-/// Rows of scores that are held at once to score triples.
-const HELD: usize = 1 << 24;
 
 /// What `network.json` says.
 #[derive(Serialize, Deserialize)]
@@ -206,34 +203,6 @@ impl GraphNetwork {
         score(&self.network.parameters, &self.graph, &self.traces, &asked, scores);
         Ok(())
     }
-
-    /// Adds half the logarithm of each triple's chance among all answers of its question for objects (subjects) to `sums`.
-    fn add_chances(&self, triples: &[Triple], subjects: bool, sums: &mut [f32]) -> Result<()> {
-        let sides = |triple: &Triple| {
-            if subjects { (triple.object, triple.subject) } else { (triple.subject, triple.object) }
-        };
-        let question = |at: &usize| (sides(&triples[*at]).0, triples[*at].relation);
-        let mut order: Vec<usize> = (0..triples.len()).collect();
-        order.sort_by_key(|at| (question(at), *at));
-        let groups: Vec<&[usize]> = order.chunk_by(|a, b| question(a) == question(b)).collect();
-        let entities = self.entity_count().max(1);
-        for groups in groups.chunks((HELD / entities).max(1)) {
-            let asked: Vec<(EntityId, RelationId)> = groups.iter().map(|group| question(&group[0])).collect();
-            let mut scores = vec![0.0; asked.len() * entities];
-            self.fill(&asked, subjects, &mut scores)?;
-            let all: Vec<f32> = scores
-                .par_chunks(entities)
-                .map(|row| {
-                    let greatest = max(Isa::detected(), row);
-                    greatest + exp_sum(Isa::detected(), row, greatest).ln() as f32
-                })
-                .collect();
-            for ((group, row), all) in groups.iter().zip(scores.chunks(entities)).zip(all) {
-                group.iter().for_each(|&at| sums[at] += 0.5 * (row[sides(&triples[at]).1.index()] - all));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl TripleScorer for GraphNetwork {
@@ -253,14 +222,5 @@ impl TripleScorer for GraphNetwork {
         let questions: Vec<(EntityId, RelationId)> =
             questions.iter().map(|&(relation, object)| (object, relation)).collect();
         self.fill(&questions, true, scores)
-    }
-
-    fn score_triples(&self, triples: &[Triple]) -> Result<Vec<f32>> {
-        let counts = (self.entity_count(), self.relation_count());
-        scorer::check(triples.iter().map(|triple| (triple.object, triple.relation)), counts, None)?;
-        let mut sums = vec![0.0; triples.len()];
-        self.add_chances(triples, false, &mut sums)?;
-        self.add_chances(triples, true, &mut sums)?;
-        Ok(sums)
     }
 }

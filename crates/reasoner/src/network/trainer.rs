@@ -243,7 +243,7 @@ fn read(path: &Path, identity: &str, network: &mut Network, states: &mut [State]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedding::{TripleScorer, evaluate};
+    use crate::embedding::{evaluate, log_probabilities};
 
     /// Families on a line: `parent` goes on by one, `grandparent` by two. Some of what `grandparent` says is kept for judging;
     /// `parent` says it all.
@@ -296,7 +296,7 @@ mod tests {
         // A triple that holds is more plausible than its neighbours.
         let held = kb.triples(Part::Valid)[0];
         let other = Triple::new(held.subject.0, held.relation.0, (held.object.0 + 1) % 40);
-        let scores = over.score_triples(&[held, other]).unwrap();
+        let scores = log_probabilities(&over, &[held, other], &kb.index(&[Part::Train])).unwrap();
         assert!(scores[0] > scores[1], "{scores:?}");
         // Over two parents one comes to a grandparent.
         let [a, b, c] = [0, 1, 2].map(|by| (held.subject.0 + by) % 40);
