@@ -18,6 +18,8 @@ pub struct ClassificationReport {
     pub f1: f64,
     /// On the valid part, which the thresholds were chosen on.
     pub valid_accuracy: f64,
+    /// Whether probabilities are among all entities, those that training knows as answers with them.
+    pub against_known: bool,
     /// Triples and negatives that were told.
     pub triples: usize,
     /// By the relation's name.
@@ -76,7 +78,12 @@ pub fn log_probabilities(
     Ok(objects.into_iter().zip(subjects).map(|(object, subject)| f32::midpoint(object, subject)).collect())
 }
 
-fn judged(scorer: &dyn TripleScorer, kb: &KnowledgeBase, part: Part) -> Result<Vec<Judged>> {
+fn judged(
+    scorer: &dyn TripleScorer,
+    kb: &KnowledgeBase,
+    part: Part,
+    known: &TripleIndex,
+) -> Result<Vec<Judged>> {
     let (triples, negatives) = (kb.triples(part), kb.negatives(part));
     if triples.is_empty() || negatives.is_empty() {
         return Err(Error::Argument(format!(
@@ -87,7 +94,7 @@ fn judged(scorer: &dyn TripleScorer, kb: &KnowledgeBase, part: Part) -> Result<V
         )));
     }
     let all: Vec<Triple> = triples.iter().chain(negatives).copied().collect();
-    let told = log_probabilities(scorer, &all, &kb.index(&[Part::Train]))?;
+    let told = log_probabilities(scorer, &all, known)?;
     let holds = |at: usize| at < triples.len();
     Ok(all.iter().zip(told).enumerate().map(|(at, (t, told))| (t.relation, told, holds(at))).collect())
 }
@@ -122,44 +129,73 @@ fn threshold(judged: &[Judged], bandwidth: f32) -> f32 {
     places.fold((f64::NEG_INFINITY, f32::NEG_INFINITY), better).1
 }
 
-/// Tells by log-probabilities ([`log_probabilities`], what training knows left out) and a threshold a relation, chosen on the
-/// valid part's triples and hard negatives, those of the test part. A relation that the valid part lacks goes by the threshold
-/// over all.
+/// What tells triples: a threshold for each relation.
+struct Thresholds(BTreeMap<RelationId, f32>);
+
+impl Thresholds {
+    /// Chosen on `valid`; a relation of `test` that it lacks goes by the threshold over all.
+    fn choose(valid: &[Judged], test: &[Judged]) -> Self {
+        let bandwidth = (BANDWIDTH * deviation(valid)).max(f32::MIN_POSITIVE);
+        let common = LazyCell::new(|| threshold(valid, bandwidth));
+        let mut thresholds: BTreeMap<RelationId, f32> = by_relation(valid)
+            .into_iter()
+            .map(|(relation, judged)| (relation, threshold(&judged, bandwidth)))
+            .collect();
+        for (relation, ..) in test {
+            thresholds.entry(*relation).or_insert_with(|| *common);
+        }
+        Self(thresholds)
+    }
+
+    fn holds(&self, (relation, told, _): &Judged) -> bool {
+        *told >= self.0[relation]
+    }
+
+    fn accuracy(&self, judged: &[Judged]) -> f64 {
+        judged.iter().filter(|one| self.holds(one) == one.2).count() as f64 / judged.len() as f64
+    }
+}
+
+fn by_relation(judged: &[Judged]) -> BTreeMap<RelationId, Vec<Judged>> {
+    let mut by: BTreeMap<RelationId, Vec<Judged>> = BTreeMap::new();
+    judged.iter().for_each(|one| by.entry(one.0).or_default().push(*one));
+    by
+}
+
+/// Tells the test part's triples and hard negatives by log-probabilities ([`log_probabilities`]) and a threshold a relation,
+/// chosen on the valid part's. Whether a triple stands against all entities or only against those that training does not know
+/// as answers is chosen there too, by accuracy.
 ///
 /// # Errors
 /// Those of the scorer; [`Error::Argument`] without hard negatives.
 pub fn classify(scorer: &dyn TripleScorer, kb: &KnowledgeBase) -> Result<ClassificationReport> {
-    let (valid, test) = (judged(scorer, kb, Part::Valid)?, judged(scorer, kb, Part::Test)?);
-    let of = |judged: &[Judged]| {
-        let mut by: BTreeMap<RelationId, Vec<Judged>> = BTreeMap::new();
-        judged.iter().for_each(|one| by.entry(one.0).or_default().push(*one));
-        by
-    };
-    let bandwidth = (BANDWIDTH * deviation(&valid)).max(f32::MIN_POSITIVE);
-    let common = LazyCell::new(|| threshold(&valid, bandwidth));
-    let thresholds: BTreeMap<RelationId, f32> =
-        of(&valid).into_iter().map(|(relation, judged)| (relation, threshold(&judged, bandwidth))).collect();
-    let bound = |relation: RelationId| thresholds.get(&relation).copied().unwrap_or_else(|| *common);
-    let told = |one: &&Judged| (one.1 >= bound(one.0)) == one.2;
-    let accuracy = |judged: &[Judged]| judged.iter().filter(told).count() as f64 / judged.len() as f64;
-    let said = test.iter().filter(|one| one.1 >= bound(one.0)).count() as f64;
-    let hold = test.iter().filter(|one| one.2).count() as f64;
-    let both = test.iter().filter(|one| one.2 && one.1 >= bound(one.0)).count() as f64;
-    let relations = of(&test)
-        .into_iter()
-        .map(|(relation, judged)| {
-            let threshold = bound(relation);
-            let report = RelationAccuracy { threshold, accuracy: accuracy(&judged), triples: judged.len() };
+    let told = |against_known: bool| {
+        let known = if against_known { TripleIndex::new(&[]) } else { kb.index(&[Part::Train]) };
+        let (valid, test) =
+            (judged(scorer, kb, Part::Valid, &known)?, judged(scorer, kb, Part::Test, &known)?);
+        let thresholds = Thresholds::choose(&valid, &test);
+        let said = test.iter().filter(|one| thresholds.holds(one)).count() as f64;
+        let hold = test.iter().filter(|one| one.2).count() as f64;
+        let both = test.iter().filter(|one| one.2 && thresholds.holds(one)).count() as f64;
+        let relations = by_relation(&test).into_iter().map(|(relation, judged)| {
+            let report = RelationAccuracy {
+                threshold: thresholds.0[&relation],
+                accuracy: thresholds.accuracy(&judged),
+                triples: judged.len(),
+            };
             (kb.relation_name(relation).to_owned(), report)
+        });
+        Ok::<_, Error>(ClassificationReport {
+            accuracy: thresholds.accuracy(&test),
+            f1: 2.0 * both / (said + hold),
+            valid_accuracy: thresholds.accuracy(&valid),
+            against_known,
+            triples: test.len(),
+            relations: relations.collect(),
         })
-        .collect();
-    Ok(ClassificationReport {
-        accuracy: accuracy(&test),
-        f1: 2.0 * both / (said + hold),
-        valid_accuracy: accuracy(&valid),
-        triples: test.len(),
-        relations,
-    })
+    };
+    let (all, unknown) = (told(true)?, told(false)?);
+    Ok(if all.valid_accuracy > unknown.valid_accuracy { all } else { unknown })
 }
 
 #[cfg(test)]
