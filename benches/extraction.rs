@@ -49,7 +49,7 @@ fn run(folder: &Path, model: &str, pages: &Path) -> Result<(u64, u64, f64), Box<
         "input.folds=[]".to_owned(),
     ];
     let options =
-        PopulationOptions::load(Path::new("configs/quickstart-kbp.toml"), &overrides, Purpose::Populate)?;
+        PopulationOptions::load_for(Path::new("configs/quickstart-kbp.toml"), &overrides, Purpose::Populate)?;
     let report = populate(&options, &mut |_| {})?;
     let manifest: Value = jsonl::read_json(folder.join(&name).join("manifest.json"))?;
     let steps = manifest["seconds"].as_array().cloned().unwrap_or_default();

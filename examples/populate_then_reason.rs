@@ -16,6 +16,7 @@ use serde_json::json;
 use sporran::{
     kilt::{Record, kb::Part},
     pipeline::{
+        Config,
         korc::{ReasonOptions, knowledge_base, reason},
         population::{PopulationOptions, Purpose, populate},
     },
@@ -57,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "input.folds=[]".to_owned(),
     ];
     let options =
-        PopulationOptions::load(Path::new("configs/quickstart-kbp.toml"), &settings, Purpose::Populate)?;
+        PopulationOptions::load_for(Path::new("configs/quickstart-kbp.toml"), &settings, Purpose::Populate)?;
     let report = populate(&options, &mut |_| {})?;
     println!("{} facts from {} sentences", report.files[0].facts, report.files[0].sentences);
 

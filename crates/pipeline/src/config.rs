@@ -92,7 +92,7 @@ pub(crate) struct Wrong;
 
 /// A config as a tree of spanned keys and values, with the mistakes found so far.
 #[derive(Clone)]
-pub(crate) struct Document<'t> {
+pub struct Document<'t> {
     text: &'t Text,
     root: Table<'t>,
     diagnostics: Vec<Diagnostic>,

@@ -1,6 +1,6 @@
 //! Kinds of configs: which one a file is, and how a file of any kind is read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sporran_kilt::jsonl;
@@ -12,7 +12,7 @@ use crate::{
     korc::{BuildConfig, ReasonOptions},
     linking::LinkingOptions,
     links::{LinksOptions, NetworkConfig},
-    population::{PopulationOptions, Purpose},
+    population::PopulationOptions,
     rules::RulesOptions,
     selection::{ResponseOptions, SelectionOptions},
     slots::SlotsOptions,
@@ -80,26 +80,52 @@ impl ConfigKind {
     }
 }
 
+/// What a config of one kind says.
+pub trait Config: Serialize + Sized {
+    /// Takes it out of a document; mistakes are reported there.
+    fn read(document: &mut Document<'_>) -> Option<Self>;
+
+    /// Reports what is wrong with its values.
+    fn check(&self, document: &mut Document<'_>);
+
+    /// Reads a config file and lays `key=value` overrides over it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        load(path, overrides, Self::read, Self::check)
+    }
+}
+
+/// Where runs' folders go if a config does not say it.
+pub(crate) fn runs() -> PathBuf {
+    "runs".into()
+}
+
 /// A config of any kind with its overrides laid over it and every default written out, as TOML that loads as the same config.
 ///
 /// # Errors
 /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
-    match ConfigKind::of(path, overrides)? {
-        ConfigKind::Run => Options::load(path, overrides)?.to_toml(),
-        ConfigKind::Links => to_toml(&LinksOptions::load(path, overrides)?),
-        ConfigKind::Network => to_toml(&NetworkConfig::load(path, overrides)?),
-        ConfigKind::Reason => to_toml(&ReasonOptions::load(path, overrides)?),
-        ConfigKind::Questions => to_toml(&BuildConfig::load(path, overrides)?),
-        ConfigKind::Rules => to_toml(&RulesOptions::load(path, overrides)?),
-        ConfigKind::Documents => to_toml(&DocumentsOptions::load(path, overrides)?),
-        ConfigKind::Linking => to_toml(&LinkingOptions::load(path, overrides)?),
-        ConfigKind::Population => to_toml(&PopulationOptions::load(path, overrides, Purpose::All)?),
-        ConfigKind::Responses => to_toml(&ResponseOptions::load(path, overrides)?),
-        ConfigKind::Selection => to_toml(&SelectionOptions::load(path, overrides)?),
-        ConfigKind::Slots => to_toml(&SlotsOptions::load(path, overrides)?),
-        ConfigKind::Tagging => to_toml(&TaggingOptions::load(path, overrides)?),
+    fn shown<T: Config>(path: &Path, overrides: &[String]) -> Result<String> {
+        to_toml(&T::load(path, overrides)?)
     }
+    let show = match ConfigKind::of(path, overrides)? {
+        ConfigKind::Run => return Options::load(path, overrides)?.to_toml(),
+        ConfigKind::Links => shown::<LinksOptions>,
+        ConfigKind::Network => shown::<NetworkConfig>,
+        ConfigKind::Reason => shown::<ReasonOptions>,
+        ConfigKind::Questions => shown::<BuildConfig>,
+        ConfigKind::Rules => shown::<RulesOptions>,
+        ConfigKind::Documents => shown::<DocumentsOptions>,
+        ConfigKind::Linking => shown::<LinkingOptions>,
+        ConfigKind::Population => shown::<PopulationOptions>,
+        ConfigKind::Responses => shown::<ResponseOptions>,
+        ConfigKind::Selection => shown::<SelectionOptions>,
+        ConfigKind::Slots => shown::<SlotsOptions>,
+        ConfigKind::Tagging => shown::<TaggingOptions>,
+    };
+    show(path, overrides)
 }
 
 /// Options as TOML.

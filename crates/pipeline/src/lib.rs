@@ -51,7 +51,7 @@ pub use comparison::{Comparison, Cost, Form, Score, System, Table, Task, compare
 pub use config::Diagnostic;
 pub use error::{Error, Result};
 pub use explain::{Answer, Evidence, Explanation, explain};
-pub use kind::{ConfigKind, show};
+pub use kind::{Config, ConfigKind, show};
 pub use observe::{Event, Observer, Unit};
 pub use options::Options;
 pub use report::Report;

@@ -42,7 +42,7 @@ pub struct General {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `also`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
     /// in a folder of its own under the same `output`.
@@ -64,10 +64,6 @@ pub struct General {
     pub train: Option<TrainOptions>,
     /// `[encoder-training]`: how `sporran train` makes an encoder that retrieves or reranks.
     pub encoder_training: Option<EncoderTraining>,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[source]`: pages, and how they are cut.

@@ -2,10 +2,7 @@
 //!
 //! A config of this kind has `[rules]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::ConfigKind) tells it.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::{ops::ControlFlow, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
@@ -20,6 +17,7 @@ use sporran_reasoner::{
 use crate::{
     Result,
     config::Document,
+    kind::Config,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -33,7 +31,7 @@ pub struct RulesOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples; rules are mined on its training part.
     pub kb: PathBuf,
@@ -46,20 +44,12 @@ pub struct RulesOptions {
     pub apply: ApplyOptions,
 }
 
-fn runs() -> PathBuf {
-    "runs".into()
-}
-
-impl RulesOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+impl Config for RulesOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         if !self.kb.exists() {
             document.report_key("kb", format!("no file or folder {}", self.kb.display()));
         }
@@ -70,7 +60,9 @@ impl RulesOptions {
             document.report_key("apply.depth", "expected at least 1, found 0");
         }
     }
+}
 
+impl RulesOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -11,7 +11,7 @@ use sporran_kilt::{
     mapping::{Layout, MapRequest, map_evidence},
     synthesis::synthesise,
 };
-use sporran_pipeline::korc;
+use sporran_pipeline::{Config, korc};
 
 use super::{print, print_json};
 use crate::{

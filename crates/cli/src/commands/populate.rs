@@ -19,7 +19,7 @@ pub(crate) struct Populate {
 impl Populate {
     pub(crate) fn run(self, quiet: bool) -> Result<()> {
         let options =
-            PopulationOptions::load(&self.config.config, &self.config.overrides, Purpose::Populate)?;
+            PopulationOptions::load_for(&self.config.config, &self.config.overrides, Purpose::Populate)?;
         let mut progress = Progress::new(quiet);
         let report = populate(&options, &mut |event| progress.event(event))?;
         if self.json { print_json(&report) } else { print(&told(&report, &options)) }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use sporran_pipeline::{
-    korc,
+    Config, korc,
     links::{AskOptions, Asker, LinkAnswer, LinkQuestion},
 };
 

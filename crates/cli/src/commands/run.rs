@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::Value;
 use sporran_pipeline::{
-    ConfigKind, Report, documents, korc, linking,
+    Config, ConfigKind, Report, documents, korc, linking,
     population::{self, PopulationOptions, Purpose},
     selection, slots,
 };
@@ -72,7 +72,7 @@ fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) ->
     let observe = &mut |event| progress.event(event);
     Ok(match kind {
         ConfigKind::Population => {
-            let options = PopulationOptions::load(path, overrides, Purpose::Populate)?;
+            let options = PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
             let report = population::populate(&options, observe)?;
             Done { report: json_of(&report)?, text: populate::told(&report, &options) }
         }

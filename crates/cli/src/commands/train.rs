@@ -4,7 +4,7 @@ use clap::Args;
 
 use serde::Serialize;
 use sporran_pipeline::{
-    ConfigKind, Trained, documents, korc, links,
+    Config, ConfigKind, Trained, documents, korc, links,
     population::{self, PopulationOptions, Purpose},
     rules, selection, slots, tagging,
 };
@@ -57,7 +57,7 @@ impl Train {
                 self.tell(&documents::train(&options, observe)?, documents_told)
             }
             ConfigKind::Population => {
-                let options = PopulationOptions::load(path, overrides, Purpose::Train)?;
+                let options = PopulationOptions::load_for(path, overrides, Purpose::Train)?;
                 self.tell(&population::train(&options, observe)?, populated_told)
             }
             ConfigKind::Linking | ConfigKind::Responses => {

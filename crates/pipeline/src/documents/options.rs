@@ -1,11 +1,11 @@
 //! What a config of document-level relations says. These types' documentation is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
-use crate::{Result, config::Document};
+use crate::{config::Document, kind::Config};
 
 /// A whole config of document-level relations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,14 +17,10 @@ pub struct DocumentsOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `[document-relations]`: the model and what it reads.
     pub document_relations: DocumentRelationsOptions,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[document-relations]`
@@ -114,17 +110,12 @@ fn evidence() -> f64 {
     0.1
 }
 
-impl DocumentsOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the
-    /// file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+impl Config for DocumentsOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let options = &self.document_relations;
         let key = |name: &str| format!("document-relations.{name}");
         document.check_inputs(&key("files"), &options.files);
@@ -170,7 +161,9 @@ impl DocumentsOptions {
             document.report_key(&key("optimizer"), error.to_string());
         }
     }
+}
 
+impl DocumentsOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

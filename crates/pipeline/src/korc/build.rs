@@ -1,9 +1,6 @@
 //! Building a benchmark in KoRC's layout from documents, a knowledge base and rules.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::{ops::ControlFlow, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
@@ -19,6 +16,7 @@ use sporran_reasoner::{
 use crate::{
     Result,
     config::{Document, Wrong},
+    kind::Config,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -96,15 +94,7 @@ pub struct DocRedOptions {
 
 const KINDS: [&str; 2] = ["pages", "docred"];
 
-impl BuildConfig {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, Self::read, Self::check_values)
-    }
-
+impl Config for BuildConfig {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let documents = documents(document);
         let General { seed, output, kb, relations, templates, entities, rules, build } =
@@ -113,7 +103,7 @@ impl BuildConfig {
         Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let texts = match &self.documents {
             DocumentsOptions::Pages(options) => &options.path,
             DocumentsOptions::DocRed(options) => &options.path,

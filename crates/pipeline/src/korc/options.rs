@@ -9,6 +9,7 @@ use sporran_transformers::training::TrainingOptions;
 use crate::{
     Result,
     config::{Document, Wrong},
+    kind::Config,
     options::ShapeOptions,
 };
 
@@ -44,7 +45,7 @@ struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     output: PathBuf,
     kb: PathBuf,
     entities: Option<PathBuf>,
@@ -54,10 +55,6 @@ struct General {
     #[serde(default = "most_answers")]
     most_answers: usize,
     data: QuestionFiles,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 fn most_answers() -> usize {
@@ -252,15 +249,7 @@ impl ReasonerOptions {
 
 const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
 
-impl ReasonOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, Self::read, Self::check_values)
-    }
-
+impl Config for ReasonOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reasoner = reasoner(document);
         let General { name, seed, output, kb, entities, relations, populated, most_answers, data } =
@@ -269,7 +258,7 @@ impl ReasonOptions {
         Some(Self { name, seed, output, kb, entities, relations, populated, most_answers, data, reasoner })
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let train = self.data.train.iter().map(|path| ("data.train", Some(path)));
         let files = [
             ("kb", Some(&self.kb)),
@@ -323,7 +312,9 @@ impl ReasonOptions {
             document.report_key("reasoner.steps", format!("expected 1 or 2, found {}", options.steps));
         }
     }
+}
 
+impl ReasonOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

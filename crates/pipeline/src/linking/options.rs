@@ -1,13 +1,13 @@
 //! What a config of entity linking says. These types' documentation is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::LinkerOptions;
 
 use crate::{
-    Result,
     config::Document,
+    kind::Config,
     population::{CoreferenceKind, MentionsOptions, NamesOptions, check_decision},
 };
 
@@ -18,7 +18,7 @@ pub struct LinkingOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `output`: where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `[linking]`: what is linked.
     pub linking: LinkedInput,
@@ -55,21 +55,12 @@ pub struct NamedEntities {
     pub facts: Option<PathBuf>,
 }
 
-fn runs() -> PathBuf {
-    "runs".into()
-}
-
-impl LinkingOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the
-    /// file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+impl Config for LinkingOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let LinkedInput { files, entities } = &self.linking;
         if files.is_empty() {
             document.report_key("linking.files", "expected at least one file");
@@ -90,7 +81,9 @@ impl LinkingOptions {
         check_decision(&self.linker.decision, document);
         self.mentions.check(document);
     }
+}
 
+impl LinkingOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -1,7 +1,7 @@
 //! What a config of an embedding or of a network says. These types' documentation, and that of [`EmbeddingOptions`] and
 //! [`NetworkOptions`], is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_reasoner::{
@@ -9,7 +9,7 @@ use sporran_reasoner::{
     network::{Network, NetworkOptions},
 };
 
-use crate::{Result, config::Document};
+use crate::{Result, config::Document, kind::Config};
 
 /// A whole config of an embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct LinksOptions {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// How the model's file keeps the entities' vectors: `f32` or `f16`.
     #[serde(default)]
@@ -45,16 +45,12 @@ pub struct NetworkConfig {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `[data]`: the knowledge base.
     pub data: DataOptions,
     /// `[network]`: its size and its training.
     pub network: NetworkOptions,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[data]`
@@ -94,16 +90,12 @@ pub struct RangeOptions {
     pub among: Vec<serde_json::Value>,
 }
 
-impl LinksOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+impl Config for LinksOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         self.data.check(document);
         for (key, message) in self.embedding.mistakes() {
             document.report_key(&format!("embedding.{key}"), message);
@@ -118,7 +110,9 @@ impl LinksOptions {
             }
         }
     }
+}
 
+impl LinksOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -135,22 +129,19 @@ impl DataOptions {
     }
 }
 
-impl NetworkConfig {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// As [`LinksOptions::load`].
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        let check = |options: &Self, document: &mut Document<'_>| {
-            options.data.check(document);
-            for (key, message) in options.network.mistakes() {
-                document.report_key(&format!("network.{key}"), message);
-            }
-            if let Some(from) = options.network.from.as_ref().filter(|from| !Network::is_in(from)) {
-                document.report_key("network.from", format!("no network in {}", from.display()));
-            }
-        };
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), check)
+impl Config for NetworkConfig {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        self.data.check(document);
+        for (key, message) in self.network.mistakes() {
+            document.report_key(&format!("network.{key}"), message);
+        }
+        if let Some(from) = self.network.from.as_ref().filter(|from| !Network::is_in(from)) {
+            document.report_key("network.from", format!("no network in {}", from.display()));
+        }
     }
 }
 
@@ -203,6 +194,8 @@ impl RangeOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::ConfigKind;
 

@@ -13,7 +13,7 @@ use sporran_extractor::{
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
-use crate::{Result, config::Document};
+use crate::{Result, config::Document, kind::Config};
 
 /// A whole config of knowledge-base population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct PopulationOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `[annotations]`: what is learned from.
     pub annotations: Option<AnnotationsOptions>,
@@ -124,10 +124,6 @@ pub struct InputOptions {
 pub struct TriplesOptions {
     /// What properties are called in triples, such as `PLACE_OF_BIRTH = "P19"`; others keep their names.
     pub relations: BTreeMap<String, String>,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[annotations]`: documents with facts, in KnowledgeNet's layout.
@@ -289,14 +285,24 @@ pub enum Purpose {
     All,
 }
 
+impl Config for PopulationOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        self.check_values(Purpose::All, document);
+    }
+}
+
 impl PopulationOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
+    /// As [`Config::load`], but what `purpose` does not read is not looked at.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
+    /// As there.
+    pub fn load_for(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
         let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), check)
+        crate::kind::load(path, overrides, Self::read, check)
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {

@@ -1,6 +1,6 @@
 //! What a config of knowledge selection says. These types' documentation is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{
@@ -12,6 +12,7 @@ use super::data::Labels;
 use crate::{
     Result,
     config::{Document, Wrong},
+    kind::Config,
 };
 
 /// A whole config of knowledge selection.
@@ -38,15 +39,11 @@ struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     output: PathBuf,
     data: DataOptions,
     #[serde(default)]
     combine: CombineOptions,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[data]`: dialogues with judged sentences, in WOW++'s layout.
@@ -171,22 +168,14 @@ pub struct CombineOptions {
 
 const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
 
-impl SelectionOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, Self::read, Self::check_values)
-    }
-
+impl Config for SelectionOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reranker = reranker(document);
         let General { name, seed, output, data, combine } = document.read_root(&["reranker"])?;
         Some(Self { name, seed, output, data, reranker: reranker.ok()?, combine })
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let data = &self.data;
         for (key, path) in [("train", Some(&data.train)), ("original", data.original.as_ref())] {
             if let Some(path) = path.filter(|path| !path.is_file()) {
@@ -251,7 +240,9 @@ impl SelectionOptions {
             document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` beside it");
         }
     }
+}
 
+impl SelectionOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

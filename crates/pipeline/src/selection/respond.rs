@@ -1,7 +1,7 @@
 //! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
 //! (Eric et al., 2021, feed the best sentence to GPT-2).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::{Candidate, Generator, Request};
@@ -25,6 +25,7 @@ use crate::{
     assemble::load_generator,
     config::Document,
     generation::{self, GeneratorOptions},
+    kind::Config,
     observe::{Event, Observer, Unit, advance, begin},
     run::Folder,
 };
@@ -74,25 +75,13 @@ pub struct ChoosingOptions {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
     name: String,
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     output: PathBuf,
     dialogues: DialoguesOptions,
     selection: ChoosingOptions,
 }
 
-fn runs() -> PathBuf {
-    "runs".into()
-}
-
-impl ResponseOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, Self::read, Self::check_values)
-    }
-
+impl Config for ResponseOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let generator = generation::read(document);
         let general: Option<General> = document.read_root(&["generator"]);
@@ -104,7 +93,7 @@ impl ResponseOptions {
         Some(Self { name, output, dialogues, selection, generator: generator? })
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         if !self.dialogues.file.is_file() {
             document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
         }
@@ -123,7 +112,9 @@ impl ResponseOptions {
         }
         generation::check(&self.generator, false, None, document);
     }
+}
 
+impl ResponseOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -1,11 +1,11 @@
 //! What a config of zero-shot slot filling says. These types' documentation is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
-use crate::{Result, config::Document};
+use crate::{config::Document, kind::Config};
 
 /// A whole config of zero-shot slot filling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,14 +17,10 @@ pub struct SlotsOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
     /// `[slot-filling]`: the model and what it reads.
     pub slot_filling: SlotFillingOptions,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[slot-filling]`
@@ -87,17 +83,12 @@ fn answer_tokens() -> usize {
     16
 }
 
-impl SlotsOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the
-    /// file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, |document| document.read_root(&[]), Self::check_values)
+impl Config for SlotsOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let options = &self.slot_filling;
         document.check_inputs("slot-filling.files", &options.files);
         if let Err(error) = options.device.check(options.precision) {
@@ -135,7 +126,9 @@ impl SlotsOptions {
             document.report_key(&key("optimizer"), error.to_string());
         }
     }
+}
 
+impl SlotsOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! What a tagger's config says. These types' documentation is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::tagger::WordFeatures;
@@ -9,6 +9,7 @@ use sporran_transformers::{DeviceName, training::TrainingOptions};
 use crate::{
     Result,
     config::{Document, Wrong},
+    kind::Config,
 };
 
 /// A whole config of a tagger's training.
@@ -35,15 +36,11 @@ struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "runs")]
+    #[serde(default = "crate::kind::runs")]
     output: PathBuf,
     annotations: AnnotationOptions,
     #[serde(default)]
     test: TestOptions,
-}
-
-fn runs() -> PathBuf {
-    "runs".into()
 }
 
 /// `[annotations]`: documents with marked mentions.
@@ -178,22 +175,14 @@ fn dropout() -> f64 {
 
 const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
 
-impl TaggingOptions {
-    /// Reads a config file and lays `key=value` overrides over it.
-    ///
-    /// # Errors
-    /// [`Error::Config`](crate::Error::Config) with every mistake that was found, and [`Error::Kilt`](crate::Error::Kilt) where the file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::kind::load(path, overrides, Self::read, Self::check_values)
-    }
-
+impl Config for TaggingOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let tagger = tagger(document);
         let General { name, seed, output, annotations, test } = document.read_root(&["tagger"])?;
         Some(Self { name, seed, output, annotations, tagger: tagger.ok()?, test })
     }
 
-    fn check_values(&self, document: &mut Document<'_>) {
+    fn check(&self, document: &mut Document<'_>) {
         let (learned, test) = (&self.annotations, &self.test);
         let lists = [
             ("annotations.docred", &learned.docred),
@@ -254,7 +243,9 @@ impl TaggingOptions {
             document.report_key("tagger.optimizer", error.to_string());
         }
     }
+}
 
+impl TaggingOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
