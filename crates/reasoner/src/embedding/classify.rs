@@ -37,15 +37,17 @@ pub struct RelationAccuracy {
     pub triples: usize,
 }
 
-/// A triple's relation and log-probability, and whether it holds.
-type Judged = (RelationId, f32, bool);
+/// How probable a triple is, where scores themselves compare within a question alone: the mean, over its two questions, of the
+/// logarithm of its answer's share of the softmax.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogProbability {
+    /// Among all entities.
+    pub among_all: f32,
+    /// Among those that are not known as answers, from which what is known to hold takes nothing.
+    pub among_unknown: f32,
+}
 
-/// How much the threshold's surroundings count: this share of the deviation of all log-probabilities.
-const BANDWIDTH: f32 = 0.1;
-
-/// The log-probability of each triple: the mean, over its two questions, of the logarithm of the softmax of its answer among
-/// all entities that `known` does not have as answers of the question. Scores themselves compare within a question alone, and
-/// what is known to hold takes nothing from what is asked about.
+/// The log-probability of each triple; `known` are triples that hold.
 ///
 /// # Errors
 /// Those of the scorer.
@@ -53,37 +55,53 @@ pub fn log_probabilities(
     scorer: &dyn TripleScorer,
     triples: &[Triple],
     known: &TripleIndex,
-) -> Result<Vec<f32>> {
+) -> Result<Vec<LogProbability>> {
     let of = |subjects: bool| {
         per_question(scorer, triples, subjects, |question, answers, row| {
             let known = question.known(known);
-            let mut rest = row.to_vec();
-            known.iter().for_each(|entity| rest[entity.index()] = f32::NEG_INFINITY);
-            let greatest = max(Isa::detected(), &rest);
-            let rest = f64::from(greatest) + exp_sum(Isa::detected(), &rest, greatest).ln();
+            let mut unknown = row.to_vec();
+            known.iter().for_each(|entity| unknown[entity.index()] = f32::NEG_INFINITY);
+            let (all, unknown) = (log_sum_exp(row), log_sum_exp(&unknown));
             let told = |answer: &EntityId| {
                 let score = f64::from(row[answer.index()]);
-                let all = if known.binary_search(answer).is_ok() {
-                    let above = score.max(rest);
-                    above + ((score - above).exp() + (rest - above).exp()).ln()
-                } else {
-                    rest
+                let unknown = match known.binary_search(answer) {
+                    Ok(_) => log_add_exp(unknown, score),
+                    Err(_) => unknown,
                 };
-                (score - all) as f32
+                [(score - all) as f32, (score - unknown) as f32]
             };
             answers.iter().map(told).collect()
         })
     };
-    let (objects, subjects) = (of(false)?, of(true)?);
-    Ok(objects.into_iter().zip(subjects).map(|(object, subject)| f32::midpoint(object, subject)).collect())
+    let mean = |([all, unknown], [all_too, unknown_too]): ([f32; 2], [f32; 2])| LogProbability {
+        among_all: f32::midpoint(all, all_too),
+        among_unknown: f32::midpoint(unknown, unknown_too),
+    };
+    Ok(of(false)?.into_iter().zip(of(true)?).map(mean).collect())
 }
 
-fn judged(
+fn log_sum_exp(row: &[f32]) -> f64 {
+    let greatest = max(Isa::detected(), row);
+    f64::from(greatest) + exp_sum(Isa::detected(), row, greatest).ln()
+}
+
+fn log_add_exp(a: f64, b: f64) -> f64 {
+    let greatest = a.max(b);
+    greatest + ((a - greatest).exp() + (b - greatest).exp()).ln()
+}
+
+/// A triple's relation and log-probability, and whether it holds.
+type Judged = (RelationId, f32, bool);
+
+/// How much the threshold's surroundings count: this share of the deviation of all log-probabilities.
+const BANDWIDTH: f32 = 0.1;
+
+/// A part's triples and hard negatives with their log-probabilities, and whether they hold.
+fn told(
     scorer: &dyn TripleScorer,
     kb: &KnowledgeBase,
     part: Part,
-    known: &TripleIndex,
-) -> Result<Vec<Judged>> {
+) -> Result<Vec<(Triple, LogProbability, bool)>> {
     let (triples, negatives) = (kb.triples(part), kb.negatives(part));
     if triples.is_empty() || negatives.is_empty() {
         return Err(Error::Argument(format!(
@@ -94,9 +112,9 @@ fn judged(
         )));
     }
     let all: Vec<Triple> = triples.iter().chain(negatives).copied().collect();
-    let told = log_probabilities(scorer, &all, known)?;
+    let told = log_probabilities(scorer, &all, &kb.index(&[Part::Train]))?;
     let holds = |at: usize| at < triples.len();
-    Ok(all.iter().zip(told).enumerate().map(|(at, (t, told))| (t.relation, told, holds(at))).collect())
+    Ok(all.into_iter().zip(told).enumerate().map(|(at, (triple, told))| (triple, told, holds(at))).collect())
 }
 
 /// The standard deviation of the log-probabilities.
@@ -169,10 +187,13 @@ fn by_relation(judged: &[Judged]) -> BTreeMap<RelationId, Vec<Judged>> {
 /// # Errors
 /// Those of the scorer; [`Error::Argument`] without hard negatives.
 pub fn classify(scorer: &dyn TripleScorer, kb: &KnowledgeBase) -> Result<ClassificationReport> {
-    let told = |against_known: bool| {
-        let known = if against_known { TripleIndex::new(&[]) } else { kb.index(&[Part::Train]) };
-        let (valid, test) =
-            (judged(scorer, kb, Part::Valid, &known)?, judged(scorer, kb, Part::Test, &known)?);
+    let (valid, test) = (told(scorer, kb, Part::Valid)?, told(scorer, kb, Part::Test)?);
+    let report = |against_known: bool| {
+        let judged = |part: &[(Triple, LogProbability, bool)]| -> Vec<Judged> {
+            let one = |told: LogProbability| if against_known { told.among_all } else { told.among_unknown };
+            part.iter().map(|&(triple, told, holds)| (triple.relation, one(told), holds)).collect()
+        };
+        let (valid, test) = (judged(&valid), judged(&test));
         let thresholds = Thresholds::choose(&valid, &test);
         let said = test.iter().filter(|one| thresholds.holds(one)).count() as f64;
         let hold = test.iter().filter(|one| one.2).count() as f64;
@@ -185,16 +206,16 @@ pub fn classify(scorer: &dyn TripleScorer, kb: &KnowledgeBase) -> Result<Classif
             };
             (kb.relation_name(relation).to_owned(), report)
         });
-        Ok::<_, Error>(ClassificationReport {
+        ClassificationReport {
             accuracy: thresholds.accuracy(&test),
             f1: 2.0 * both / (said + hold),
             valid_accuracy: thresholds.accuracy(&valid),
             against_known,
             triples: test.len(),
             relations: relations.collect(),
-        })
+        }
     };
-    let (all, unknown) = (told(true)?, told(false)?);
+    let (all, unknown) = (report(true), report(false));
     Ok(if all.valid_accuracy > unknown.valid_accuracy { all } else { unknown })
 }
 
@@ -238,11 +259,10 @@ mod tests {
         let half = 0.5_f32.ln();
         let expected = [(half - 200.0) / 2.0, (half - 200.0 - 400.0) / 2.0, 0.0, -400.0];
         for (found, expected) in found.iter().zip(expected) {
-            assert!((found - expected).abs() < 1e-3, "{found} {expected}");
+            assert!((found.among_unknown - expected).abs() < 1e-3, "{found:?} {expected}");
         }
-        assert!(
-            log_probabilities(&Near, &[Triple::new(1, 0, 2)], &TripleIndex::new(&[])).unwrap()[0] < -199.0
-        );
+        // Among all, nothing is nearer than an entity itself.
+        assert!((found[0].among_all + 200.0).abs() < 1e-3 && found[2].among_all.abs() < 1e-3, "{found:?}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod table;
 pub(crate) mod trainer;
 mod vectors;
 
-pub use classify::{ClassificationReport, RelationAccuracy, classify, log_probabilities};
+pub use classify::{ClassificationReport, LogProbability, RelationAccuracy, classify, log_probabilities};
 pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
 pub use mixture::Mixture;
 pub use model::EmbeddingModel;
