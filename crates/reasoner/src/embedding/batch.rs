@@ -10,6 +10,7 @@ use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
 use sporran_kilt::kb::EntityId;
 
 use super::{
+    euclidean,
     loss::Loss,
     options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
     parameters::Shape,
@@ -147,9 +148,9 @@ pub(super) struct Among {
     pub(super) loss: f64,
     /// Gradients of the questions' vectors.
     pub(super) to_queries: Vec<f32>,
-    /// Gradients of all scores, (questions, entities).
+    /// Gradients of all scores, (questions, entities); of Euclidean distances the weights of differences.
     to_scores: Vec<f32>,
-    /// The scores, where gradients of entities need them.
+    /// The scores, where gradients of entities need them beside these.
     scores: Vec<f32>,
 }
 
@@ -169,13 +170,16 @@ pub(super) fn among_all(
     buffer.resize(count * entities, 0.0);
     let mut to_queries = vec![0.0; queries.len()];
     let (left, all) = (View::packed(count, width), View::packed(entities, width));
-    if comparison == Comparison::Dot {
+    if let Comparison::Dot | Comparison::L2 = comparison {
         shared_product(&mut buffer, (queries, left), (table, all.transposed()));
+        if comparison == Comparison::L2 {
+            euclidean::scores(&mut buffer, queries, table, width);
+        }
     } else {
         let rows = buffer.par_chunks_exact_mut(entities).zip(queries.par_chunks_exact(width));
         rows.for_each(|(row, query)| comparison.scores(isa, query, table, row));
     }
-    let scores = if comparison == Comparison::Dot { Vec::new() } else { buffer.clone() };
+    let mut scores = if comparison == Comparison::Dot { Vec::new() } else { buffer.clone() };
     let rows = buffer.par_chunks_exact_mut(entities).enumerate();
     let losses: Vec<f64> = rows
         .map(|(at, row)| {
@@ -183,8 +187,16 @@ pub(super) fn among_all(
             f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale)
         })
         .collect();
-    if comparison == Comparison::Dot {
+    if let Comparison::Dot | Comparison::L2 = comparison {
+        if comparison == Comparison::L2 {
+            euclidean::weights(&mut buffer, &scores);
+            scores = Vec::new();
+        }
         shared_product(&mut to_queries, (&buffer, View::packed(count, entities)), (table, all));
+        if comparison == Comparison::L2 {
+            let sums: Vec<f32> = buffer.par_chunks_exact(entities).map(euclidean::total).collect();
+            euclidean::gradients(queries, &sums, width, &mut to_queries);
+        }
     } else {
         let rows = buffer.par_chunks_exact(entities).zip(scores.par_chunks_exact(entities));
         let work = to_queries.par_chunks_exact_mut(width).zip(queries.par_chunks_exact(width)).zip(rows);
@@ -210,14 +222,25 @@ impl Among {
     ) {
         let count = self.to_scores.len() / entities;
         let width = queries.len() / count;
-        if comparison == Comparison::Dot {
+        let isa = Isa::detected();
+        if let Comparison::Dot | Comparison::L2 = comparison {
             let columns = View::rows(0, count, which.len(), entities).transposed();
             let to_scores = (&self.to_scores[which.start..], columns);
-            let queries = (queries, View::packed(count, width));
-            product((out, View::packed(which.len(), width)), to_scores, queries, false);
+            product(
+                (out, View::packed(which.len(), width)),
+                to_scores,
+                (queries, View::packed(count, width)),
+                false,
+            );
+            if comparison == Comparison::L2 {
+                let mut sums = vec![0.0; which.len()];
+                for row in self.to_scores.chunks_exact(entities) {
+                    add_columns(isa, &row[which.clone()], &mut sums);
+                }
+                euclidean::gradients(table, &sums, width, out);
+            }
             return;
         }
-        let isa = Isa::detected();
         out.fill(0.0);
         for ((out, row), entity) in out.chunks_exact_mut(width).zip(table.chunks_exact(width)).zip(which) {
             for (question, query) in queries.chunks_exact(width).enumerate() {

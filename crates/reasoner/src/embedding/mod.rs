@@ -10,6 +10,7 @@ pub(crate) mod checkpoint;
 mod classify;
 mod convolution;
 mod dense;
+mod euclidean;
 mod evaluate;
 pub(crate) mod file;
 mod interaction;

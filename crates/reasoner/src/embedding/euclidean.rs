@@ -1,0 +1,101 @@
+//! Euclidean distances between many vectors, and their gradients, by matrix products.
+//!
+//! `|q - e|^2 = |q|^2 + |e|^2 - 2 q e`, and what the scores `-|q - e|` with gradients `g` give `q` is
+//! `sum_e w (q - e) = q sum_e w - sum_e w e` with `w = g / score`. A distance that is small beside the vectors' lengths loses
+//! digits to that, so what is ranked by is measured by differences (`Comparison::scores`).
+
+use rayon::prelude::*;
+
+/// Values that are summed side by side.
+const LANES: usize = 16;
+
+/// Turns inner products, (queries, rows), into negative distances.
+pub(super) fn scores(products: &mut [f32], queries: &[f32], rows: &[f32], width: usize) {
+    let squares: Vec<f32> = rows.par_chunks_exact(width).map(square).collect();
+    let work = products.par_chunks_exact_mut(squares.len()).zip(queries.par_chunks_exact(width));
+    work.for_each(|(products, query)| {
+        let own = square(query);
+        for (product, square) in products.iter_mut().zip(&squares) {
+            *product = -(own + square - 2.0 * *product).max(0.0).sqrt();
+        }
+    });
+}
+
+/// Turns the gradients of scores into weights of differences; where vectors are equal there is no gradient.
+pub(super) fn weights(to_scores: &mut [f32], scores: &[f32]) {
+    to_scores.par_iter_mut().zip(scores).for_each(|(to, score)| {
+        *to = if *score < 0.0 { *to / score } else { 0.0 };
+    });
+}
+
+/// Turns the weighted sums of what each of `points` was compared with into gradients of the points. `sums` are of the weights.
+pub(super) fn gradients(points: &[f32], sums: &[f32], width: usize, out: &mut [f32]) {
+    for ((out, point), sum) in out.chunks_exact_mut(width).zip(points.chunks_exact(width)).zip(sums) {
+        out.iter_mut().zip(point).for_each(|(out, value)| *out = sum * value - *out);
+    }
+}
+
+fn square(values: &[f32]) -> f32 {
+    lanes(values, |value| value * value)
+}
+
+/// The sum of some values, always in one order.
+pub(super) fn total(values: &[f32]) -> f32 {
+    lanes(values, |value| value)
+}
+
+fn lanes(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+    let (whole, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [0f32; LANES];
+    for chunk in whole {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, value)| *lane += term(*value));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, value)| *lane += term(*value));
+    lanes.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_and_gradients_are_those_of_the_differences() {
+        const WIDTH: usize = 37;
+        let values = |count: usize, seed: usize| -> Vec<f32> {
+            (0..count * WIDTH).map(|at| ((at * 7 + seed) % 23) as f32 * 0.1 - 1.1).collect()
+        };
+        let (queries, mut rows) = (values(3, 1), values(5, 4));
+        // The last row is the first query.
+        rows[4 * WIDTH..].copy_from_slice(&queries[..WIDTH]);
+        let pairs = || (0..3).flat_map(|query| (0..5).map(move |row| (query, row)));
+        let vector = |of: &[f32], at: usize| of[at * WIDTH..][..WIDTH].to_vec();
+        let dot = |(query, row): (usize, usize)| -> f32 {
+            vector(&queries, query).iter().zip(vector(&rows, row)).map(|(a, b)| a * b).sum()
+        };
+        let mut found: Vec<f32> = pairs().map(dot).collect();
+        scores(&mut found, &queries, &rows, WIDTH);
+        for ((query, row), found) in pairs().zip(&found) {
+            let (a, b) = (vector(&queries, query), vector(&rows, row));
+            let plain = -a.iter().zip(&b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+            assert!((f64::from(*found) - plain).abs() < 5e-3, "{query} {row}: {found} {plain}");
+        }
+        let exact: Vec<f32> =
+            found.iter().map(|score| if score.abs() < 5e-3 { 0.0 } else { *score }).collect();
+        let to_scores: Vec<f32> = (0..15).map(|at| (at % 4) as f32 - 1.5).collect();
+        let mut weighted = to_scores.clone();
+        weights(&mut weighted, &exact);
+        let mut to_query = vec![0.0; WIDTH];
+        for row in 0..5 {
+            to_query
+                .iter_mut()
+                .zip(vector(&rows, row))
+                .for_each(|(sum, value)| *sum += weighted[row] * value);
+        }
+        gradients(&queries[..WIDTH], &[total(&weighted[..5])], WIDTH, &mut to_query);
+        for (at, found) in to_query.iter().enumerate() {
+            let plain: f32 =
+                (0..4).map(|row| to_scores[row] / exact[row] * (queries[at] - rows[row * WIDTH + at])).sum();
+            assert!((found - plain).abs() < 1e-4, "{at}: {found} {plain}");
+        }
+    }
+}
