@@ -85,11 +85,8 @@ mod tests {
         let mut weighted = to_scores.clone();
         weights(&mut weighted, &exact);
         let mut to_query = vec![0.0; WIDTH];
-        for row in 0..5 {
-            to_query
-                .iter_mut()
-                .zip(vector(&rows, row))
-                .for_each(|(sum, value)| *sum += weighted[row] * value);
+        for (weight, row) in weighted.iter().zip(rows.chunks_exact(WIDTH)) {
+            to_query.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
         }
         gradients(&queries[..WIDTH], &[total(&weighted[..5])], WIDTH, &mut to_query);
         for (at, found) in to_query.iter().enumerate() {
