@@ -82,6 +82,10 @@ pub fn log_probabilities(
 
 fn log_sum_exp(row: &[f32]) -> f64 {
     let greatest = max(Isa::detected(), row);
+    if greatest == f32::NEG_INFINITY {
+        // Nothing is unknown.
+        return f64::NEG_INFINITY;
+    }
     f64::from(greatest) + exp_sum(Isa::detected(), row, greatest).ln()
 }
 
@@ -261,6 +265,13 @@ mod tests {
         for (found, expected) in found.iter().zip(expected) {
             assert!((found.among_unknown - expected).abs() < 1e-3, "{found:?} {expected}");
         }
+        // Where all others are known, what is left is certain.
+        let known = TripleIndex::new(&[0, 1, 2, 3].map(|object| Triple::new(0, 0, object)));
+        let certain = log_probabilities(&Near, &[Triple::new(0, 0, 3)], &known).unwrap()[0];
+        assert!(
+            certain.among_unknown.is_finite() && certain.among_unknown > certain.among_all,
+            "{certain:?}"
+        );
         // Among all, nothing is nearer than an entity itself.
         assert!((found[0].among_all + 200.0).abs() < 1e-3 && found[2].among_all.abs() < 1e-3, "{found:?}");
     }
