@@ -152,9 +152,8 @@ pub struct Scored {
 /// Weights of rules that are tried; the embedding has the rest.
 const RULE_WEIGHTS: [f32; 5] = [0.1, 0.2, 0.3, 0.5, 0.7];
 
-/// Ranks a part of a knowledge base with the model of a folder. Known triples of the training part and of all parts up to
-/// this one do not count as wrong. With a file of `rules` what is ranked by is the sum of the two, with the weights that are
-/// best on the valid part.
+/// Ranks a part of a knowledge base with the model of a folder. Answers that any part knows do not count as wrong. With a file
+/// of `rules` what is ranked by is the sum of the two, with the weights that are best on the valid part.
 ///
 /// # Errors
 /// Whatever is wrong with files, and a model of another knowledge base.
