@@ -42,7 +42,7 @@ pub(super) struct Shape {
     pub(super) directions: Directions,
     pub(super) dim: usize,
     pub(super) relation_dim: usize,
-    pub(super) norm: Norm,
+    pub(super) norm: Option<Norm>,
     pub(super) height: usize,
     pub(super) filters: usize,
 }
@@ -79,9 +79,9 @@ impl Shape {
 
     pub(super) fn comparison(&self) -> Comparison {
         match (self.model, self.norm) {
-            (ModelKind::TransE, Norm::L1) => Comparison::L1,
-            (ModelKind::TransE, Norm::L2) => Comparison::L2,
-            (ModelKind::RotatE, _) => Comparison::Modulus,
+            (ModelKind::TransE, Some(Norm::L1)) => Comparison::L1,
+            (ModelKind::RotatE, None | Some(Norm::L1)) => Comparison::Modulus,
+            (ModelKind::TransE | ModelKind::RotatE, _) => Comparison::L2,
             _ => Comparison::Dot,
         }
     }

@@ -348,6 +348,7 @@ mod tests {
             json!({ "model": "transe", "dim": 6 }),
             json!({ "model": "transe", "dim": 6, "norm": "l1" }),
             json!({ "model": "rotate", "dim": 6 }),
+            json!({ "model": "rotate", "dim": 6, "norm": "l2" }),
             json!({ "model": "rescal", "dim": 4 }),
             json!({ "model": "tucker", "dim": 4, "relation-dim": 3 }),
             json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "map-dropout": 0.2, "hidden-dropout": 0.2 }),
