@@ -130,6 +130,34 @@ fn a_memory_network_of_parlai_is_imported_as_it_was_saved() {
 }
 
 #[test]
+fn a_released_matching_network_is_imported_and_its_broken_words_are_named() {
+    let place = TempDir::new().unwrap();
+    let into = &objects(place.path(), &["models", "import", &data("nsmn/selector"), "--json"])[0]["folder"];
+    assert_eq!(into, "models/selector");
+    let shown = call(place.path(), &["models", "show", "selector", "--models", "models"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("labels of pairs of texts by a neural semantic matching network"), "{shown}");
+    let broken = place.path().join("broken");
+    fs::create_dir(&broken).unwrap();
+    for name in ["model", "tokens.txt", "unk_count_namespaces.txt"] {
+        fs::copy(format!("{}/{name}", data("nsmn/selector")), broken.join(name)).unwrap();
+    }
+    let refused = |file: &str, text: &str, expected: &str| {
+        let before = fs::read(broken.join(file)).unwrap();
+        fs::write(broken.join(file), text).unwrap();
+        let output = call(place.path(), &["models", "import", "broken"]);
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+        assert!(!place.path().join("models/broken").exists());
+        fs::write(broken.join(file), before).unwrap();
+    };
+    refused("unk_count_namespaces.txt", "tokens 7\n", "unk_count_namespaces.txt: line 1");
+    refused("tokens.txt", "the<(-.-)>0\ndog\n", "tokens.txt: line 2");
+    refused("tokens.txt", "the<(-.-)>0\n", "expected `@@UNKNOWN#0@@` somewhere");
+    refused("model", "no weights", "model");
+}
+
+#[test]
 fn a_pickle_that_calls_something_is_not_imported() {
     let place = TempDir::new().unwrap();
     model(&place.path().join("tiny"));

@@ -121,7 +121,7 @@ impl MemoryInput {
     pub fn units(&self, request: &Request<'_>) -> Result<Vec<Unit>> {
         let read = request.passages.len().min(self.prompt.options().passages);
         let request = Request { passages: &request.passages[..read], ..*request };
-        units(&request, self.evidence, false, self.store.as_deref())
+        units(&request, self.evidence, self.store.as_deref())
     }
 
     /// The text of a dialogue.

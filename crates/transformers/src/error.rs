@@ -55,6 +55,17 @@ pub enum Error {
         found: String,
     },
 
+    /// A line of a text file does not hold what it should.
+    #[error("{}: line {line}: {problem}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+
     /// A safetensors file ends before its last tensor.
     #[error("{}: the file is truncated: expected {expected} bytes, found {found}", path.display())]
     Truncated {

@@ -81,7 +81,10 @@ pub use lstm::{BiLstm, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::attend_to_pieces;
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
-pub use nsmn::{NSMN, Nsmn, NsmnConfig, PackedNsmn, TokenPair};
+pub use nsmn::{
+    NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn, ReleasedNsmnConfig, TokenPair, WordPair,
+    import_nsmn, is_released_nsmn, treebank_words,
+};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use parlai::{import_parlai, is_parlai};

@@ -1,20 +1,63 @@
 //! The seam of models that label pairs, and what their labels mean.
 
+use sporran_kilt::Passage;
 use sporran_transformers::PairClassifier;
 
-use super::Label;
+use super::{Label, Unit, unit::titled};
 use crate::{Error, Result};
 
-/// Labels a claim beside a piece of evidence.
+/// A claim and what is read beside it.
+#[derive(Clone, Debug)]
+pub struct Reading<'a> {
+    /// The claim.
+    pub claim: &'a str,
+    /// The evidence, in the order in which it was found.
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// A piece of evidence that is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The passage that it stands for.
+    pub passage: &'a Passage,
+    /// The piece.
+    pub unit: &'a Unit,
+    /// How sure it is that it is evidence, 0 to 1.
+    pub relevance: f32,
+}
+
+impl Reading<'_> {
+    /// The evidence as one text; with `titles` each piece begins with its page's.
+    #[must_use]
+    pub fn text(&self, titles: bool) -> String {
+        let text =
+            |piece: &Piece<'_>| titled(if titles { &piece.passage.title } else { "" }, &piece.unit.text);
+        self.pieces.iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Labels a claim beside evidence.
 pub trait Labeller: Send + Sync {
     /// The names of the labels.
     fn labels(&self) -> &[String];
 
-    /// The logits of each pair, in the labels' order.
+    /// The logits of each pair of claim and evidence, in the labels' order.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>>;
+
+    /// The logits of each claim beside all of its pieces, in the labels' order. Most models read the pieces as one text,
+    /// with `titles` behind those of their pages.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    fn read(&self, readings: &[Reading<'_>], titles: bool) -> Result<Vec<Vec<f32>>> {
+        let texts: Vec<String> = readings.iter().map(|reading| reading.text(titles)).collect();
+        let pairs: Vec<(&str, &str)> =
+            readings.iter().zip(&texts).map(|(reading, text)| (reading.claim, text.as_str())).collect();
+        self.logits(&pairs)
+    }
 }
 
 impl Labeller for PairClassifier {

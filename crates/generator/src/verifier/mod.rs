@@ -4,19 +4,21 @@
 mod labels;
 mod matcher;
 mod options;
+mod released;
 mod unit;
 mod verdict;
 
 use std::{path::Path, sync::Arc};
 
 use sporran_kilt::{Dataset, PassageStore};
-use sporran_transformers::{Checkpoint, NsmnConfig, PairClassifier};
+use sporran_transformers::{Checkpoint, NsmnConfig, PairClassifier, ReleasedNsmnConfig};
 
 use labels::softmax;
-pub use labels::{LabelOrder, Labeller};
+pub use labels::{LabelOrder, Labeller, Piece, Reading};
 pub use matcher::{Matcher, token_pair};
 pub use options::{Aggregate, SelectionOptions, UnitKind, VerifierOptions};
-pub use unit::{Unit, units};
+pub use released::ReleasedMatcher;
+pub use unit::{Unit, titled, units};
 pub use verdict::{Label, Verdict, verdict};
 
 use crate::{Error, Generation, Generator, Request, Result};
@@ -45,10 +47,13 @@ impl<'m> Verifier<'m> {
     /// # Errors
     /// What is wrong with the folder.
     pub fn labeller(folder: &Path, options: &VerifierOptions) -> Result<Box<dyn Labeller>> {
-        Ok(match NsmnConfig::names(folder)? {
-            true => Box::new(Matcher::load(folder, options.batch_tokens)?),
-            false => Box::new(PairClassifier::load(&Checkpoint::open(folder)?, &options.pairs())?),
-        })
+        if NsmnConfig::names(folder)? {
+            return Ok(Box::new(Matcher::load(folder, options.batch_tokens)?));
+        }
+        if ReleasedNsmnConfig::names(folder)? {
+            return Ok(Box::new(ReleasedMatcher::load(folder, options.batch_tokens)?));
+        }
+        Ok(Box::new(PairClassifier::load(&Checkpoint::open(folder)?, &options.pairs())?))
     }
 
     /// A verifier over models that are loaded already.
@@ -80,63 +85,71 @@ impl<'m> Verifier<'m> {
         let cut = |request: &Request<'_>| {
             let read = request.passages.len().min(self.options.passages);
             let request = Request { passages: &request.passages[..read], ..*request };
-            units(&request, self.options.evidence, self.options.titles, self.store.as_deref())
+            units(&request, self.options.evidence, self.store.as_deref())
         };
         requests.iter().map(cut).collect()
     }
 
-    /// Keeps the best pieces as one, with the passages that they come from in the selector's order.
-    fn select(
+    /// The best pieces of each request as one reading, with the passages that they come from in the selector's order.
+    fn select<'a>(
         &self,
         selector: &dyn Labeller,
         selection: &SelectionOptions,
-        requests: &[Request<'_>],
-        units: Vec<Vec<Unit>>,
-    ) -> Result<Vec<(Vec<Unit>, Vec<usize>)>> {
-        let relevance = of_each(selector, requests, &units)?;
+        requests: &[Request<'a>],
+        units: &'a [Vec<Unit>],
+    ) -> Result<Vec<(Vec<Reading<'a>>, Vec<usize>)>> {
+        let apart = apart(requests, units);
+        let relevance = self.probabilities(selector, &apart)?;
         let mut chosen = Vec::with_capacity(units.len());
-        for (units, relevance) in units.into_iter().zip(relevance) {
-            let mut order: Vec<usize> = (0..units.len()).collect();
-            order.sort_by(|a, b| relevance[*b][1].total_cmp(&relevance[*a][1]));
+        for (readings, relevance) in apart.into_iter().zip(relevance) {
+            let mut pieces: Vec<Piece<'a>> = readings
+                .iter()
+                .zip(&relevance)
+                .flat_map(|(reading, row)| {
+                    reading.pieces.iter().map(|piece| Piece { relevance: row[1], ..*piece })
+                })
+                .collect();
+            pieces.sort_by(|a, b| b.relevance.total_cmp(&a.relevance));
             let mut ranking: Vec<usize> = Vec::new();
-            for &at in &order {
-                if !ranking.contains(&units[at].passage) {
-                    ranking.push(units[at].passage);
+            for piece in &pieces {
+                if !ranking.contains(&piece.unit.passage) {
+                    ranking.push(piece.unit.passage);
                 }
             }
             // Something is read even where nothing seems relevant.
-            let wanted = order
-                .iter()
-                .enumerate()
-                .take_while(|(rank, at)| {
-                    *rank == 0 || (*rank < selection.sentences && relevance[**at][1] >= selection.threshold)
-                })
-                .map(|(_, at)| units[*at].text.as_str());
-            let text = wanted.collect::<Vec<_>>().join(" ");
-            let passage = ranking.first().copied().unwrap_or_default();
-            let joined = if units.is_empty() { Vec::new() } else { vec![Unit { passage, text }] };
-            chosen.push((joined, ranking));
+            let wanted = pieces.iter().take(selection.sentences);
+            let least = wanted.filter(|piece| piece.relevance >= selection.threshold).count().max(1);
+            pieces.truncate(least);
+            let joined = readings.first().map(|reading| Reading { claim: reading.claim, pieces });
+            chosen.push((joined.into_iter().collect(), ranking));
         }
         Ok(chosen)
     }
+
+    /// The probabilities of each request's readings.
+    fn probabilities(
+        &self,
+        model: &dyn Labeller,
+        readings: &[Vec<Reading<'_>>],
+    ) -> Result<Vec<Vec<Vec<f32>>>> {
+        let all: Vec<Reading<'_>> = readings.iter().flatten().cloned().collect();
+        let mut found = model.read(&all, self.options.titles)?;
+        found.iter_mut().for_each(|row| softmax(row));
+        let mut found = found.into_iter();
+        Ok(readings.iter().map(|readings| found.by_ref().take(readings.len()).collect()).collect())
+    }
 }
 
-/// The probabilities of each request's pieces.
-fn of_each(
-    model: &dyn Labeller,
-    requests: &[Request<'_>],
-    units: &[Vec<Unit>],
-) -> Result<Vec<Vec<Vec<f32>>>> {
-    let of = |(request, units): (&Request<'_>, &'_ Vec<Unit>)| -> Vec<(String, String)> {
-        units.iter().map(|unit| (request.query.text.clone(), unit.text.clone())).collect()
+/// Each piece as a reading of its own.
+fn apart<'a>(requests: &[Request<'a>], units: &'a [Vec<Unit>]) -> Vec<Vec<Reading<'a>>> {
+    let of = |(request, units): (&Request<'a>, &'a Vec<Unit>)| {
+        let reading = |unit: &'a Unit| Reading {
+            claim: &request.query.text,
+            pieces: vec![Piece { passage: request.passages[unit.passage].passage, unit, relevance: 1.0 }],
+        };
+        units.iter().map(reading).collect()
     };
-    let texts: Vec<(String, String)> = requests.iter().zip(units).flat_map(of).collect();
-    let pairs: Vec<(&str, &str)> =
-        texts.iter().map(|(claim, text)| (claim.as_str(), text.as_str())).collect();
-    let mut found = model.logits(&pairs)?;
-    found.iter_mut().for_each(|row| softmax(row));
-    let mut found = found.into_iter();
-    Ok(units.iter().map(|units| found.by_ref().take(units.len()).collect()).collect())
+    requests.iter().zip(units).map(of).collect()
 }
 
 impl Generator for Verifier<'_> {
@@ -148,15 +161,16 @@ impl Generator for Verifier<'_> {
             let expected = "only `fever`, whose claims it checks; see the kind `by-dataset`";
             return Err(Error::Option { option: "tasks.datasets", expected, found: other.stem().to_owned() });
         }
-        let mut units = self.units(requests)?;
-        let mut rankings: Option<Vec<Vec<usize>>> = None;
-        if let (Some(selector), Some(selection)) = (&self.selector, &self.options.selection) {
-            let chosen = self.select(&**selector, selection, requests, units)?;
-            let (joined, ranked) = chosen.into_iter().unzip();
-            units = joined;
-            rankings = Some(ranked);
-        }
-        let probabilities = of_each(&*self.model, requests, &units)?;
+        let units = self.units(requests)?;
+        let (readings, rankings) = match (&self.selector, &self.options.selection) {
+            (Some(selector), Some(selection)) => {
+                let chosen = self.select(&**selector, selection, requests, &units)?;
+                let (readings, rankings): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
+                (readings, Some(rankings))
+            }
+            _ => (apart(requests, &units), None),
+        };
+        let probabilities = self.probabilities(&*self.model, &readings)?;
         let mut answers = Vec::with_capacity(requests.len());
         for (at, (units, rows)) in units.iter().zip(&probabilities).enumerate() {
             let opinions: Vec<[f32; 3]> = rows.iter().map(|row| self.order.sorted(row)).collect();

@@ -1,6 +1,6 @@
 //! Pieces of evidence: what a verifier reads at a time.
 
-use sporran_kilt::{Passage, PassageStore};
+use sporran_kilt::PassageStore;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::UnitKind;
@@ -11,34 +11,32 @@ use crate::{Error, Request, Result};
 pub struct Unit {
     /// The request's passage that it stands for.
     pub passage: usize,
+    /// Its number among the pieces of the passage.
+    pub number: usize,
+    /// Whether its page begins with it.
+    pub begins: bool,
     /// What is read.
     pub text: String,
 }
 
-/// Cuts the passages of a request into pieces, in the retriever's order. With `titles`, each begins with its page's title,
-/// which says what a pronoun means.
+/// Cuts the passages of a request into pieces, in the retriever's order.
 ///
 /// # Errors
 /// [`Error::Option`] where first sentences of pages are wanted without a store that holds the pages.
-pub fn units(
-    request: &Request<'_>,
-    kind: UnitKind,
-    titles: bool,
-    store: Option<&PassageStore>,
-) -> Result<Vec<Unit>> {
-    let titled = |passage: &Passage, text: &str| match titles && !passage.title.is_empty() {
-        true => format!("{}: {text}", passage.title),
-        false => text.to_owned(),
-    };
+pub fn units(request: &Request<'_>, kind: UnitKind, store: Option<&PassageStore>) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
     let mut pages: Vec<&str> = Vec::new();
     for (at, candidate) in request.passages.iter().enumerate() {
         let passage = candidate.passage;
+        // The first paragraph is the title.
+        let begins = kind == UnitKind::Lead || (passage.start_paragraph <= 1 && passage.start_character == 0);
+        let unit = |(number, text): (usize, &str)| {
+            let begins = begins && number == 0;
+            Unit { passage: at, number, begins, text: text.to_owned() }
+        };
         match kind {
-            UnitKind::Passage => units.push(Unit { passage: at, text: titled(passage, &passage.text) }),
-            UnitKind::Sentence => units.extend(
-                sentences(&passage.text).map(|text| Unit { passage: at, text: titled(passage, text) }),
-            ),
+            UnitKind::Passage => units.push(unit((0, &passage.text))),
+            UnitKind::Sentence => units.extend(sentences(&passage.text).enumerate().map(unit)),
             UnitKind::Lead if pages.contains(&passage.page_id.as_str()) => {}
             UnitKind::Lead => {
                 pages.push(&passage.page_id);
@@ -49,14 +47,18 @@ pub fn units(
                 })?;
                 if let Some(page) = store.page_by_id(&passage.page_id) {
                     let text = store.text(sporran_kilt::PassageId(store.passages_of(page).start));
-                    if let Some(first) = sentences(&text).next() {
-                        units.push(Unit { passage: at, text: titled(passage, first) });
-                    }
+                    units.extend(sentences(&text).take(1).enumerate().map(unit));
                 }
             }
         }
     }
     Ok(units)
+}
+
+/// A text behind its page's title, which says what a pronoun means.
+#[must_use]
+pub fn titled(title: &str, text: &str) -> String {
+    if title.is_empty() { text.to_owned() } else { format!("{title}: {text}") }
 }
 
 /// The sentences of a text without the blanks around them.

@@ -1,6 +1,6 @@
 //! Claims with what is read beside them: which pieces hold their evidence, and which do not.
 
-use sporran_generator::{Candidate, Request, UnitKind, VerifierOptions, units};
+use sporran_generator::{Candidate, Request, UnitKind, VerifierOptions, titled, units};
 use sporran_kilt::{Passage, PassageStore, Provenance};
 
 use super::VERDICTS;
@@ -49,14 +49,13 @@ pub(super) fn claim(
         evidence: Vec::new(),
         others: Vec::new(),
     };
-    let titled = units(&request, options.evidence, options.titles, Some(store))?;
-    // Spans are looked for in the page's own words.
-    let plain = units(&request, options.evidence, false, Some(store))?;
-    for (unit, plain) in titled.into_iter().zip(plain) {
-        let page = &passages[unit.passage].page_id;
+    for unit in units(&request, options.evidence, Some(store))? {
+        let passage = &passages[unit.passage];
         let whole = options.evidence == UnitKind::Lead;
-        let is_gold = gold.iter().any(|item| holds(page, (!whole).then_some(&plain.text), item, store));
-        if is_gold { claim.evidence.push(unit.text) } else { claim.others.push(unit.text) }
+        let is_gold =
+            gold.iter().any(|item| holds(&passage.page_id, (!whole).then_some(&unit.text), item, store));
+        let text = if options.titles { titled(&passage.title, &unit.text) } else { unit.text };
+        if is_gold { claim.evidence.push(text) } else { claim.others.push(text) }
     }
     Ok((!claim.evidence.is_empty()).then_some(claim))
 }

@@ -53,13 +53,18 @@ impl NsmnConfig {
     /// # Errors
     /// Those of reading a file.
     pub fn names(folder: &Path) -> Result<bool> {
-        #[derive(Deserialize)]
-        struct Kind {
-            model_type: Option<String>,
-        }
-        let path = folder.join("config.json");
-        let Some(text) = json::text(&path)? else { return Ok(false) };
-        let kind: Kind = json::parse(&path, &text)?;
-        Ok(kind.model_type.as_deref() == Some(NSMN))
+        is_of_type(folder, NSMN)
     }
+}
+
+/// Whether a folder's `config.json` has this `model_type`.
+pub(super) fn is_of_type(folder: &Path, name: &str) -> Result<bool> {
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: Option<String>,
+    }
+    let path = folder.join("config.json");
+    let Some(text) = json::text(&path)? else { return Ok(false) };
+    let kind: Kind = json::parse(&path, &text)?;
+    Ok(kind.model_type.as_deref() == Some(name))
 }

@@ -4,20 +4,31 @@
 //! The paper's inputs are GloVe and ELMo vectors with WordNet's and numbers' features. Here they are token vectors that are
 //! learned, and whether the token occurs in the other text.
 
+mod comparison;
 mod config;
+mod elmo;
+mod features;
+mod released;
+mod stored;
+mod treebank;
+mod vocabulary;
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
-use candle_core::{D, DType, Device, Tensor, Var};
-use candle_nn::{Init, Linear, Module, VarBuilder};
+use candle_core::{DType, Device, Tensor, Var};
+use candle_nn::{Init, Linear, VarBuilder};
 
+use comparison::{Comparison, PackedComparison, Read};
 pub use config::{NSMN, NsmnConfig};
+pub use released::{
+    RELEASED_NSMN, ReleasedNsmn, ReleasedNsmnConfig, WordPair, import_nsmn, is_released_nsmn,
+};
+pub use treebank::treebank_words;
 
 use crate::{
     checkpoint,
     error::{Error, Result},
-    lstm::{BiLstm, LstmOptions, PackedBiLstm},
-    mode::Mode,
+    lstm::{BiLstm, LstmOptions},
     training::Variables,
 };
 
@@ -50,19 +61,7 @@ pub struct Nsmn {
     embeddings: Tensor,
     pub(crate) encoder: BiLstm,
     pub(crate) matcher: BiLstm,
-    align: Linear,
-    inner: Linear,
-    output: Linear,
-}
-
-/// Pairs as both LSTMs read them: the first and the second text of each pair, one after the other.
-pub(crate) struct Read {
-    /// The tokens of all texts.
-    pub(crate) ids: Vec<u32>,
-    /// The tokens of each text.
-    pub(crate) lengths: Vec<usize>,
-    /// (tokens, embedding + 1): a token's vector, and whether the other text has it.
-    pub(crate) xs: Vec<f32>,
+    pub(crate) comparison: Comparison,
 }
 
 fn linear(vb: &VarBuilder, inputs: usize, outputs: usize) -> Result<Linear> {
@@ -100,7 +99,8 @@ impl Nsmn {
         let align = linear(&vb.pp("align"), 4 * states, config.projection_size)?;
         let inner = linear(&vb.pp("inner"), 4 * states, config.projection_size)?;
         let output = linear(&vb.pp("output"), config.projection_size, config.labels.len())?;
-        Ok(Self { config: config.clone(), variables, embeddings, encoder, matcher, align, inner, output })
+        let comparison = Comparison { align, inner, output, dropout: config.dropout };
+        Ok(Self { config: config.clone(), variables, embeddings, encoder, matcher, comparison })
     }
 
     /// Loads a folder with `config.json` and `model.safetensors`.
@@ -141,77 +141,33 @@ impl Nsmn {
         self.variables.place(EMBEDDINGS)
     }
 
-    /// Looks the tokens of pairs up.
-    pub(crate) fn read(&self, pairs: &[&TokenPair]) -> Result<Read> {
-        let mut read = Read { ids: Vec::new(), lengths: Vec::new(), xs: Vec::new() };
-        let mut known: Vec<f32> = Vec::new();
+    /// Looks the tokens of pairs up: their numbers, and of each its vector and whether the other text has it.
+    pub(crate) fn read(&self, pairs: &[&TokenPair]) -> Result<(Vec<u32>, Read)> {
+        let width = self.config.embedding_size + 1;
+        let mut read = Read { lengths: Vec::new(), xs: Vec::new(), width, again: width };
+        let (mut numbers, mut known) = (Vec::<u32>::new(), Vec::<f32>::new());
         for pair in pairs {
             for (own, other) in [(&pair.first, &pair.second), (&pair.second, &pair.first)] {
                 let other: HashSet<u32> = other.iter().copied().collect();
                 read.lengths.push(own.len());
-                read.ids.extend(own);
+                numbers.extend(own);
                 known.extend(own.iter().map(|id| f32::from(u8::from(other.contains(id)))));
             }
         }
-        let wrong = read.ids.iter().find(|id| **id as usize >= self.config.vocab_size);
+        let wrong = numbers.iter().find(|id| **id as usize >= self.config.vocab_size);
         if let Some(id) = wrong.copied().or(read.lengths.contains(&0).then_some(0)) {
             return Err(Error::Batch {
                 expected: format!("texts of tokens below {}", self.config.vocab_size),
                 found: if read.lengths.contains(&0) { "an empty text".into() } else { format!("token {id}") },
             });
         }
-        let ids = Tensor::new(read.ids.as_slice(), &Device::Cpu)?;
+        let ids = Tensor::new(numbers.as_slice(), &Device::Cpu)?;
         let vectors = self.embeddings.detach().index_select(&ids, 0)?.flatten_all()?.to_vec1::<f32>()?;
         for (vector, known) in vectors.chunks_exact(self.config.embedding_size).zip(known) {
             read.xs.extend(vector);
             read.xs.push(known);
         }
-        Ok(read)
-    }
-
-    /// From the encoder's states (tokens, 2 hidden) to what each token is beside what it is aligned with, (tokens,
-    /// projection).
-    pub(crate) fn aligned(&self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
-        let mut partners = Vec::with_capacity(lengths.len());
-        let mut from = 0;
-        for pair in lengths.chunks_exact(2) {
-            let (first, second) =
-                (states.narrow(0, from, pair[0])?, states.narrow(0, from + pair[0], pair[1])?);
-            let scores = first.matmul(&second.t()?)?;
-            partners.push(candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&second)?);
-            partners.push(candle_nn::ops::softmax(&scores.t()?.contiguous()?, D::Minus1)?.matmul(&first)?);
-            from += pair[0] + pair[1];
-        }
-        let partners = Tensor::cat(&partners, 0)?;
-        let joined =
-            Tensor::cat(&[states, &partners, &(states - &partners)?, &(states * &partners)?], D::Minus1)?;
-        Ok(self.align.forward(&joined)?.relu()?)
-    }
-
-    /// From the matcher's states (tokens, 2 hidden) to logits (pairs, labels).
-    pub(crate) fn compared(&self, states: &Tensor, lengths: &[usize], mode: &mut Mode) -> Result<Tensor> {
-        let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
-        let mut from = 0;
-        for (at, &length) in lengths.iter().enumerate() {
-            let greatest = states.narrow(0, from, length)?.max_keepdim(0)?;
-            if at % 2 == 0 {
-                firsts.push(greatest)
-            } else {
-                seconds.push(greatest)
-            }
-            from += length;
-        }
-        let (p, q) = (Tensor::cat(&firsts, 0)?, Tensor::cat(&seconds, 0)?);
-        let joined = Tensor::cat(&[&p, &q, &(&p - &q)?.abs()?, &(&p * &q)?], D::Minus1)?;
-        let inner = self.inner.forward(&mode.dropout(joined, self.config.dropout)?)?.relu()?;
-        Ok(self.output.forward(&mode.dropout(inner, self.config.dropout)?)?)
-    }
-
-    /// What the matcher reads: the aligned tokens beside what the encoder read.
-    pub(crate) fn beside(&self, aligned: &[f32], xs: &[f32]) -> Vec<f32> {
-        let (left, right) = (self.config.projection_size, self.config.embedding_size + 1);
-        let rows = aligned.chunks_exact(left).zip(xs.chunks_exact(right));
-        rows.flat_map(|(aligned, x)| aligned.iter().chain(x)).copied().collect()
+        Ok((numbers, read))
     }
 }
 
@@ -219,8 +175,7 @@ impl Nsmn {
 #[derive(Debug)]
 pub struct PackedNsmn {
     network: Arc<Nsmn>,
-    encoder: PackedBiLstm,
-    matcher: PackedBiLstm,
+    packed: PackedComparison,
 }
 
 impl PackedNsmn {
@@ -229,7 +184,12 @@ impl PackedNsmn {
     /// # Errors
     /// A tensor error.
     pub fn new(network: Arc<Nsmn>) -> Result<Self> {
-        Ok(Self { encoder: network.encoder.pack()?, matcher: network.matcher.pack()?, network })
+        let packed = PackedComparison {
+            encoder: network.encoder.pack()?,
+            matcher: network.matcher.pack()?,
+            comparison: network.comparison.clone(),
+        };
+        Ok(Self { network, packed })
     }
 
     /// The network.
@@ -245,25 +205,26 @@ impl PackedNsmn {
     /// [`Error::Batch`] where a text is empty or has a token that there is not.
     pub fn logits(&self, pairs: &[TokenPair], tokens: usize) -> Result<Vec<Vec<f32>>> {
         let lengths: Vec<usize> = pairs.iter().map(TokenPair::tokens).collect();
-        let mut found = vec![Vec::new(); pairs.len()];
-        for batch in crate::batch::length_batches(&lengths, usize::MAX, tokens) {
+        in_batches(&lengths, tokens, |batch| {
             let members: Vec<&TokenPair> = batch.iter().map(|&at| &pairs[at]).collect();
-            let read = self.network.read(&members)?;
-            let count = read.ids.len();
-            let width = self.encoder.options().width();
-            let states = self.encoder.states(&read.xs, &read.lengths)?;
-            let states = Tensor::from_vec(states, (count, width), &Device::Cpu)?;
-            let aligned = self.network.aligned(&states, &read.lengths)?.detach();
-            let beside = self.network.beside(&aligned.flatten_all()?.to_vec1()?, &read.xs);
-            let states = self.matcher.states(&beside, &read.lengths)?;
-            let states = Tensor::from_vec(states, (count, width), &Device::Cpu)?;
-            let logits = self.network.compared(&states, &read.lengths, &mut Mode::Inference)?;
-            for (at, logits) in batch.into_iter().zip(logits.to_vec2::<f32>()?) {
-                found[at] = logits;
-            }
-        }
-        Ok(found)
+            self.packed.logits(&self.network.read(&members)?.1)
+        })
     }
+}
+
+/// The logits of pairs of these lengths, in batches of about `tokens` tokens whose logits `of` gives.
+fn in_batches(
+    lengths: &[usize],
+    tokens: usize,
+    of: impl Fn(&[usize]) -> Result<Vec<Vec<f32>>>,
+) -> Result<Vec<Vec<f32>>> {
+    let mut found = vec![Vec::new(); lengths.len()];
+    for batch in crate::batch::length_batches(lengths, usize::MAX, tokens) {
+        for (at, logits) in batch.iter().zip(of(&batch)?) {
+            found[*at] = logits;
+        }
+    }
+    Ok(found)
 }
 
 /// A leaf of the tape with these values, (rows, width).

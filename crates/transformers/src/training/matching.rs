@@ -102,19 +102,19 @@ impl Objective for MatchingObjective<'_> {
         seed: u64,
         gradients: &mut Gradients,
     ) -> Result<f64> {
-        let Nsmn { encoder, matcher, .. } = self.network;
+        let Nsmn { encoder, matcher, comparison, .. } = self.network;
         let pairs: Vec<&TokenPair> = batch.iter().map(|pair| &pair.pair).collect();
         let labels: Vec<u32> = batch.iter().map(|pair| pair.label).collect();
-        let read = self.network.read(&pairs)?;
+        let (ids, read) = self.network.read(&pairs)?;
         let width = encoder.options().width();
 
         let first = encoder.forward(&read.xs, &read.lengths, None)?;
         let encoded = leaf(first.states(), width)?;
-        let aligned = self.network.aligned(encoded.as_tensor(), &read.lengths)?;
-        let beside = self.network.beside(&values(&aligned)?, &read.xs);
+        let aligned = comparison.aligned(encoded.as_tensor(), &read.lengths)?;
+        let beside = read.beside(&values(&aligned)?);
         let second = matcher.forward(&beside, &read.lengths, None)?;
         let matched = leaf(second.states(), width)?;
-        let logits = self.network.compared(matched.as_tensor(), &read.lengths, &mut Mode::training(seed))?;
+        let logits = comparison.compared(matched.as_tensor(), &read.lengths, &mut Mode::training(seed))?;
         let loss = (cross_entropy(&logits, &labels, self.options.label_smoothing)? / weight)?;
 
         let store = loss.backward()?;
@@ -128,13 +128,13 @@ impl Objective for MatchingObjective<'_> {
         let to_beside = matcher.backward(second, &to_matched, gradients)?;
 
         let (left, right) = (self.network.config().projection_size, self.network.config().embedding_size + 1);
-        let mut to_aligned: Vec<f32> = Vec::with_capacity(read.ids.len() * left);
-        let mut to_xs: Vec<f32> = Vec::with_capacity(read.ids.len() * right);
+        let mut to_aligned: Vec<f32> = Vec::with_capacity(ids.len() * left);
+        let mut to_xs: Vec<f32> = Vec::with_capacity(ids.len() * right);
         for row in to_beside.chunks_exact(left + right) {
             to_aligned.extend(&row[..left]);
             to_xs.extend(&row[left..]);
         }
-        let to_aligned = Tensor::from_vec(to_aligned, (read.ids.len(), left), &Device::Cpu)?;
+        let to_aligned = Tensor::from_vec(to_aligned, (ids.len(), left), &Device::Cpu)?;
         // A sum whose gradient of the aligned tokens is the one that came back.
         let store = (aligned * to_aligned)?.sum_all()?.backward()?;
         add_gradients(&store, &self.all, gradients)?;
@@ -144,7 +144,7 @@ impl Objective for MatchingObjective<'_> {
 
         let place = self.network.place_of_embeddings().ok_or_else(|| lost("the token vectors"))?;
         let size = right - 1;
-        for (id, to_x) in read.ids.iter().zip(to_xs.chunks_exact(right)) {
+        for (id, to_x) in ids.iter().zip(to_xs.chunks_exact(right)) {
             let row = &mut gradients[place][*id as usize * size..][..size];
             row.iter_mut().zip(to_x).for_each(|(sum, value)| *sum += value);
         }

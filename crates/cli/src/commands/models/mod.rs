@@ -10,7 +10,10 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sporran_transformers::{Checkpoint, Hub, ModelId, Part, import, import_parlai, import_part, is_parlai};
+use sporran_transformers::{
+    Checkpoint, Hub, ModelId, Part, import, import_nsmn, import_parlai, import_part, is_parlai,
+    is_released_nsmn, weight_types,
+};
 
 use super::{print, print_json};
 use crate::{
@@ -70,7 +73,8 @@ pub(crate) struct Pull {
 /// `sporran models import`
 #[derive(Args)]
 pub(crate) struct Import {
-    /// The folder, in the Hugging Face layout, or with ParlAI's `model`, `model.opt` and `model.dict`
+    /// The folder: in the Hugging Face layout; with ParlAI's `model`, `model.opt` and `model.dict`; or with a network of
+    /// NSMN's authors as `model`, their `tokens.txt` and `unk_count_namespaces.txt`, and `wordnet` if it checks claims
     #[arg(value_name = "PATH")]
     folder: PathBuf,
     /// Of a RAG model or of BLINK, which of its models to import
@@ -264,26 +268,39 @@ fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, car
         return Err(Error::Usage(format!("--name: expected a name without folders, found `{name}`")));
     }
     let into = models.join(name);
-    let checkpoint = match part {
-        Some(part) => import_part(folder, part.into(), &into)?,
-        None if is_parlai(folder) => {
-            import_parlai(folder, &into)?;
-            Checkpoint::open(&into)?
+    let (own_role, parameters) = match part {
+        None if is_released_nsmn(folder) => {
+            import_nsmn(folder, &into)?;
+            ("verifier", weight_types(&into.join("model.safetensors"))?)
         }
-        None => {
-            let checkpoint = Checkpoint::open(folder)?;
-            import(&checkpoint, &into)?;
-            checkpoint
+        part => {
+            let checkpoint = take_in_checkpoint(folder, part, &into)?;
+            (role(&checkpoint), checkpoint.stored_types())
         }
     };
-    let parameters = checkpoint.stored_types().values().sum::<usize>() as u64;
-    let role = card.role.or_else(|| Some(role(&checkpoint).to_owned()));
+    let parameters = parameters.values().sum::<usize>() as u64;
+    let role = card.role.or_else(|| Some(own_role.to_owned()));
     let card = Card { role, parameters: Some(parameters), ..card };
     let path = into.join(CARD);
     let text =
         toml::to_string(&card).map_err(|error| Error::io(&path, "write")(std::io::Error::other(error)))?;
     fs::write(&path, text).map_err(Error::io(&path, "write"))?;
     Ok(into)
+}
+
+fn take_in_checkpoint(folder: &Path, part: Option<PartName>, into: &Path) -> Result<Checkpoint> {
+    Ok(match part {
+        Some(part) => import_part(folder, part.into(), into)?,
+        None if is_parlai(folder) => {
+            import_parlai(folder, into)?;
+            Checkpoint::open(into)?
+        }
+        None => {
+            let checkpoint = Checkpoint::open(folder)?;
+            import(&checkpoint, into)?;
+            checkpoint
+        }
+    })
 }
 
 /// What a model can be used for, by its architecture.

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use sporran_transformers::{Checkpoint, NSMN, weight_types};
+use sporran_transformers::{Checkpoint, NSMN, RELEASED_NSMN, weight_types};
 
 use super::{Card, read};
 use crate::{
@@ -87,7 +87,7 @@ impl Own {
 fn is_nsmn(folder: &Path) -> Result<bool> {
     let config: Option<serde_json::Value> =
         read(&folder.join("config.json"))?.and_then(|text| serde_json::from_str(&text).ok());
-    Ok(config.is_some_and(|config| config["model_type"] == NSMN))
+    Ok(config.is_some_and(|config| config["model_type"] == NSMN || config["model_type"] == RELEASED_NSMN))
 }
 
 /// The folder's weights files.

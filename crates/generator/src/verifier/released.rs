@@ -1,0 +1,142 @@
+//! The matching networks that NSMN's authors released, as selectors and verifiers.
+
+use std::path::Path;
+
+use sporran_transformers::{ReleasedNsmn, WordPair, treebank_words};
+
+use super::{Labeller, Piece, Reading};
+use crate::Result;
+
+/// What stands between a page's title and a sentence of it.
+const TITLE_ENDS: &str = "<t>";
+
+/// A released matching network. It reads words as the Penn Treebank cuts them.
+pub struct ReleasedMatcher {
+    network: ReleasedNsmn,
+    batch_tokens: usize,
+}
+
+impl ReleasedMatcher {
+    /// Loads a folder that `sporran models import` wrote.
+    ///
+    /// # Errors
+    /// Where a file is missing or wrong.
+    pub fn load(folder: &Path, batch_tokens: usize) -> Result<Self> {
+        Ok(Self { network: ReleasedNsmn::load(folder)?, batch_tokens })
+    }
+
+    /// Which pieces are read behind their titles. A selector reads all so whose pages do not begin with them and which do not
+    /// name the title anyway; a verifier each page's first of those that it reads.
+    fn is_titled(&self, piece: &Piece<'_>, before: Option<&Piece<'_>>) -> bool {
+        if piece.unit.begins {
+            return false;
+        }
+        match self.network.config().labels.len() {
+            2 => !piece.unit.text.to_lowercase().contains(&piece.passage.title.to_lowercase()),
+            _ => before.is_none_or(|before| before.passage.page_id != piece.passage.page_id),
+        }
+    }
+
+    fn words(&self, reading: &Reading<'_>, titles: bool) -> WordPair {
+        let mut pieces = reading.pieces.clone();
+        // Sentences are read as their pages have them.
+        pieces.sort_by_key(|piece| (&piece.passage.title, piece.passage.id, piece.unit.number));
+        let mut words = WordPair { second: treebank_words(reading.claim), ..WordPair::default() };
+        for (at, piece) in pieces.iter().enumerate() {
+            let before = at.checked_sub(1).map(|before| &pieces[before]);
+            if titles && self.is_titled(piece, before) {
+                words.first.extend(treebank_words(&piece.passage.title));
+                words.first.push(TITLE_ENDS.into());
+            }
+            words.first.extend(treebank_words(&piece.unit.text));
+            words.relevance.resize(words.first.len(), piece.relevance);
+        }
+        words
+    }
+}
+
+impl Labeller for ReleasedMatcher {
+    fn labels(&self) -> &[String] {
+        &self.network.config().labels
+    }
+
+    fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+        let words = |(claim, evidence): &(&str, &str)| {
+            let first = treebank_words(evidence);
+            WordPair { relevance: vec![1.0; first.len()], first, second: treebank_words(claim) }
+        };
+        let pairs: Vec<WordPair> = pairs.iter().map(words).collect();
+        Ok(self.network.logits(&pairs, self.batch_tokens)?)
+    }
+
+    fn read(&self, readings: &[Reading<'_>], titles: bool) -> Result<Vec<Vec<f32>>> {
+        let pairs: Vec<WordPair> = readings.iter().map(|reading| self.words(reading, titles)).collect();
+        Ok(self.network.logits(&pairs, self.batch_tokens)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::Passage;
+    use sporran_transformers::import_nsmn;
+
+    use super::*;
+    use crate::{Unit, by_dataset::tests::passage};
+
+    /// What a network reads of these pieces: page, title, whether its page begins with it, and the sentence.
+    fn read(name: &str, titles: bool, pieces: &[(u32, &str, bool, &str)]) -> String {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/nsmn").join(name);
+        let folder = tempfile::TempDir::new().unwrap();
+        let into = folder.path().join("imported");
+        import_nsmn(&data, &into).unwrap();
+        let matcher = ReleasedMatcher::load(&into, 100).unwrap();
+        let passages: Vec<Passage> = pieces
+            .iter()
+            .map(|(page, title, ..)| Passage {
+                title: (*title).into(),
+                page_id: page.to_string(),
+                ..passage(*page)
+            })
+            .collect();
+        let units: Vec<Unit> = pieces
+            .iter()
+            .enumerate()
+            .map(|(at, (_, _, begins, text))| Unit {
+                passage: at,
+                number: at,
+                begins: *begins,
+                text: (*text).into(),
+            })
+            .collect();
+        let with = |(passage, unit)| Piece { passage, unit, relevance: 0.5 };
+        let reading =
+            Reading { claim: "It isn't so.", pieces: passages.iter().zip(&units).map(with).collect() };
+        let words = matcher.words(&reading, titles);
+        assert_eq!(words.second.join(" "), "It is n't so .");
+        assert_eq!(words.relevance, vec![0.5; words.first.len()]);
+        let logits = matcher.read(&[reading], titles).unwrap();
+        assert_eq!(logits[0].len(), matcher.labels().len());
+        words.first.join(" ")
+    }
+
+    #[test]
+    fn a_selector_reads_titles_that_a_sentence_does_not_name() {
+        let of = |begins, text| read("selector", true, &[(1, "Dr. No (film)", begins, text)]);
+        assert_eq!(of(false, "It was shot."), "Dr. No ( film ) <t> It was shot .");
+        assert_eq!(of(true, "It was shot."), "It was shot .");
+        assert_eq!(of(false, "The makers of dr. no (film) met."), "The makers of dr. no ( film ) met .");
+        assert_eq!(read("selector", false, &[(1, "Dr. No", false, "It was shot.")]), "It was shot .");
+    }
+
+    #[test]
+    fn a_verifier_reads_sentences_in_their_pages_order_behind_one_title_a_page() {
+        let pieces = [
+            (2, "Zoo", false, "Late."),
+            (1, "Ark", true, "It begins."),
+            (1, "Ark", false, "An ark ends."),
+            (2, "Zoo", false, "Later."),
+        ];
+        assert_eq!(read("verifier", true, &pieces), "It begins . An ark ends . Zoo <t> Late . Later .");
+        assert_eq!(read("verifier", true, &[]), "");
+    }
+}
