@@ -73,6 +73,32 @@ fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
 }
 
 #[test]
+fn networks_of_nsmns_authors_check_claims_by_their_config() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["selector", "verifier"] {
+        let (data, name) = (model(&format!("nsmn/{name}")), format!("nsmn-{name}"));
+        run(folder.path(), &["models", "import", &data, "--name", &name]);
+    }
+    let kilt = root().join("examples/minikilt");
+    let source = format!("source.path={}", kilt.join("knowledge_source.jsonl.gz").display());
+    let tasks = format!("tasks.folder={}", kilt.join("kilt").display());
+    let config = root().join("configs/kilt/fever-nsmn-released.toml").display().to_string();
+    run(folder.path(), &["run", &config, &source, &tasks, "tasks.limit=8"]);
+    let predictions = folder.path().join("runs/kilt-fever-nsmn-released/predictions/fever-dev-kilt.jsonl");
+    let text = fs::read_to_string(predictions).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 8);
+    // The weights are random; what is sure is that there is a verdict, on pages that were found.
+    for record in records {
+        assert!(
+            ["SUPPORTS", "REFUTES"].contains(&record["output"][0]["answer"].as_str().unwrap()),
+            "{record}"
+        );
+        assert!(!titles(&record).is_empty(), "{record}");
+    }
+}
+
+#[test]
 fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     let folder = tempfile::tempdir().unwrap();
     let shown = r#"{"id":"x","input":"Norway","output":[{"answer":"Oslo"}]}"#;

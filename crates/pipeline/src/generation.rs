@@ -8,7 +8,7 @@ use sporran_generator::{
     Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
-use sporran_transformers::{DeviceName, Precision, Tokenizer, find_gguf};
+use sporran_transformers::{DeviceName, Precision, ReleasedNsmnConfig, Tokenizer, find_gguf};
 
 use crate::config::{Document, Table, Wrong};
 
@@ -220,7 +220,8 @@ pub(crate) fn check(
             if !folder.join("config.json").is_file() {
                 report("config.json");
             }
-            if !Tokenizer::is_in(folder) {
+            // NSMN's own networks read words.
+            if !Tokenizer::is_in(folder) && !ReleasedNsmnConfig::names(folder).is_ok_and(|is| is) {
                 report("tokenizer.json");
             }
         }
