@@ -151,8 +151,8 @@ fn a_released_matching_network_is_imported_and_its_broken_words_are_named() {
         assert!(!place.path().join("models/broken").exists());
         fs::write(broken.join(file), before).unwrap();
     };
-    refused("unk_count_namespaces.txt", "tokens 7\n", "unk_count_namespaces.txt: line 1");
-    refused("tokens.txt", "the<(-.-)>0\ndog\n", "tokens.txt: line 2");
+    refused("unk_count_namespaces.txt", "tokens 7\n", "broken/unk_count_namespaces.txt: line 1");
+    refused("tokens.txt", "the<(-.-)>0\ndog\n", "broken/tokens.txt: line 2");
     refused("tokens.txt", "the<(-.-)>0\n", "expected `@@UNKNOWN#0@@` somewhere");
     refused("model", "no weights", "model");
 }

@@ -100,7 +100,7 @@ pub fn is_released_nsmn(folder: &Path) -> bool {
 /// Of the two labels of a network that selects pages or sentences, the second becomes the one that means evidence.
 ///
 /// # Errors
-/// [`Error::Exists`] where `to` holds something; [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::Config`], and those
+/// [`Error::Exists`] where `to` holds something; [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::Line`], and those
 /// of reading the files.
 pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
     let mut tensors = checkpoint::tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
@@ -126,6 +126,8 @@ pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
         max_length,
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
+    // What is wrong is told of the files that were given.
+    ReleasedNsmn::over(config.clone(), Vocabulary::open(folder)?, &tensors, path, folder)?;
     let copy = |from: &Path, into: &Path| fs::copy(from, into).map_err(Error::io(from, "copy"));
     appear(to, |into| {
         for name in [WORDS, UNKNOWN] {
@@ -149,8 +151,7 @@ pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
             source,
         })?;
         fs::write(&path, text + "\n").map_err(Error::io(&path, "write"))?;
-        candle_core::safetensors::save(&tensors, into.join("model.safetensors"))?;
-        ReleasedNsmn::load(into).map(|_| ())
+        Ok(candle_core::safetensors::save(&tensors, into.join("model.safetensors"))?)
     })
 }
 
