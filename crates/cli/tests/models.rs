@@ -155,6 +155,9 @@ fn a_released_matching_network_is_imported_and_its_broken_words_are_named() {
     refused("tokens.txt", "the<(-.-)>0\ndog\n", "broken/tokens.txt: line 2");
     refused("tokens.txt", "the<(-.-)>0\n", "expected `@@UNKNOWN#0@@` somewhere");
     refused("model", "no weights", "model");
+    // A network that checks claims wants WordNet.
+    fs::copy(format!("{}/model", data("nsmn/verifier")), broken.join("model")).unwrap();
+    refused("tokens.txt", &fs::read_to_string(broken.join("tokens.txt")).unwrap(), "broken/wordnet/");
 }
 
 #[test]

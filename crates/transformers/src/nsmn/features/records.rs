@@ -1,7 +1,7 @@
 //! The lines of WordNet's files (`wndb(5WN)`).
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     str::SplitWhitespace,
 };
@@ -14,7 +14,13 @@ use super::{
 };
 
 pub(super) fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(Error::io(path, "read"))
+    fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let expected = "that WordNet 3.0 or NLTK's averaged_perceptron_tagger_eng has";
+            Error::MissingFile { folder: path.into(), expected }
+        }
+        _ => Error::io(path, "read")(error),
+    })
 }
 
 /// A line's fields, which know where they are from.

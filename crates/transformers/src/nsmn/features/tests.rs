@@ -156,5 +156,5 @@ fn a_broken_file_is_named_with_its_line() {
         assert_eq!((path.file_name().unwrap().to_str(), found), (Some(file), line), "{problem}");
     }
     let missing = Features::open(&folder().join("missing")).unwrap_err();
-    assert!(matches!(missing, Error::Io { .. }), "{missing}");
+    assert!(matches!(missing, Error::MissingFile { .. }), "{missing}");
 }
