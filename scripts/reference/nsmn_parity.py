@@ -13,6 +13,7 @@ nsmn_features.py needs.
 
 import collections
 import collections.abc
+import hashlib
 import json
 import pathlib
 import tempfile
@@ -127,8 +128,6 @@ class Network(nn.Module):
 
 
 def number(word):
-    import hashlib
-
     if word in WORDS:
         return WORDS.index(word)
     return 1 + int(hashlib.sha1(word.encode()).hexdigest(), 16) % UNKNOWN

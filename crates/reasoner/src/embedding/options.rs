@@ -30,7 +30,7 @@ pub enum ModelKind {
 pub enum Norm {
     /// The sum of absolute differences, of complex numbers that of their moduli.
     L1,
-    /// The Euclidean distance. Among all entities it is several times as fast, for it is made of matrix products.
+    /// The Euclidean distance. Among all entities it is made of matrix products.
     L2,
 }
 

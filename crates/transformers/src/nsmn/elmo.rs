@@ -73,6 +73,10 @@ impl Characters {
             let name = format!("char_conv_{}", convolutions.len());
             let weight = stored.tensor(&format!("{name}.weight"), &[None, Some(width), None])?;
             let (filters, _, reads) = weight.dims3()?;
+            if reads > CHARACTERS {
+                // No word is so long.
+                stored.tensor(&format!("{name}.weight"), &[Some(filters), Some(width), Some(CHARACTERS)])?;
+            }
             let weight = weight.transpose(1, 2)?.reshape((filters, reads * width))?;
             let bias = stored.tensor(&format!("{name}.bias"), &[Some(filters)])?;
             convolutions.push((Linear::new(weight, Some(bias)), reads));

@@ -1,8 +1,8 @@
 //! The neural semantic matching network (Nie, Chen and Bansal 2019): two texts are read by an LSTM, aligned with each
 //! other, read again, and compared.
 //!
-//! The paper's inputs are GloVe and ELMo vectors with WordNet's and numbers' features. Here they are token vectors that are
-//! learned, and whether the token occurs in the other text.
+//! The paper's inputs are GloVe and ELMo vectors with WordNet's and numbers' features, which [`ReleasedNsmn`] reads. Those of
+//! [`Nsmn`], which is trained here, are token vectors that are learned, and whether the token occurs in the other text.
 
 mod comparison;
 mod config;
