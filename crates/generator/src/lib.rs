@@ -41,8 +41,9 @@ use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::TitleGenerator;
 pub use verifier::{
-    Aggregate, Label, LabelOrder, Labeller, Matcher, Piece, Reading, ReleasedMatcher, SelectionOptions, Unit,
-    UnitKind, Verdict, Verifier, VerifierOptions, titled, token_pair, units, verdict,
+    Aggregate, Label, LabelOrder, Labeller, Matcher, PageOptions, Piece, Reading, ReleasedMatcher,
+    SelectionOptions, Selectors, Unit, UnitKind, Verdict, Verifier, VerifierOptions, titled, token_pair,
+    units, verdict,
 };
 
 /// Answers queries.

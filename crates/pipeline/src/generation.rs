@@ -84,7 +84,8 @@ impl GeneratorOptions {
                     passages: options.passages,
                 };
                 let mut models = vec![own(key.to_owned(), options.model.as_path())];
-                let selection = options.selection.as_ref();
+                let (pages, selection) = (options.pages.as_ref(), options.selection.as_ref());
+                models.extend(pages.map(|it| own(format!("{key}.pages"), it.model.as_path())));
                 models.extend(selection.map(|it| own(format!("{key}.selection"), it.model.as_path())));
                 return models;
             }

@@ -4,6 +4,7 @@
 mod labels;
 mod matcher;
 mod options;
+mod pages;
 mod released;
 mod unit;
 mod verdict;
@@ -16,20 +17,49 @@ use sporran_transformers::{Checkpoint, NsmnConfig, PairClassifier, ReleasedNsmnC
 use labels::softmax;
 pub use labels::{LabelOrder, Labeller, Piece, Reading};
 pub use matcher::{Matcher, token_pair};
-pub use options::{Aggregate, SelectionOptions, UnitKind, VerifierOptions};
+pub use options::{Aggregate, PageOptions, SelectionOptions, UnitKind, VerifierOptions};
 pub use released::ReleasedMatcher;
 pub use unit::{Unit, titled, units};
 pub use verdict::{Label, Verdict, verdict};
 
-use crate::{Error, Generation, Generator, Request, Result};
+use crate::{Candidate, Error, Generation, Generator, Request, Result};
 
 /// Checks claims.
 pub struct Verifier<'m> {
     model: Box<dyn Labeller + 'm>,
     order: LabelOrder,
-    selector: Option<Box<dyn Labeller + 'm>>,
+    selectors: Selectors<'m>,
     store: Option<Arc<PassageStore>>,
     options: VerifierOptions,
+}
+
+/// What chooses that which is read; each has two labels, the second of which means that something is read.
+#[derive(Default)]
+pub struct Selectors<'m> {
+    /// Chooses pages.
+    pub pages: Option<Box<dyn Labeller + 'm>>,
+    /// Chooses pieces.
+    pub pieces: Option<Box<dyn Labeller + 'm>>,
+}
+
+impl Selectors<'_> {
+    /// Loads those of a config.
+    ///
+    /// # Errors
+    /// What is wrong with a folder.
+    pub fn load(options: &VerifierOptions) -> Result<Self> {
+        let pages = |of: &PageOptions| -> Result<Box<dyn Labeller>> {
+            if ReleasedNsmnConfig::names(&of.model)? {
+                return Ok(Box::new(ReleasedMatcher::for_pages(&of.model, options.batch_tokens)?));
+            }
+            Verifier::labeller(&of.model, options)
+        };
+        let pieces = |of: &SelectionOptions| Verifier::labeller(&of.model, options);
+        Ok(Self {
+            pages: options.pages.as_ref().map(pages).transpose()?,
+            pieces: options.selection.as_ref().map(pieces).transpose()?,
+        })
+    }
 }
 
 impl<'m> Verifier<'m> {
@@ -38,8 +68,7 @@ impl<'m> Verifier<'m> {
     /// # Errors
     /// What is wrong with a model's folder or an option.
     pub fn load(options: &VerifierOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
-        let selector = options.selection.as_ref().map(|selection| Self::labeller(&selection.model, options));
-        Self::new(options, Self::labeller(&options.model, options)?, selector.transpose()?, store)
+        Self::new(options, Self::labeller(&options.model, options)?, Selectors::load(options)?, store)
     }
 
     /// Loads a classifier of pairs: an encoder or a matching network.
@@ -59,35 +88,45 @@ impl<'m> Verifier<'m> {
     /// A verifier over models that are loaded already.
     ///
     /// # Errors
-    /// [`Error::Option`] where the model's labels are not those of fact checking, the selector's are not two, or an option
+    /// [`Error::Option`] where the model's labels are not those of fact checking, a selector's are not two, or an option
     /// is out of its range.
     pub fn new(
         options: &VerifierOptions,
         model: Box<dyn Labeller + 'm>,
-        selector: Option<Box<dyn Labeller + 'm>>,
+        selectors: Selectors<'m>,
         store: Option<Arc<PassageStore>>,
     ) -> Result<Self> {
         options.check()?;
         let order = LabelOrder::of(model.labels())?;
-        if let Some(selector) = selector.as_ref().filter(|selector| selector.labels().len() != 2) {
-            let found = format!("{} labels", selector.labels().len());
-            return Err(Error::Option {
-                option: "selection.model",
-                expected: "a model of two labels",
-                found,
-            });
+        for (option, selector) in [("pages.model", &selectors.pages), ("selection.model", &selectors.pieces)]
+        {
+            if let Some(selector) = selector.as_ref().filter(|selector| selector.labels().len() != 2) {
+                let found = format!("{} labels", selector.labels().len());
+                return Err(Error::Option { option, expected: "a model of two labels", found });
+            }
         }
-        Ok(Self { model, order, selector, store, options: options.clone() })
+        Ok(Self { model, order, selectors, store, options: options.clone() })
+    }
+
+    /// Which of each request's passages are read, in that order.
+    fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<usize>>> {
+        let first: Vec<Request<'_>> = requests
+            .iter()
+            .map(|request| {
+                let count = request.passages.len().min(self.options.passages);
+                Request { query: request.query, passages: &request.passages[..count] }
+            })
+            .collect();
+        match (&self.selectors.pages, &self.options.pages) {
+            (Some(model), Some(options)) => pages::chosen(&first, &**model, options, self.store.as_deref()),
+            _ => Ok(first.iter().map(|request| (0..request.passages.len()).collect()).collect()),
+        }
     }
 
     /// The pieces of evidence of each request.
     fn units(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<Unit>>> {
-        let cut = |request: &Request<'_>| {
-            let read = request.passages.len().min(self.options.passages);
-            let request = Request { passages: &request.passages[..read], ..*request };
-            units(&request, self.options.evidence, self.store.as_deref())
-        };
-        requests.iter().map(cut).collect()
+        let of = |request| units(request, self.options.evidence, self.store.as_deref());
+        requests.iter().map(of).collect()
     }
 
     /// The best pieces of each request as one reading, with the passages that they come from in the selector's order.
@@ -161,14 +200,25 @@ impl Generator for Verifier<'_> {
             let expected = "only `fever`, whose claims it checks; see the kind `by-dataset`";
             return Err(Error::Option { option: "tasks.datasets", expected, found: other.stem().to_owned() });
         }
-        let units = self.units(requests)?;
-        let (readings, rankings) = match (&self.selector, &self.options.selection) {
+        let read = self.read(requests)?;
+        let passages: Vec<Vec<Candidate<'_>>> = requests
+            .iter()
+            .zip(&read)
+            .map(|(request, read)| read.iter().map(|&at| request.passages[at]).collect())
+            .collect();
+        let requests: Vec<Request<'_>> = requests
+            .iter()
+            .zip(&passages)
+            .map(|(request, passages)| Request { query: request.query, passages })
+            .collect();
+        let units = self.units(&requests)?;
+        let (readings, rankings) = match (&self.selectors.pieces, &self.options.selection) {
             (Some(selector), Some(selection)) => {
-                let chosen = self.select(&**selector, selection, requests, &units)?;
+                let chosen = self.select(&**selector, selection, &requests, &units)?;
                 let (readings, rankings): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
                 (readings, Some(rankings))
             }
-            _ => (apart(requests, &units), None),
+            _ => (apart(&requests, &units), None),
         };
         let probabilities = self.probabilities(&*self.model, &readings)?;
         let mut answers = Vec::with_capacity(requests.len());
@@ -179,6 +229,7 @@ impl Generator for Verifier<'_> {
                 Some(rankings) => rankings[at].clone(),
                 None => by_probability(units, &opinions, label),
             };
+            let evidence = evidence.into_iter().map(|passage| read[at][passage]).collect();
             let alternatives = vec![(label.other().answer().to_owned(), 1.0 - score)];
             answers.push(Generation {
                 text: label.answer().to_owned(),
@@ -267,7 +318,8 @@ mod tests {
 
     #[test]
     fn the_majority_decides_and_its_passages_come_first() {
-        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let verifier =
+            Verifier::new(&options(UnitKind::Passage), three(), Selectors::default(), None).unwrap();
         let found = ask(&verifier, &["maybe", "no", "yes", "no", "perhaps"]);
         assert_eq!((found.text.as_str(), &found.evidence[..2]), ("REFUTES", &[1, 3][..]));
         // Two votes of three.
@@ -277,7 +329,8 @@ mod tests {
 
     #[test]
     fn sentences_are_read_apart() {
-        let verifier = Verifier::new(&options(UnitKind::Sentence), three(), None, None).unwrap();
+        let verifier =
+            Verifier::new(&options(UnitKind::Sentence), three(), Selectors::default(), None).unwrap();
         let found = ask(&verifier, &["It rained. They said yes.", "Well, no. It was yes. And yes again."]);
         assert_eq!(found.text, "SUPPORTS");
     }
@@ -287,7 +340,9 @@ mod tests {
         let selection = SelectionOptions { model: PathBuf::from("s"), sentences: 2, threshold: 0.5 };
         let options = VerifierOptions { selection: Some(selection), ..options(UnitKind::Passage) };
         let two = ByWord(["other", "evidence"].map(str::to_owned).to_vec());
-        let verifier = Verifier::new(&options, three(), Some(Box::new(two)), None).unwrap();
+        let verifier =
+            Verifier::new(&options, three(), Selectors { pieces: Some(Box::new(two)), pages: None }, None)
+                .unwrap();
         // The first is not relevant, though it says no.
         let found = ask(&verifier, &["no", "relevant: yes", "relevant"]);
         assert_eq!((found.text.as_str(), found.evidence), ("SUPPORTS", vec![1, 2, 0]));
@@ -295,22 +350,27 @@ mod tests {
 
     #[test]
     fn without_passages_a_claim_is_refuted() {
-        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let verifier =
+            Verifier::new(&options(UnitKind::Passage), three(), Selectors::default(), None).unwrap();
         let found = ask(&verifier, &[]);
         assert_eq!((found.text.as_str(), found.evidence.len()), ("REFUTES", 0));
     }
 
     #[test]
     fn another_datasets_questions_and_other_labels_are_refused() {
-        let verifier = Verifier::new(&options(UnitKind::Passage), three(), None, None).unwrap();
+        let verifier =
+            Verifier::new(&options(UnitKind::Passage), three(), Selectors::default(), None).unwrap();
         let mut query = Query::of_text("1", "who");
         query.dataset = Some(Dataset::Nq);
         let found = verifier.generate(&[Request { query: &query, passages: &[] }]).unwrap_err().to_string();
         assert!(found.contains("`fever`") && found.contains("found nq"), "{found}");
         let names = Box::new(ByWord(["a", "b", "c"].map(str::to_owned).to_vec()));
-        let found = Verifier::new(&options(UnitKind::Passage), names, None, None).err().unwrap().to_string();
+        let found = Verifier::new(&options(UnitKind::Passage), names, Selectors::default(), None)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(found.contains("SUPPORTS, REFUTES and NOT ENOUGH INFO"), "{found}");
-        let lead = Verifier::new(&options(UnitKind::Lead), three(), None, None).unwrap();
+        let lead = Verifier::new(&options(UnitKind::Lead), three(), Selectors::default(), None).unwrap();
         let query = Query::of_text("1", "who");
         let passage = passage(1);
         let candidates = [Candidate { passage: &passage, score: 1.0 }];

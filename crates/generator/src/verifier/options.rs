@@ -26,6 +26,9 @@ pub struct VerifierOptions {
     /// How labels become a verdict: `vote` (that of most pieces) or `best` (that of the surest piece).
     #[serde(default)]
     pub aggregate: Aggregate,
+    /// `[generator.pages]`: keeps the pages that a network chooses.
+    #[serde(default)]
+    pub pages: Option<PageOptions>,
     /// `[generator.selection]`: keeps the most relevant pieces and reads them as one.
     #[serde(default)]
     pub selection: Option<SelectionOptions>,
@@ -67,6 +70,25 @@ pub enum Aggregate {
     Best,
 }
 
+/// `[generator.pages]`: which pages are read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PageOptions {
+    /// The folder of a classifier of pairs of claim and page, whose second label means that the page has evidence. Of a page
+    /// it reads the title and the first sentence.
+    pub model: PathBuf,
+    /// Pages that are kept, at most.
+    #[serde(default = "pages")]
+    pub pages: usize,
+    /// The least probability of a page that is kept; where nothing else is kept, the best one is.
+    #[serde(default)]
+    pub threshold: f32,
+    /// Asks only of pages whose title says in parentheses which one of that name it is. The others come before them in the
+    /// retriever's order, behind pages whose whole title the claim holds.
+    #[serde(default)]
+    pub ambiguous_only: bool,
+}
+
 /// `[generator.selection]`: which pieces are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -97,6 +119,10 @@ fn sentences() -> usize {
     5
 }
 
+fn pages() -> usize {
+    10
+}
+
 fn threshold() -> f32 {
     0.5
 }
@@ -111,6 +137,7 @@ impl VerifierOptions {
             evidence: UnitKind::default(),
             titles: titles(),
             aggregate: Aggregate::default(),
+            pages: None,
             selection: None,
             max_tokens: None,
             precision: Precision::F32,
@@ -127,6 +154,7 @@ impl VerifierOptions {
         let least_one = [
             ("passages", self.passages),
             ("batch-tokens", self.batch_tokens),
+            ("pages.pages", self.pages.as_ref().map_or(1, |pages| pages.pages)),
             ("selection.sentences", self.selection.as_ref().map_or(1, |selection| selection.sentences)),
         ];
         for (option, value) in least_one {

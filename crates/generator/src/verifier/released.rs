@@ -10,9 +10,14 @@ use crate::Result;
 /// What stands between a page's title and a sentence of it.
 const TITLE_ENDS: &str = "<t>";
 
+/// Words of a text that the network which selects pages reads: those that ELMo sees, and those that the matching sees.
+const PAGE_LENGTHS: (usize, usize) = (180, 160);
+
 /// A released matching network. It reads words as the Penn Treebank cuts them.
 pub struct ReleasedMatcher {
     network: ReleasedNsmn,
+    /// Whether it selects pages.
+    of_pages: bool,
     batch_tokens: usize,
 }
 
@@ -22,7 +27,17 @@ impl ReleasedMatcher {
     /// # Errors
     /// Where a file is missing or wrong.
     pub fn load(folder: &Path, batch_tokens: usize) -> Result<Self> {
-        Ok(Self { network: ReleasedNsmn::load(folder)?, batch_tokens })
+        Ok(Self { network: ReleasedNsmn::load(folder)?, of_pages: false, batch_tokens })
+    }
+
+    /// Loads such a folder of the network that selects pages.
+    ///
+    /// # Errors
+    /// Where a file is missing or wrong.
+    pub fn for_pages(folder: &Path, batch_tokens: usize) -> Result<Self> {
+        let (read_length, max_length) = PAGE_LENGTHS;
+        let network = ReleasedNsmn::load(folder)?.with_lengths(read_length, max_length);
+        Ok(Self { network, of_pages: true, batch_tokens })
     }
 
     /// Which pieces are read behind their titles. A selector reads all so whose pages do not begin with them and which do not
@@ -38,6 +53,9 @@ impl ReleasedMatcher {
     }
 
     fn words(&self, reading: &Reading<'_>, titles: bool) -> WordPair {
+        if self.of_pages {
+            return page_words(reading);
+        }
         let mut pieces = reading.pieces.clone();
         // Sentences are read as their pages have them.
         pieces.sort_by_key(|piece| (&piece.passage.title, piece.passage.id, piece.unit.number));
@@ -52,6 +70,18 @@ impl ReleasedMatcher {
             words.relevance.resize(words.first.len(), piece.relevance);
         }
         words
+    }
+}
+
+/// A claim beside what is read of a page. That network has the claim as its first text.
+fn page_words(reading: &Reading<'_>) -> WordPair {
+    let first = treebank_words(reading.claim);
+    let page =
+        |piece: &Piece<'_>| [treebank_words(&piece.passage.title), treebank_words(&piece.unit.text)].concat();
+    WordPair {
+        relevance: vec![1.0; first.len()],
+        first,
+        second: reading.pieces.iter().flat_map(page).collect(),
     }
 }
 
@@ -85,11 +115,26 @@ mod tests {
 
     /// What a network reads of these pieces: page, title, whether its page begins with it, and the sentence.
     fn read(name: &str, titles: bool, pieces: &[(u32, &str, bool, &str)]) -> String {
+        let words = words(name, titles, pieces, ReleasedMatcher::load);
+        assert_eq!(words.second.join(" "), CLAIM);
+        assert_eq!(words.relevance, vec![0.5; words.first.len()]);
+        words.first.join(" ")
+    }
+
+    /// The claim's words.
+    const CLAIM: &str = "It is n't so .";
+
+    fn words(
+        name: &str,
+        titles: bool,
+        pieces: &[(u32, &str, bool, &str)],
+        load: fn(&Path, usize) -> Result<ReleasedMatcher>,
+    ) -> WordPair {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/nsmn").join(name);
         let folder = tempfile::TempDir::new().unwrap();
         let into = folder.path().join("imported");
         import_nsmn(&data, &into).unwrap();
-        let matcher = ReleasedMatcher::load(&into, 100).unwrap();
+        let matcher = load(&into, 100).unwrap();
         let passages: Vec<Passage> = pieces
             .iter()
             .map(|(page, title, ..)| Passage {
@@ -112,11 +157,9 @@ mod tests {
         let reading =
             Reading { claim: "It isn't so.", pieces: passages.iter().zip(&units).map(with).collect() };
         let words = matcher.words(&reading, titles);
-        assert_eq!(words.second.join(" "), "It is n't so .");
-        assert_eq!(words.relevance, vec![0.5; words.first.len()]);
         let logits = matcher.read(&[reading], titles).unwrap();
         assert_eq!(logits[0].len(), matcher.labels().len());
-        words.first.join(" ")
+        words
     }
 
     #[test]
@@ -126,6 +169,15 @@ mod tests {
         assert_eq!(of(true, "It was shot."), "It was shot .");
         assert_eq!(of(false, "The makers of dr. no (film) met."), "The makers of dr. no ( film ) met .");
         assert_eq!(read("selector", false, &[(1, "Dr. No", false, "It was shot.")]), "It was shot .");
+    }
+
+    #[test]
+    fn a_selector_of_pages_reads_the_claim_before_a_title_and_what_its_page_begins_with() {
+        let page = [(1, "Dr. No (film)", true, "Dr. No was shot.")];
+        let words = words("selector", true, &page, ReleasedMatcher::for_pages);
+        assert_eq!(words.first.join(" "), CLAIM);
+        assert_eq!(words.second.join(" "), "Dr. No ( film ) Dr. No was shot .");
+        assert_eq!(words.relevance, [1.0; 5]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Training a verifier: a classifier that says of a claim and a piece of what is retrieved for it whether the piece
-//! supports it, refutes it or says nothing; and before it the selector of pieces, where the config has one.
+//! supports it, refutes it or says nothing; and before it the selectors of pages and pieces, where the config has them.
 
 mod claim;
 mod learner;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use claim::{Claim, claim};
 use learner::{Learner, Lesson};
-use sporran_generator::{Generator, Labeller, Verifier, VerifierOptions};
+use sporran_generator::{Generator, Labeller, Selectors, UnitKind, Verifier, VerifierOptions};
 use sporran_kilt::PassageStore;
 
 use crate::{
@@ -22,11 +22,11 @@ use crate::{
 /// The verifier's labels in the order of its outputs.
 const VERDICTS: [&str; 3] = ["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"];
 const NOT_ENOUGH_INFO: u32 = 2;
-/// The selector's.
+/// A selector's.
 const RELEVANCE: [&str; 2] = ["OTHER", "EVIDENCE"];
 
-/// Trains the models of a `verifier` on the claims of `[train.examples]` and judges them on `[tasks]`: the selector by how
-/// often the piece that it puts first is evidence, the verifier by its verdicts.
+/// Trains the models of a `verifier` on the claims of `[train.examples]` and judges them on `[tasks]`: a selector by how
+/// often the page or piece that it puts first is or has evidence, the verifier by its verdicts.
 ///
 /// # Errors
 /// Whatever is wrong with files, index or training.
@@ -52,23 +52,25 @@ pub(crate) fn train_verifier(
     let texts = claims.iter().flat_map(|claim| std::iter::once(&claim.text).chain(&claim.evidence));
     let learner = Learner { options, train, verifier, texts: texts.cloned().collect() };
 
-    let mut steps = 0;
-    if let Some(selection) = &verifier.selection {
-        let asked = self::claims(&judged, verifier, store)?;
+    let mut select = |claims: &[Claim], asked: Vec<Claim>, place: (&Path, &str)| {
         let judge = |model: Box<dyn Labeller + '_>| chosen_right(&*model, &asked);
         let lessons = claims.iter().map(Lesson::of_relevance).collect();
-        let place = (selection.model.as_path(), "selector");
-        steps +=
-            learner.learn(lessons, &RELEVANCE, place, (!asked.is_empty()).then_some(&judge), observe)?.steps;
+        learner.learn(lessons, &RELEVANCE, place, (!asked.is_empty()).then_some(&judge), observe)
+    };
+    let mut steps = 0;
+    if let Some(pages) = &verifier.pages {
+        // Of a page its title and first sentence are read.
+        let leads = VerifierOptions { evidence: UnitKind::Lead, titles: true, ..verifier.clone() };
+        let [claims, asked] = [&examples, &judged].map(|readings| self::claims(readings, &leads, store));
+        steps += select(&claims?, asked?, (&pages.model, "pages"))?.steps;
+    }
+    if let Some(selection) = &verifier.selection {
+        let asked = self::claims(&judged, verifier, store)?;
+        steps += select(&claims, asked, (&selection.model, "selector"))?.steps;
     }
     let lessons = claims.iter().map(|claim| Lesson::of_verdict(claim, verifier.selection.as_ref())).collect();
     let judge = |model: Box<dyn Labeller + '_>| {
-        let selector = verifier
-            .selection
-            .as_ref()
-            .map(|selection| Verifier::labeller(&selection.model, verifier))
-            .transpose()?;
-        let verifier = Verifier::new(verifier, model, selector, Some(Arc::clone(store)))?;
+        let verifier = Verifier::new(verifier, model, Selectors::load(verifier)?, Some(Arc::clone(store)))?;
         accuracy(&verifier, &judged)
     };
     let place = (train.model.as_path(), "training");

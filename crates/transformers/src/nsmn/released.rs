@@ -67,11 +67,11 @@ impl ReleasedNsmnConfig {
 /// Two texts as words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordPair {
-    /// The evidence.
+    /// The evidence; the claim where pages are selected.
     pub first: Vec<String>,
     /// For each of its words how sure it is, 0 to 1, that the word's sentence is evidence.
     pub relevance: Vec<f32>,
-    /// The claim.
+    /// The claim; a page's title and first sentence where pages are selected.
     pub second: Vec<String>,
 }
 
@@ -209,6 +209,14 @@ impl ReleasedNsmn {
         Ok(Self { config, vocabulary, glove, elmo, features, packed })
     }
 
+    /// The network with other lengths than its config's: words of a text that ELMo sees, and that the network sees, at most.
+    #[must_use]
+    pub fn with_lengths(mut self, read_length: usize, max_length: usize) -> Self {
+        self.config.read_length = Some(read_length);
+        self.config.max_length = max_length;
+        self
+    }
+
     /// The config.
     #[must_use]
     pub fn config(&self) -> &ReleasedNsmnConfig {
@@ -219,13 +227,13 @@ impl ReleasedNsmn {
     /// pairs beside it.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a claim is empty or `relevance` is not as long as the evidence.
+    /// [`Error::Batch`] where a second text is empty or `relevance` is not as long as the evidence.
     pub fn logits(&self, pairs: &[WordPair], tokens: usize) -> Result<Vec<Vec<f32>>> {
         if let Some(wrong) =
             pairs.iter().find(|pair| pair.second.is_empty() || pair.relevance.len() != pair.first.len())
         {
             return Err(Error::Batch {
-                expected: "a claim of some words, and a relevance for each word of evidence".into(),
+                expected: "a second text of some words, and a relevance for each word of the first".into(),
                 found: format!(
                     "{} words, {} for {}",
                     wrong.second.len(),
