@@ -75,8 +75,8 @@ fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
 #[test]
 fn networks_of_nsmns_authors_check_claims_by_their_config() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["selector", "verifier"] {
-        let (data, name) = (model(&format!("nsmn/{name}")), format!("nsmn-{name}"));
+    for (name, of) in [("selector", "pages"), ("selector", "selector"), ("verifier", "verifier")] {
+        let (data, name) = (model(&format!("nsmn/{name}")), format!("nsmn-{of}"));
         run(folder.path(), &["models", "import", &data, "--name", &name]);
     }
     let kilt = root().join("examples/minikilt");
