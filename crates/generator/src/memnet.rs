@@ -135,7 +135,7 @@ impl MemoryInput {
     /// The text of a piece of a passage.
     #[must_use]
     pub fn piece(&self, passage: &Passage, unit: &Unit) -> String {
-        self.prompt.passage(&passage.title, &unit.text, self.prompt.options().passage_words)
+        self.prompt.passage(unit.passage + 1, &passage.title, &unit.text, self.prompt.options().passage_words)
     }
 
     /// The tokens that are read of a dialogue's text, one at least.

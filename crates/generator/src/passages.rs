@@ -64,10 +64,10 @@ impl PassageReader {
         let alone = [&request.passages[..0]];
         let each: Vec<_> = request.passages[..count].chunks(1).collect();
         let passages = if each.is_empty() { &alone[..] } else { &each[..] };
-        passages
-            .iter()
-            .map(|passages| self.prompt.text(&Request { query: request.query, passages }, &self.tokenizer))
-            .collect()
+        let text = |(rank, passages)| {
+            self.prompt.text_from(rank, &Request { query: request.query, passages }, &self.tokenizer)
+        };
+        (1..).zip(passages.iter().copied()).map(text).collect()
     }
 
     /// The rows of each request: the input with each of its passages.

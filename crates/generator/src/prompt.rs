@@ -28,7 +28,7 @@ pub struct PromptOptions {
     pub passages: usize,
     /// Words of a passage that are read.
     pub passage_words: usize,
-    /// A passage, with `{title}` and `{text}`.
+    /// A passage, with `{title}` and `{text}`; `{rank}` is its place in the order in which passages were found, 1 for the best.
     pub passage: String,
     /// What stands between two passages, and between passages and input.
     pub separator: String,
@@ -92,10 +92,18 @@ impl Prompt {
     /// # Errors
     /// Where the tokenizer fails.
     pub fn text(&self, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
+        self.text_from(1, request, tokenizer)
+    }
+
+    /// That text where the request's first passage has the rank `first`.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn text_from(&self, first: usize, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
         let input = self.input(request.query);
         let mut words = self.options.passage_words;
         loop {
-            let text = self.join(&input, request.passages, words);
+            let text = self.join(&input, (first, request.passages), words);
             let tokens = tokenizer.encode(&text, None)?.len();
             if tokens <= self.options.max_tokens || words == 0 {
                 return Ok(text);
@@ -125,16 +133,17 @@ impl Prompt {
     }
 
     /// A passage of at most so many words.
-    pub(crate) fn passage(&self, title: &str, text: &str, words: usize) -> String {
+    pub(crate) fn passage(&self, rank: usize, title: &str, text: &str, words: usize) -> String {
         let text: Vec<&str> = text.split_whitespace().take(words).collect();
-        self.options.passage.replace("{title}", title).replace("{text}", &text.join(" "))
+        let template = self.options.passage.replace("{rank}", &rank.to_string());
+        template.replace("{title}", title).replace("{text}", &text.join(" "))
     }
 
-    fn join(&self, input: &str, passages: &[Candidate<'_>], words: usize) -> String {
+    fn join(&self, input: &str, (first, passages): (usize, &[Candidate<'_>]), words: usize) -> String {
         let passages = if words == 0 { &[] } else { &passages[..passages.len().min(self.options.passages)] };
-        let passages = passages
-            .iter()
-            .map(|candidate| self.passage(&candidate.passage.title, &candidate.passage.text, words));
+        let passages = (first..)
+            .zip(passages)
+            .map(|(rank, found)| self.passage(rank, &found.passage.title, &found.passage.text, words));
         let mut parts: Vec<String> = passages.collect();
         match self.options.order {
             Order::PassagesFirst => parts.push(input.to_owned()),
@@ -204,6 +213,18 @@ mod tests {
             PromptOptions { order: Order::PassagesFirst, input: "{task}: {input}".into(), ..options.clone() };
         assert_eq!(text(first, Dataset::Nq, "who?", &passages), "A / a b // B / d // question: who?");
         assert_eq!(text(options, Dataset::Nq, "who?", &passages), "who? // A / a b // B / d");
+    }
+
+    #[test]
+    fn passages_can_tell_their_ranks() {
+        let passages = [passage("A", "a"), passage("B", "b")];
+        let options = PromptOptions { passage: "{rank}. {title} {text}".into(), ..PromptOptions::default() };
+        assert_eq!(text(options.clone(), Dataset::Nq, "who?", &passages), "who? // 1. A a // 2. B b");
+        let query = Query::of_text(1i64, "who?");
+        let found = [Candidate { passage: &passages[1], score: 1.0 }];
+        let request = Request { query: &query, passages: &found };
+        let second = Prompt::new(options).unwrap().text_from(2, &request, &tokenizer()).unwrap();
+        assert_eq!(second, "who? // 2. B b");
     }
 
     #[test]

@@ -251,15 +251,16 @@ impl World<'_> {
         let found = self.search(vectors)?;
         self.encode(found.iter().flatten().map(|(id, _)| *id))?;
         let known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
-        let passage = |query: &Query, id: &PassageId| -> Result<FoundPassage> {
+        let passage = |rank: usize, query: &Query, id: &PassageId| -> Result<FoundPassage> {
             let passage = self.store.passage(*id);
             let candidates = [Candidate { passage: &passage, score: 0.0 }];
-            let text = self.prompt.text(&Request { query, passages: &candidates }, self.tokenizer)?;
+            let request = Request { query, passages: &candidates };
+            let text = self.prompt.text_from(rank, &request, self.tokenizer)?;
             let text = self.tokenizer.encode(&text, Some(self.max_tokens))?;
             Ok(FoundPassage { vector: known[id].clone(), text })
         };
         let of = |(query, found): (&&Query, &Vec<(PassageId, f32)>)| {
-            found.iter().map(|(id, _)| passage(query, id)).collect::<Result<Vec<_>>>()
+            (1..).zip(found).map(|(rank, (id, _))| passage(rank, query, id)).collect::<Result<Vec<_>>>()
         };
         queries.par_iter().zip(&found).map(of).collect()
     }
