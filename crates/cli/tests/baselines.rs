@@ -99,6 +99,22 @@ fn networks_of_nsmns_authors_check_claims_by_their_config() {
 }
 
 #[test]
+fn a_model_that_is_yet_to_be_trained_is_told_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = root().join("configs/kilt/minikilt/fever-nsmn.toml").display().to_string();
+    let kilt = root().join("examples/minikilt");
+    let source = format!("source.path={}", kilt.join("knowledge_source.jsonl.gz").display());
+    let redirects = format!("source.redirects={}", kilt.join("redirects.tsv").display());
+    let tasks = format!("tasks.folder={}", kilt.join("kilt").display());
+    let examples = format!("train.examples.folder={}", kilt.join("kilt").display());
+    let output =
+        sporran(folder.path(), &["run", &config, &source, &redirects, &tasks, &examples]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("generator.model") && told.contains("`sporran train` makes it"), "{told}");
+}
+
+#[test]
 fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
     let folder = tempfile::tempdir().unwrap();
     let shown = r#"{"id":"x","input":"Norway","output":[{"answer":"Oslo"}]}"#;

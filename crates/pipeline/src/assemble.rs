@@ -23,7 +23,7 @@ use sporran_retriever::{
 };
 
 use crate::{
-    Error, Result,
+    Diagnostic, Error, Result,
     generation::GeneratorOptions,
     observe::{Event, Observer, Unit, advance, begin},
     options::{Options, PagesOptions, SourceOptions},
@@ -114,6 +114,13 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
             assembly.hashes.push(PartHash { part, path, blake3: hash_json(generator) });
         }
         for model in models {
+            // A config that trains the model is not asked for it before.
+            if !model.folder.exists() {
+                let makes = if options.general.train.is_some() { "; `sporran train` makes it" } else { "" };
+                let message = format!("{} is not there{makes}", model.folder.display());
+                let key = format!("{}.model", model.key);
+                return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
+            }
             let blake3 = hash_json(&(generator, hash_model(model.folder)?));
             assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
         }
