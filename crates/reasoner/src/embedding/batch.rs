@@ -69,31 +69,6 @@ impl<'q> Batch<'q> {
         weight / self.total
     }
 
-    /// The rows of what the batch has and of `count` entities more that are drawn from all `entities`, ascending; and the
-    /// batch with these rows' numbers for its entities.
-    pub(super) fn among(&self, count: usize, entities: usize, seed: u64) -> (Vec<u32>, Batch<'static>) {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let own = self.answers.iter().flat_map(|answers| answers.iter().map(|answer| answer.0));
-        let own = own.chain(self.questions.iter().map(|question| question.entity));
-        let mut rows: Vec<u32> =
-            own.chain((0..count).map(|_| rng.random_range(0..entities as u32))).collect();
-        rows.par_sort_unstable();
-        rows.dedup();
-        // All of the batch's are among them.
-        let place = |entity: u32| rows.partition_point(|row| *row < entity) as u32;
-        let question = |asked: &Question| Question { entity: place(asked.entity), ..*asked };
-        let answers = |answers: &Cow<'_, [EntityId]>| {
-            Cow::Owned(answers.iter().map(|answer| EntityId(place(answer.0))).collect())
-        };
-        let batch = Batch {
-            questions: self.questions.iter().map(question).collect(),
-            answers: self.answers.iter().map(answers).collect(),
-            weight: self.weight,
-            total: self.total,
-        };
-        (rows, batch)
-    }
-
     /// The entities that questions start from, with the questions' numbers.
     pub(super) fn heads(&self) -> Vec<(u32, usize)> {
         self.questions.iter().enumerate().map(|(at, question)| (question.entity, at)).collect()
@@ -179,7 +154,7 @@ pub(super) struct Among {
     scores: Vec<f32>,
 }
 
-/// Scores every question against all entities that are compared, whose rows are `table`, and turns the scores into gradients.
+/// Scores every question against all entities, whose rows are `table`, and turns the scores into gradients.
 pub(super) fn among_all(
     comparison: Comparison,
     loss: &Loss,

@@ -182,17 +182,6 @@ pub enum OptimizerKind {
     Adam,
 }
 
-/// How the learning rate falls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Schedule {
-    /// Where the valid score no longer rises.
-    #[default]
-    Plateau,
-    /// By the same amount each pass, so that it would be 0 behind the last of `epochs`.
-    Linear,
-}
-
 /// `[embedding.training.regularizer]`: `weight * sum |x|^power` of the vectors of subject, relation and object, on
 /// average over a batch's triples. For ComplEx |x| is that of complex numbers: with power 3 that is N3 (Lacroix et al.,
 /// 2018).
@@ -231,9 +220,6 @@ pub struct TrainingOptions {
     /// What the cross-entropy of each triple's relation among all counts beside the loss of its entities (Chen et al.,
     /// 2021); for DistMult and ComplEx, not with negative sampling.
     pub relation_weight: f64,
-    /// Entities that a batch's questions are compared with beside those of the batch, drawn anew for each batch; by default
-    /// all. Not with negative sampling, where each question has negatives of its own.
-    pub candidates: Option<usize>,
     /// Negatives of each question for an object.
     pub object_negatives: usize,
     /// Negatives of each question for a subject.
@@ -256,9 +242,7 @@ pub struct TrainingOptions {
     pub evaluate_every: usize,
     /// Evaluations without a better score before training ends.
     pub patience: usize,
-    /// `plateau` or `linear`.
-    pub schedule: Schedule,
-    /// `plateau`: what the rate is multiplied by after `decay-patience` evaluations without a better score.
+    /// What the rate is multiplied by after `decay-patience` evaluations without a better score.
     pub decay: f64,
     /// See `decay`.
     pub decay_patience: usize,
@@ -272,7 +256,6 @@ impl Default for TrainingOptions {
             weight: Weight::default(),
             label_smoothing: 0.0,
             relation_weight: 0.0,
-            candidates: None,
             object_negatives: 64,
             subject_negatives: 64,
             margin: 0.0,
@@ -284,7 +267,6 @@ impl Default for TrainingOptions {
             regularizer: Regularizer::default(),
             evaluate_every: 5,
             patience: 10,
-            schedule: Schedule::default(),
             decay: 0.95,
             decay_patience: 4,
         }
@@ -370,14 +352,6 @@ impl EmbeddingOptions {
             "0 but for DistMult and ComplEx among all entities",
             &weight,
         );
-        let candidates = training.candidates;
-        check("training.candidates", candidates != Some(0), "at least 1", &0);
-        check(
-            "training.candidates",
-            candidates.is_none() || (!samples && weight == 0.0),
-            "it without negative sampling and without `relation-weight`",
-            &candidates.unwrap_or_default(),
-        );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -450,14 +424,6 @@ mod tests {
             (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
             (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
-            (
-                serde_json::json!({ "model": "transe", "training": { "candidates": 0 } }),
-                "training.candidates",
-            ),
-            (
-                serde_json::json!({ "model": "distmult", "training": { "candidates": 9, "relation-weight": 1.0 } }),
-                "training.candidates",
-            ),
             (
                 serde_json::json!({ "model": "transe", "training": { "regularizer": { "power": 4 } } }),
                 "training.regularizer.power",

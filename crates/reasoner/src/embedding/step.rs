@@ -39,12 +39,6 @@ pub(super) struct Stepper<'o> {
 enum ToEntities {
     /// Piece by piece, from these.
     Dense(Box<Dense>),
-    /// Those of some rows, piece by piece, from these and the rows' values.
-    Some {
-        rows: Vec<u32>,
-        values: Vec<f32>,
-        dense: Box<Dense>,
-    },
     Sparse {
         rows: Vec<u32>,
         values: Vec<f32>,
@@ -82,10 +76,10 @@ impl<'o> Stepper<'o> {
         self.gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
         let (queries, cache) = interaction::forward(shape, parameters, &batch.questions, Some(&dropouts));
         let comparison = shape.comparison();
-        let seed = mixed(place.seed, place.epoch, place.batch, 0);
+        let shares = Shares::new(batch, shape.directions.rows());
         let (loss, entities);
         if training.regime == Regime::NegativeSampling {
-            let shares = Shares::new(batch, shape.directions.rows());
+            let seed = mixed(place.seed, place.epoch, place.batch, 0);
             let table = &parameters.entities;
             let sampled = among_sampled(
                 comparison,
@@ -110,15 +104,7 @@ impl<'o> Stepper<'o> {
             (loss, entities) = (sampled.loss, ToEntities::Sparse { rows, values });
         } else {
             let expected = "entities in 32 bits in memory";
-            let all = parameters.entities.values().ok_or(Error::Storage { expected })?;
-            let some = training.candidates.map(|count| {
-                let (rows, batch) = batch.among(count, shape.entities, seed);
-                let values = gathered(all, shape.width(), &rows);
-                (rows, values, batch)
-            });
-            let (table, batch_here) =
-                some.as_ref().map_or((all, batch), |(_, values, batch)| (values.as_slice(), batch));
-            let shares = Shares::new(batch_here, shape.directions.rows());
+            let table = parameters.entities.values().ok_or(Error::Storage { expected })?;
             let dropped = dropouts.candidate.as_ref().map(|dropout| {
                 let mut dropped = table.to_vec();
                 let size = ENTITIES * shape.width();
@@ -129,7 +115,7 @@ impl<'o> Stepper<'o> {
             });
             let buffer = std::mem::take(&mut self.scores);
             let seen = dropped.as_deref().unwrap_or(table);
-            let among = among_all(comparison, &self.loss, batch_here, &queries, seen, buffer);
+            let among = among_all(comparison, &self.loss, batch, &queries, seen, buffer);
             let mut to_heads = interaction::backward(
                 shape,
                 parameters,
@@ -148,9 +134,9 @@ impl<'o> Stepper<'o> {
                 to_heads.iter_mut().zip(&related.to_heads).for_each(|(sum, to)| *sum += to);
                 contributions.push(related.answers);
             }
-            contributions.push(Contributions::new(batch_here.heads(), to_heads));
+            contributions.push(Contributions::new(batch.heads(), to_heads));
             loss = total;
-            let dense = Box::new(Dense {
+            entities = ToEntities::Dense(Box::new(Dense {
                 comparison,
                 among,
                 queries,
@@ -158,14 +144,10 @@ impl<'o> Stepper<'o> {
                 shares,
                 penalty: self.penalty,
                 candidate: dropouts.candidate,
-                entities: table.len() / shape.width(),
+                entities: shape.entities,
                 width: shape.width(),
                 dim: shape.dim,
-            });
-            entities = match some {
-                Some((rows, values, _)) => ToEntities::Some { rows, values, dense },
-                None => ToEntities::Dense(dense),
-            };
+            }));
         }
         Ok(Gradients { loss, entities, cache })
     }
@@ -211,16 +193,6 @@ impl<'o> Stepper<'o> {
                 }
                 self.scores = dense.among.into_buffer();
             }
-            ToEntities::Some { rows, values: before, dense } => {
-                if let Rows::F32(values) = parameters.entities.rows_mut() {
-                    let mut gradient = vec![0.0; before.len()];
-                    let size = ENTITIES * width;
-                    let pieces = before.par_chunks(size).zip(gradient.par_chunks_mut(size)).enumerate();
-                    pieces.for_each(|(at, (values, out))| dense.piece(at * ENTITIES, values, out));
-                    step.sparse(width, values, &rows, &gradient, &mut states[0]);
-                }
-                self.scores = dense.among.into_buffer();
-            }
             ToEntities::Sparse { rows, values: gradient } => match parameters.entities.rows_mut() {
                 Rows::F32(values) => step.sparse(width, values, &rows, &gradient, &mut states[0]),
                 Rows::F16(values) => {
@@ -237,11 +209,6 @@ impl<'o> Stepper<'o> {
         interaction::follow(&cache, parameters);
         Ok(loss)
     }
-}
-
-/// Some rows of a table.
-fn gathered(table: &[f32], width: usize, rows: &[u32]) -> Vec<f32> {
-    rows.par_iter().flat_map_iter(|row| table[*row as usize * width..][..width].iter().copied()).collect()
 }
 
 #[cfg(test)]
@@ -280,13 +247,6 @@ mod tests {
                 let (first, second) = entities.split_at_mut(4 * width);
                 dense.piece(0, &table[..4 * width], first);
                 dense.piece(4, &table[4 * width..], second);
-            }
-            ToEntities::Some { rows, values, dense } => {
-                let mut gradient = vec![0.0; values.len()];
-                dense.piece(0, &values, &mut gradient);
-                for (row, gradient) in rows.iter().zip(gradient.chunks_exact(width)) {
-                    entities[*row as usize * width..][..width].copy_from_slice(gradient);
-                }
             }
             ToEntities::Sparse { rows, values } => {
                 for (row, gradient) in rows.iter().zip(values.chunks_exact(width)) {
@@ -431,22 +391,6 @@ mod tests {
                         "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
                         "object-negatives": 4, "subject-negatives": 3
                     } }),
-                ));
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_among_some_entities_are_those_of_every_model_and_loss() {
-        for model in models() {
-            for loss in ["cross-entropy", "binary"] {
-                check(with(
-                    model.clone(),
-                    &json!({
-                        "entity-dropout": 0.2, "candidate-dropout": 0.1,
-                        "training": { "loss": loss, "regime": "kvs-all", "candidates": 2,
-                            "regularizer": { "power": 2, "entity": 0.3 } }
-                    }),
                 ));
             }
         }

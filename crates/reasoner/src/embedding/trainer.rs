@@ -15,7 +15,7 @@ use super::{
     evaluate::{LinkScores, ranks},
     model::EmbeddingModel,
     optimizer::{State, Step},
-    options::{EmbeddingOptions, Schedule, Storage, TrainingOptions},
+    options::{EmbeddingOptions, Storage},
     questions::Questions,
     step::{Place, Stepper},
     table::Rows,
@@ -89,10 +89,8 @@ struct Position {
 /// What must be the same for a checkpoint to go on: options, seed, and the triples.
 fn identity(training: &Training<'_>) -> Result<String> {
     let mut options = training.options.clone();
-    // Training longer is going on, but where the rate depends on how long.
-    if options.training.schedule == Schedule::Plateau {
-        options.training.epochs = 0;
-    }
+    // Training longer is going on.
+    options.training.epochs = 0;
     options.training.patience = 0;
     let options = serde_json::to_value(&options).map_err(|error| Error::Argument(error.to_string()))?;
     let (counts, triples) = of_triples(training.kb);
@@ -162,14 +160,13 @@ pub fn train(
     while !position.finished && position.epoch < train.epochs {
         let started = Instant::now();
         let epoch = position.epoch;
-        let rate = rate(&position, &train);
         let order = questions.order(seed, epoch);
         let (mut loss, mut batches) = (0.0, 0);
         for (batch, which) in order.chunks(train.batch_size).enumerate() {
             let rows = which.iter().map(|at| questions.at(*at as usize));
             let asked = Batch::new(rows, &train);
             position.step += 1;
-            let step = Step::new(train.optimizer, rate, position.step);
+            let step = Step::new(train.optimizer, position.rate, position.step);
             let place = Place { seed, epoch, batch };
             loss += stepper.run(&mut model.parameters, &asked, place, step, &mut states)?;
             batches += 1;
@@ -179,7 +176,7 @@ pub fn train(
             epoch: position.epoch,
             epochs: train.epochs,
             loss: loss / f64::from(batches),
-            rate,
+            rate: position.rate,
             seconds: started.elapsed().as_secs_f64(),
             valid: None,
             best: position.best,
@@ -206,16 +203,8 @@ pub fn train(
     Ok(Outcome { epochs: position.epoch, best: position.best, model: folder_of_model })
 }
 
-/// The learning rate of the next pass.
-fn rate(position: &Position, options: &TrainingOptions) -> f64 {
-    match options.schedule {
-        Schedule::Plateau => position.rate,
-        Schedule::Linear => options.learning_rate * (1.0 - position.epoch as f64 / options.epochs as f64),
-    }
-}
-
 /// Takes a score into account.
-fn judge(position: &mut Position, score: f64, options: &TrainingOptions) {
+fn judge(position: &mut Position, score: f64, options: &super::options::TrainingOptions) {
     if position.best.is_none_or(|(_, best)| score > best * (1.0 + BETTER)) {
         position.best = Some((position.epoch, score));
         (position.worse, position.waited) = (0, 0);
