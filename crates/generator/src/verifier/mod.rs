@@ -105,6 +105,10 @@ impl<'m> Verifier<'m> {
                 return Err(Error::Option { option, expected: "a model of two labels", found });
             }
         }
+        if selectors.pages.is_some() && store.is_none() {
+            let (option, expected) = ("pages", "a knowledge source, whose pages are read");
+            return Err(Error::Option { option, expected, found: "none".to_owned() });
+        }
         Ok(Self { model, order, selectors, store, options: options.clone() })
     }
 
