@@ -227,7 +227,7 @@ impl ReleasedNsmn {
     /// pairs beside it.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a second text is empty or `relevance` is not as long as the evidence.
+    /// [`Error::Batch`] where a second text is empty or `relevance` is not as long as the first.
     pub fn logits(&self, pairs: &[WordPair], tokens: usize) -> Result<Vec<Vec<f32>>> {
         if let Some(wrong) =
             pairs.iter().find(|pair| pair.second.is_empty() || pair.relevance.len() != pair.first.len())
