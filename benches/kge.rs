@@ -108,6 +108,9 @@ fn run(arguments: &BTreeMap<String, String>) -> Outcome<()> {
     let mut ours = BTreeMap::new();
     let (seconds, model) = epoch(&kb, options("one-vs-all", 2 * batch), &folder.path().join("1vsall"))?;
     ours.insert("1vsAll epoch", seconds);
+    let mut rounded = options("one-vs-all", 2 * batch);
+    rounded["training"]["precision"] = "bf16".into();
+    ours.insert("1vsAll, bf16", epoch(&kb, rounded, &folder.path().join("rounded"))?.0);
     ours.insert("KvsAll epoch", epoch(&kb, options("kvs-all", batch), &folder.path().join("kvsall"))?.0);
     let started = Instant::now();
     let known = whole.index(&Part::ALL);

@@ -4,7 +4,7 @@
 //!
 //! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
 //! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. Products of many rows
-//! run on AMX where the machine has it. An element of a result is always summed in the same order, so it depends neither
+//! run on AMX where the machine has it, and those that may be rounded to bf16 on AVX-512 BF16. An element of a result is always summed in the same order, so it depends neither
 //! on the number of threads nor on what else is in the batch, but for one thing: with AMX, products in f32 of 48 rows and
 //! more are rounded otherwise than those of fewer.
 
@@ -27,6 +27,8 @@ mod multiply;
 mod propagate;
 mod quantise;
 mod rough;
+#[cfg(target_arch = "x86_64")]
+mod rounded;
 mod rows;
 mod scan;
 mod simd;
@@ -46,7 +48,7 @@ pub use logits::{count_from, scaled_sigmoid, scaled_softmax};
 pub use lstm::{lstm_step, lstm_step_back};
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};
-pub use multiply::{Scaled, View, multiply as multiply_matrices};
+pub use multiply::{Scaled, View, multiply as multiply_matrices, multiply_rounded};
 pub use propagate::Adjacency;
 pub use rough::RoughRows;
 pub use rows::{Part, Rows};

@@ -12,9 +12,9 @@ use sporran_kilt::kb::EntityId;
 use super::{
     euclidean,
     loss::Loss,
-    options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
+    options::{LossKind, ModelKind, Precision, Regime, Regularizer, TrainingOptions, Weight},
     parameters::Shape,
-    product::{View, product, shared_product},
+    product::View,
     questions::Question,
     table::EntityTable,
 };
@@ -152,12 +152,13 @@ pub(super) struct Among {
     to_scores: Vec<f32>,
     /// The scores, where gradients of entities need them beside these.
     scores: Vec<f32>,
+    precision: Precision,
 }
 
 /// Scores every question against all entities, whose rows are `table`, and turns the scores into gradients.
 pub(super) fn among_all(
     comparison: Comparison,
-    loss: &Loss,
+    (loss, precision): (&Loss, Precision),
     batch: &Batch<'_>,
     queries: &[f32],
     table: &[f32],
@@ -171,7 +172,7 @@ pub(super) fn among_all(
     let mut to_queries = vec![0.0; queries.len()];
     let (left, all) = (View::packed(count, width), View::packed(entities, width));
     if let Comparison::Dot | Comparison::L2 = comparison {
-        shared_product(&mut buffer, (queries, left), (table, all.transposed()));
+        precision.shared_product(&mut buffer, (queries, left), (table, all.transposed()));
         if comparison == Comparison::L2 {
             euclidean::scores(&mut buffer, queries, table, width);
         }
@@ -192,7 +193,7 @@ pub(super) fn among_all(
             euclidean::weights(&mut buffer, &scores);
             scores = Vec::new();
         }
-        shared_product(&mut to_queries, (&buffer, View::packed(count, entities)), (table, all));
+        precision.shared_product(&mut to_queries, (&buffer, View::packed(count, entities)), (table, all));
         if comparison == Comparison::L2 {
             let sums: Vec<f32> = buffer.par_chunks_exact(entities).map(euclidean::total).collect();
             euclidean::gradients(queries, &sums, width, &mut to_queries);
@@ -206,7 +207,7 @@ pub(super) fn among_all(
             }
         });
     }
-    Among { loss: losses.iter().sum(), to_queries, to_scores: buffer, scores }
+    Among { loss: losses.iter().sum(), to_queries, to_scores: buffer, scores, precision }
 }
 
 impl Among {
@@ -226,7 +227,7 @@ impl Among {
         if let Comparison::Dot | Comparison::L2 = comparison {
             let columns = View::rows(0, count, which.len(), entities).transposed();
             let to_scores = (&self.to_scores[which.start..], columns);
-            product(
+            self.precision.product(
                 (out, View::packed(which.len(), width)),
                 to_scores,
                 (queries, View::packed(count, width)),

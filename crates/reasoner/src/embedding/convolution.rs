@@ -6,11 +6,12 @@ use rayon::prelude::*;
 use sporran_kernels::{Dropout, Isa};
 
 use super::{
+    options::Precision,
     parameters::{
         FILTERS, HIDDEN_MEAN, HIDDEN_SCALE, HIDDEN_SHIFT, HIDDEN_VARIANCE, MAP_MEAN, MAP_SCALE, MAP_SHIFT,
         MAP_VARIANCE, PROJECTION, Parameters, Shape,
     },
-    product::{View, product, shared_product},
+    product::{View, product},
 };
 
 /// Questions of one piece of work, and rows of the projection's gradient.
@@ -21,11 +22,13 @@ const EPSILON: f32 = 1e-5;
 /// How far running statistics follow those of a batch.
 const MOMENTUM: f32 = 0.1;
 
-/// The dropout of a batch: of whole maps, and of values behind the projection.
+/// How a batch is learned from: the dropout of whole maps and of values behind the projection, and how the projection's products
+/// are computed.
 #[derive(Clone, Copy)]
-pub(super) struct ConvolutionDropout {
+pub(super) struct ConvolutionTraining {
     pub(super) maps: Dropout,
     pub(super) hidden: Dropout,
+    pub(super) precision: Precision,
 }
 
 /// What the backward pass needs.
@@ -195,10 +198,15 @@ fn gather_patches(to_patches: &[f32], rows: usize, columns: usize, out: &mut [f3
 }
 
 /// What dropout multiplies each map of questions from number `first` on by.
-fn map_factors(dropout: Option<ConvolutionDropout>, first: usize, count: usize, filters: usize) -> Vec<f32> {
+fn map_factors(
+    training: Option<ConvolutionTraining>,
+    first: usize,
+    count: usize,
+    filters: usize,
+) -> Vec<f32> {
     let mut factors = vec![1.0; count * filters];
-    if let Some(dropout) = dropout {
-        dropout.maps.apply(Isa::detected(), first * filters, &mut factors);
+    if let Some(training) = training {
+        training.maps.apply(Isa::detected(), first * filters, &mut factors);
     }
     factors
 }
@@ -209,7 +217,7 @@ pub(super) fn forward(
     parameters: &Parameters,
     heads: Vec<f32>,
     relations: Vec<f32>,
-    training: Option<ConvolutionDropout>,
+    training: Option<ConvolutionTraining>,
 ) -> (Vec<f32>, Convolution) {
     let (dim, filters) = (shape.dim, shape.filters);
     let (rows, columns, places) = shape.picture();
@@ -249,9 +257,10 @@ pub(super) fn forward(
     );
     let mut hidden = vec![0.0; count * dim];
     let projection = (tensor(PROJECTION), View::packed(size, dim));
-    shared_product(&mut hidden, (&active, View::packed(count, size)), projection);
-    if let Some(dropout) = training {
-        dropout.hidden.apply(Isa::detected(), 0, &mut hidden);
+    let precision = training.map_or(Precision::F32, |training| training.precision);
+    precision.shared_product(&mut hidden, (&active, View::packed(count, size)), projection);
+    if let Some(training) = training {
+        training.hidden.apply(Isa::detected(), 0, &mut hidden);
     }
     let hidden_statistics = match training {
         Some(_) => Statistics::of(&hidden, dim, 1),
@@ -292,7 +301,7 @@ impl Convolution {
         shape: &Shape,
         parameters: &Parameters,
         to: &[f32],
-        dropout: ConvolutionDropout,
+        training: ConvolutionTraining,
         gradients: &mut [Vec<f32>],
     ) -> (Vec<f32>, Vec<f32>) {
         let (dim, filters) = (shape.dim, shape.filters);
@@ -310,18 +319,23 @@ impl Convolution {
         let (before, after) = gradients.split_at_mut(HIDDEN_SHIFT);
         let sums = (&mut before[HIDDEN_SCALE][..], &mut after[0][..]);
         self.hidden_statistics.backward(&self.hidden, &mut to_hidden, 1, tensor(HIDDEN_SCALE), sums);
-        dropout.hidden.apply(Isa::detected(), 0, &mut to_hidden);
+        training.hidden.apply(Isa::detected(), 0, &mut to_hidden);
         gradients[PROJECTION].par_chunks_mut(ROWS * dim).enumerate().for_each(|(at, out)| {
             let rows = out.len() / dim;
             let columns = View::rows(0, count, rows, size).transposed();
             let active = (&self.active[at * ROWS..], columns);
-            product((out, View::packed(rows, dim)), active, (&to_hidden, View::packed(count, dim)), true);
+            training.precision.product(
+                (out, View::packed(rows, dim)),
+                active,
+                (&to_hidden, View::packed(count, dim)),
+                true,
+            );
         });
         let mut to_maps = vec![0.0; count * size];
         let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
-        shared_product(&mut to_maps, (&to_hidden, View::packed(count, dim)), projection);
+        training.precision.shared_product(&mut to_maps, (&to_hidden, View::packed(count, dim)), projection);
         to_maps.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
-            let factors = map_factors(Some(dropout), piece * PIECE, out.len() / size, filters);
+            let factors = map_factors(Some(training), piece * PIECE, out.len() / size, filters);
             let active = &self.active[piece * PIECE * size..];
             for (at, (out, active)) in out.chunks_mut(places).zip(active.chunks(places)).enumerate() {
                 for (out, active) in out.iter_mut().zip(active) {

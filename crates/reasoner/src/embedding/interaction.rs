@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use sporran_kernels::{Dropout, Isa};
 
 use super::{
-    convolution::{self, Convolution, ConvolutionDropout},
+    convolution::{self, Convolution, ConvolutionTraining},
     matrices::{self, Matrices},
     options::{EmbeddingOptions, ModelKind},
     parameters::{Parameters, RELATIONS, Shape},
@@ -20,7 +20,7 @@ const PIECE: usize = 32;
 pub(super) struct Dropouts {
     entity: Option<Dropout>,
     relation: Option<Dropout>,
-    convolution: ConvolutionDropout,
+    convolution: ConvolutionTraining,
     /// Of the entities that may answer.
     pub(super) candidate: Option<Dropout>,
 }
@@ -33,9 +33,10 @@ impl Dropouts {
             entity: any(options.entity_dropout, 1),
             relation: any(options.relation_dropout, 2),
             candidate: any(options.candidate_dropout, 3),
-            convolution: ConvolutionDropout {
+            convolution: ConvolutionTraining {
                 maps: always(options.map_dropout, 4),
                 hidden: always(options.hidden_dropout, 5),
+                precision: options.training.precision,
             },
         }
     }

@@ -35,8 +35,8 @@ pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
 pub use mixture::Mixture;
 pub use model::EmbeddingModel;
 pub use options::{
-    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Regime, Regularizer, Storage,
-    TrainingOptions, Weight,
+    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Precision, Regime, Regularizer,
+    Storage, TrainingOptions, Weight,
 };
 pub use scorer::TripleScorer;
 pub use trainer::{Outcome, Progress, Training, train};

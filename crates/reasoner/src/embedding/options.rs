@@ -60,6 +60,17 @@ pub enum Storage {
     F16,
 }
 
+/// How the products of the vectors of questions and of all entities are computed in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// In 32 bits.
+    #[default]
+    F32,
+    /// Of values rounded to bf16, summed in 32 bits, where the processor does that faster; vectors and their steps stay in 32 bits.
+    Bf16,
+}
+
 /// `[embedding]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -236,6 +247,8 @@ pub struct TrainingOptions {
     pub optimizer: OptimizerKind,
     /// Its rate at first.
     pub learning_rate: f64,
+    /// `f32` or `bf16`.
+    pub precision: Precision,
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
     /// Passes between evaluations on the valid part.
@@ -264,6 +277,7 @@ impl Default for TrainingOptions {
             epochs: 400,
             optimizer: OptimizerKind::default(),
             learning_rate: 0.1,
+            precision: Precision::default(),
             regularizer: Regularizer::default(),
             evaluate_every: 5,
             patience: 10,

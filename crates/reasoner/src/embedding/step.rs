@@ -115,7 +115,8 @@ impl<'o> Stepper<'o> {
             });
             let buffer = std::mem::take(&mut self.scores);
             let seen = dropped.as_deref().unwrap_or(table);
-            let among = among_all(comparison, &self.loss, batch, &queries, seen, buffer);
+            let among =
+                among_all(comparison, (&self.loss, training.precision), batch, &queries, seen, buffer);
             let mut to_heads = interaction::backward(
                 shape,
                 parameters,
@@ -428,6 +429,25 @@ mod tests {
                     ));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn gradients_of_rounded_products_are_near_those_in_32_bits() {
+        for model in models() {
+            let of = |precision: &str| {
+                let more = json!({ "candidate-dropout": 0.1, "training": { "regime": "kvs-all", "precision": precision } });
+                let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
+                let shape = Shape::new(&options, ENTITY_COUNT, 3);
+                gradients(&options, &shape, &Parameters::new(&shape, &options, 11), &triples())
+            };
+            let (plain, rounded) = (of("f32"), of("bf16"));
+            assert!((plain.0 - rounded.0).abs() < 0.01 * plain.0, "{model}: {} {}", plain.0, rounded.0);
+            let length = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+            let all = plain.1.iter().flatten().zip(rounded.1.iter().flatten());
+            let error = length(&mut all.map(|(plain, rounded)| plain - rounded));
+            let whole = length(&mut plain.1.iter().flatten().copied());
+            assert!(error < 0.02 * whole, "{model}: {error} of {whole}");
         }
     }
 

@@ -1,0 +1,125 @@
+use super::*;
+
+fn wave(count: usize, pace: f32) -> Vec<f32> {
+    (0..count).map(|at| (at as f32 * pace).sin()).collect()
+}
+
+fn value(values: &[f32], view: View, row: usize, column: usize) -> f64 {
+    f64::from(values[view.offset + row * view.row_stride + column * view.column_stride])
+}
+
+#[test]
+fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
+    for (rows, depth, columns) in [(1, 1, 1), (5, 7, 3), (13, 40, 33), (70, 512, 64), (100, 16, 97)] {
+        for flags in 0..8u32 {
+            let flag = |at: u32| flags & (1 << at) != 0;
+            let view = |rows: usize, columns: usize, is_transposed: bool| {
+                if is_transposed {
+                    View::rows(2, columns, rows, rows + 3).transposed()
+                } else {
+                    View::rows(1, rows, columns, columns + 2)
+                }
+            };
+            let (va, vb) = (view(rows, depth, flag(0)), view(depth, columns, flag(1)));
+            let o = View::rows(3, rows, columns, columns + 1);
+            let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+            let before = wave(o.end(), 0.1);
+            for isa in Isa::available() {
+                for threads in [1, 3] {
+                    let mut out = before.clone();
+                    let scaled = Scaled { scale: 0.5, adds: flag(2) };
+                    multiply(isa, threads, (&mut out, o), (&a, va), (&b, vb), scaled);
+                    assert_eq!(out[..3], before[..3]);
+                    for row in 0..rows {
+                        for column in 0..columns {
+                            let terms =
+                                (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                            let old = if flag(2) { value(&before, o, row, column) } else { 0.0 };
+                            let expected = old + 0.5 * terms.sum::<f64>();
+                            let found = value(&out, o, row, column);
+                            assert!(
+                                (found - expected).abs() < 1e-4,
+                                "{isa:?} {rows} {depth} {columns} {flags}"
+                            );
+                        }
+                        // What stands between rows is left alone.
+                        if row + 1 < rows {
+                            let gap = o.offset + row * o.row_stride + columns;
+                            assert_eq!(out[gap], before[gap]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_that_are_ordered_in_parts_give_the_same_sums() {
+    // Deep enough that both are cut: more rows and columns than are ordered at once.
+    let (rows, depth, columns) = (NARROW + 6, ORDERED / 24, 70);
+    let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
+    let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+    let mut out = vec![0.0; rows * columns];
+    let scaled = Scaled { scale: 1.0, adds: false };
+    multiply(Isa::detected(), 2, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
+    for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64), (69, 69)] {
+        let expected: f64 = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum();
+        let found = f64::from(out[row * columns + column]);
+        // A sum of that many terms in 32 bits.
+        let bound = 1e-4 * expected.abs() + 1.0;
+        assert!((found - expected).abs() < bound, "{row} {column}: {found} {expected}");
+    }
+}
+
+#[test]
+fn operands_that_lie_as_tiles_read_them_are_left_where_they_are() {
+    let (rows, depth) = (32, 75);
+    let (va, vb) = (View::rows(5, depth, rows, rows).transposed(), View::rows(7, depth, LANES, LANES));
+    let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+    for isa in Isa::available() {
+        let mut out = vec![0.0; rows * LANES];
+        let o = View::packed(rows, LANES);
+        multiply(isa, 1, (&mut out, o), (&a, va), (&b, vb), Scaled { scale: 1.0, adds: false });
+        for row in 0..rows {
+            for column in 0..LANES {
+                let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                let error = f64::from(out[row * LANES + column]) - terms.sum::<f64>();
+                assert!(error.abs() < 1e-4, "{isa:?} {row} {column}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_product_of_nothing_is_zero_or_leaves_what_is_there() {
+    let o = View::rows(0, 2, 2, 2);
+    let empty = [View::rows(0, 2, 0, 5), View::rows(0, 0, 2, 2)];
+    for (adds, expected) in [(false, [0.0; 4]), (true, [1.0; 4])] {
+        let mut out = [1.0; 4];
+        multiply(
+            Isa::detected(),
+            1,
+            (&mut out, o),
+            (&[], empty[0]),
+            (&[], empty[1]),
+            Scaled { scale: 1.0, adds },
+        );
+        assert_eq!(out, expected);
+    }
+}
+
+#[test]
+#[should_panic(expected = "overlapping result")]
+fn elements_that_share_a_place_are_refused() {
+    let view = View::rows(0, 2, 2, 2);
+    let o = View::rows(0, 2, 2, 1);
+    multiply(
+        Isa::detected(),
+        1,
+        (&mut [0.0; 4], o),
+        (&[0.0; 4], view),
+        (&[0.0; 4], view),
+        Scaled { scale: 1.0, adds: false },
+    );
+}
