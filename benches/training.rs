@@ -4,7 +4,8 @@
 //! 256; the binary log-loss, dropout as the config says, AdamW. Both sides start from the same folder and take the same
 //! rows; PyTorch pads a batch to its longest row, as its users do, and we do not. Time is that of whole steps
 //! (forward, backward, clipping, update), the median of the rounds after one to warm up; memory is each process's
-//! highest resident set, with the batch of several lengths and that of one length each in a process of its own.
+//! highest resident set, with the batch of several lengths and that of one length each in a process of its own. Each is timed in
+//! 32 bits and with products in bf16 (`precision = "bf16"`; PyTorch's `autocast`).
 //!
 //! ```text
 //! MODEL=FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench training
@@ -26,11 +27,12 @@ use std::{
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
+use sporran_kernels::TrainingPrecision;
 use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, EncoderRow,
     training::{
         AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
-        TrainingOptions, TunedEncoder, clip_global_norm,
+        TrainingOptions, TunedEncoder, clip_global_norm, in_precision,
     },
 };
 
@@ -62,7 +64,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Our side on one batch: seconds a step, and the peak of memory in MiB.
-fn ours(folder: &Path, rows: Vec<EncoderRow>, steps: usize) -> Outcome<(f64, f64)> {
+fn ours(
+    folder: &Path,
+    rows: Vec<EncoderRow>,
+    steps: usize,
+    precision: TrainingPrecision,
+) -> Outcome<(f64, f64)> {
     let checkpoint = Checkpoint::open(folder)?;
     let encoder =
         TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, 7, &DeviceName::Cpu.open()?)?;
@@ -78,7 +85,9 @@ fn ours(folder: &Path, rows: Vec<EncoderRow>, steps: usize) -> Outcome<(f64, f64
     for step in 0..=steps {
         let began = Instant::now();
         gradients.iter_mut().for_each(|gradient| gradient.fill(0.0));
-        objective.learn(&batch, objective.weight(&batch), step as u64, &mut gradients)?;
+        in_precision(precision, || {
+            objective.learn(&batch, objective.weight(&batch), step as u64, &mut gradients)
+        })?;
         clip_global_norm(&mut gradients, 1.0);
         optimizer.step(&gradients, 2e-5)?;
         if step > 0 {
@@ -104,7 +113,8 @@ fn main() -> Outcome<()> {
     if let Ok(name) = env::var("TRAINING_BATCH") {
         let folder = PathBuf::from(env::var("MODEL")?);
         let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
-        let (seconds, peak) = ours(&folder, batch(&name, vocabulary), steps)?;
+        let precision = serde_json::from_value(Value::String(env::var("TRAINING_PRECISION")?))?;
+        let (seconds, peak) = ours(&folder, batch(&name, vocabulary), steps, precision)?;
         println!("{}", json!({ "seconds": seconds, "peak": peak }));
         return Ok(());
     }
@@ -112,28 +122,38 @@ fn main() -> Outcome<()> {
     let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
     let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/training.py");
-    println!("{:14} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
+    println!("{:27} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
     for name in ["one length", "several"] {
         let rows = batch(name, vocabulary);
         let tokens: usize = rows.iter().map(|row| row.ids.len()).sum();
-        let output =
-            Command::new(env::current_exe()?).env("TRAINING_BATCH", name).env("MODEL", &folder).output()?;
-        let own = answer("our side", &output)?;
-        show(name, tokens, own);
-        let Some(python) = env::var_os("PYTHON") else { continue };
         let given = scratch.path().join("rows.json");
         let listed: Vec<Value> =
             rows.iter().map(|row| json!({ "ids": row.ids, "types": row.types })).collect();
         fs::write(&given, serde_json::to_vec(&listed)?)?;
-        let threads = rayon::current_num_threads().to_string();
-        let output = Command::new(python)
-            .arg(&script)
-            .args([&folder, &given])
-            .args([steps.to_string(), threads])
-            .output()?;
-        let peer = answer("PyTorch", &output)?;
-        show(&format!("{name}, PyTorch"), tokens, peer);
-        println!("{:14} speed {:.2} times PyTorch's, memory {:.2} times", "", peer.0 / own.0, own.1 / peer.1);
+        for precision in ["f32", "bf16"] {
+            let output = Command::new(env::current_exe()?)
+                .env("TRAINING_BATCH", name)
+                .env("TRAINING_PRECISION", precision)
+                .env("MODEL", &folder)
+                .output()?;
+            let own = answer("our side", &output)?;
+            show(&format!("{name}, {precision}"), tokens, own);
+            let Some(python) = env::var_os("PYTHON") else { continue };
+            let threads = rayon::current_num_threads().to_string();
+            let output = Command::new(python)
+                .arg(&script)
+                .args([&folder, &given])
+                .args([&steps.to_string(), &threads, precision])
+                .output()?;
+            let peer = answer("PyTorch", &output)?;
+            show(&format!("{name}, {precision}, PyTorch"), tokens, peer);
+            println!(
+                "{:27} speed {:.2} times PyTorch's, memory {:.2} times",
+                "",
+                peer.0 / own.0,
+                own.1 / peer.1
+            );
+        }
     }
     Ok(())
 }
@@ -150,5 +170,5 @@ fn answer(side: &str, output: &std::process::Output) -> Outcome<(f64, f64)> {
 }
 
 fn show(name: &str, tokens: usize, (seconds, peak): (f64, f64)) {
-    println!("{name:22} {tokens:>8} {seconds:>10.3} {:>12.0} {peak:>10.0}", tokens as f64 / seconds);
+    println!("{name:27} {tokens:>8} {seconds:>10.3} {:>12.0} {peak:>10.0}", tokens as f64 / seconds);
 }

@@ -1,9 +1,9 @@
 """PyTorch's side of benches/training.rs: whole training steps of a cross-encoder on given rows.
 
-    python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS
+    python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS f32|bf16
         # torch 2.15, transformers 5.23
 
-Prints {"seconds": the median of STEPS steps after one, "peak": the highest resident set in MiB}.
+bf16 is autocast: products in bf16, weights and steps in f32. Prints {"seconds": the median of STEPS steps after one, "peak": the highest resident set in MiB}.
 """
 
 import json
@@ -15,7 +15,7 @@ import time
 import torch
 from transformers import AutoModelForSequenceClassification
 
-folder, given, steps, threads = sys.argv[1:]
+folder, given, steps, threads, precision = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.manual_seed(7)
 rows = json.load(open(given))
@@ -39,8 +39,9 @@ seconds = []
 for step in range(int(steps) + 1):
     began = time.perf_counter()
     optimizer.zero_grad()
-    logits = model(**batch).logits.squeeze(-1)
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        logits = model(**batch).logits.squeeze(-1)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), labels)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

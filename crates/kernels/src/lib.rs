@@ -48,7 +48,7 @@ pub use logits::{count_from, scaled_sigmoid, scaled_softmax};
 pub use lstm::{lstm_step, lstm_step_back};
 pub use math::{Activation, Norm, exp_sum, max};
 pub use matrix::{Machine, Matrix, Precision, Product, Store};
-pub use multiply::{Scaled, View, multiply as multiply_matrices, multiply_rounded};
+pub use multiply::{Scaled, TrainingPrecision, View, multiply as multiply_matrices};
 pub use propagate::Adjacency;
 pub use rough::RoughRows;
 pub use rows::{Part, Rows};

@@ -6,6 +6,7 @@
 use std::{cell::Cell, ops::Range};
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 #[cfg(target_arch = "x86_64")]
 use crate::amx::{self, Sums};
@@ -75,6 +76,18 @@ impl View {
     }
 }
 
+/// How products are computed in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrainingPrecision {
+    /// In 32 bits.
+    #[default]
+    F32,
+    /// Of values rounded to bf16, of which eight bits are kept, summed in 32 bits, where the machine does that faster; elsewhere in
+    /// 32 bits.
+    Bf16,
+}
+
 /// What becomes of a sum.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
@@ -101,13 +114,14 @@ thread_local! {
 }
 
 /// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. Each element is one
-/// sum in the order of `a`'s columns, whatever the number of threads.
+/// sum, whose order does not depend on the number of threads: that of `a`'s columns, in 32 bits.
 ///
 /// # Panics
 /// Where sizes do not fit, a view leaves its slice, or values of `out` share a place or do not lie side by side in a row.
 pub fn multiply(
     isa: Isa,
     threads: usize,
+    precision: TrainingPrecision,
     (out, o): (&mut [f32], View),
     (a, va): (&[f32], View),
     (b, vb): (&[f32], View),
@@ -115,6 +129,10 @@ pub fn multiply(
 ) {
     if !has_sums((out, o), (a, va), (b, vb), scaled) {
         return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if precision == TrainingPrecision::Bf16 && isa == Isa::Vnni && crate::rounded::is_available() {
+        return crate::rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
     let depth = va.columns;
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
@@ -178,29 +196,6 @@ pub fn multiply(
         }
     }
     SCRATCH.set([panels, rows]);
-}
-
-/// The same, where the values of `a` and `b` may be rounded to bf16, of which eight bits are kept: they are where the machine
-/// multiplies those faster than f32, and left as they are elsewhere.
-///
-/// # Panics
-/// As [`multiply`].
-pub fn multiply_rounded(
-    isa: Isa,
-    threads: usize,
-    (out, o): (&mut [f32], View),
-    (a, va): (&[f32], View),
-    (b, vb): (&[f32], View),
-    scaled: Scaled,
-) {
-    #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Vnni && crate::rounded::is_available() {
-        if has_sums((out, o), (a, va), (b, vb), scaled) {
-            crate::rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
-        }
-        return;
-    }
-    multiply(isa, threads, (out, o), (a, va), (b, vb), scaled);
 }
 
 /// Checks a product's operands. Whether there is something to be summed; where there is not, the result is there already.

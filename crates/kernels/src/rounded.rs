@@ -3,7 +3,7 @@
 //! Processors with AVX-512 BF16 multiply two pairs of such values in the time of one in f32 and read half the memory. Sums stay in
 //! f32, in an order that depends neither on the number of threads nor on how the work is shared out.
 
-use std::{arch::x86_64::*, cell::Cell};
+use std::{arch::x86_64::*, cell::Cell, ops::Range};
 
 use rayon::prelude::*;
 
@@ -12,12 +12,14 @@ use crate::{
     simd::{LANES, MOST_ROWS, Simd, Vnni, tile},
 };
 
-/// Pairs of inputs that are summed at once: a panel of them fits the first cache, and [`ROWS`] rows the second.
+/// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
 const DEPTH: usize = 256;
-/// Rows that are brought into order at once.
-const ROWS: usize = 43 * MOST_ROWS;
-/// Columns whose panels are brought into order at once, so that memory does not grow with the operands.
-const COLUMNS: usize = 32 * LANES;
+/// Rows that are brought into order at once, so that memory does not grow with the operands.
+const ROWS: usize = 16 * STRIP;
+/// Columns whose panels are.
+const COLUMNS: usize = 64 * LANES;
+/// Rows of a part.
+const STRIP: usize = 22 * MOST_ROWS;
 /// Panels of a part.
 const PANELS: usize = 4;
 /// Rows, or columns, that a thread brings into order together: far enough apart, each first value of theirs costs a look into the
@@ -70,12 +72,14 @@ pub(crate) fn multiply(
                     out_stride: o.row_stride,
                     scaled,
                 };
+                let strips = count.div_ceil(STRIP);
                 let part = |at: usize| {
-                    // SAFETY: the features are there; the rows and panels were brought into order above; a panel's columns of `out`,
-                    // which is borrowed until all parts are done, belong to this part.
-                    unsafe { product.part(at, count) };
+                    let first = at % strips * STRIP;
+                    // SAFETY: the features are there; the rows and panels were brought into order above; these rows of the panels'
+                    // columns of `out`, which is borrowed until all parts are done, belong to this part.
+                    unsafe { product.part(at / strips, first..count.min(first + STRIP)) };
                 };
-                let parts = columns.div_ceil(LANES * PANELS);
+                let parts = columns.div_ceil(LANES * PANELS) * strips;
                 if threads > 1 {
                     (0..parts).into_par_iter().for_each(part);
                 } else {
@@ -245,22 +249,20 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Computes the columns of part `at` of `count` rows.
+    /// Computes `rows`, the first of which begins a group, of the columns of part `at`.
     ///
     /// # Safety
     /// The machine must have the features, the operands these rows and columns, and `out` these elements, which nobody else may use.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-    unsafe fn part(&self, at: usize, count: usize) {
+    unsafe fn part(&self, at: usize, rows: Range<usize>) {
         let depth = self.depth;
         let mut sums = [[0f32; LANES]; MOST_ROWS];
         for panel in at * PANELS..((at + 1) * PANELS).min(self.columns.div_ceil(LANES)) {
             let values = &self.panels[panel * depth * LANES..][..depth * LANES];
             let width = LANES.min(self.columns - panel * LANES);
-            for (at, rows) in
-                self.rows.chunks_exact(depth * MOST_ROWS).take(count.div_ceil(MOST_ROWS)).enumerate()
-            {
-                let first = at * MOST_ROWS;
-                let height = MOST_ROWS.min(count - first);
+            for first in rows.clone().step_by(MOST_ROWS) {
+                let height = MOST_ROWS.min(rows.end - first);
+                let rows = &self.rows[first * depth..][..MOST_ROWS * depth];
                 // SAFETY: both slices hold what the tile reads.
                 unsafe { tile!(tile_bf16, Vnni, height, depth, rows.as_ptr(), values.as_ptr(), &mut sums) };
                 for (row, sums) in sums[..height].iter().enumerate() {
@@ -317,7 +319,7 @@ mod tests {
     use half::bf16;
 
     use super::*;
-    use crate::{Isa, multiply::multiply_rounded};
+    use crate::{Isa, TrainingPrecision, multiply_matrices};
 
     fn wave(count: usize, pace: f32) -> Vec<f32> {
         (0..count).map(|at| (at as f32 * pace).sin()).collect()
@@ -343,9 +345,10 @@ mod tests {
         let (a, b) = (wave(length(va), 0.7), wave(length(vb), 0.3));
         let before = wave(length(o), 0.1);
         let mut out = before.clone();
-        multiply_rounded(
+        multiply_matrices(
             Isa::detected(),
             threads,
+            TrainingPrecision::Bf16,
             (&mut out, o),
             (&a, va),
             (&b, vb),

@@ -4,6 +4,7 @@ pub mod embedding;
 mod error;
 pub mod korc;
 pub mod network;
+mod product;
 pub mod question;
 pub mod rules;
 

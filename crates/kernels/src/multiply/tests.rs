@@ -1,4 +1,4 @@
-use super::*;
+use super::{TrainingPrecision::F32, *};
 
 fn wave(count: usize, pace: f32) -> Vec<f32> {
     (0..count).map(|at| (at as f32 * pace).sin()).collect()
@@ -28,7 +28,7 @@ fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
                 for threads in [1, 3] {
                     let mut out = before.clone();
                     let scaled = Scaled { scale: 0.5, adds: flag(2) };
-                    multiply(isa, threads, (&mut out, o), (&a, va), (&b, vb), scaled);
+                    multiply(isa, threads, F32, (&mut out, o), (&a, va), (&b, vb), scaled);
                     assert_eq!(out[..3], before[..3]);
                     for row in 0..rows {
                         for column in 0..columns {
@@ -62,7 +62,7 @@ fn operands_that_are_ordered_in_parts_give_the_same_sums() {
     let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
     let mut out = vec![0.0; rows * columns];
     let scaled = Scaled { scale: 1.0, adds: false };
-    multiply(Isa::detected(), 2, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
+    multiply(Isa::detected(), 2, F32, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
     for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64), (69, 69)] {
         let expected: f64 = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum();
         let found = f64::from(out[row * columns + column]);
@@ -80,7 +80,7 @@ fn operands_that_lie_as_tiles_read_them_are_left_where_they_are() {
     for isa in Isa::available() {
         let mut out = vec![0.0; rows * LANES];
         let o = View::packed(rows, LANES);
-        multiply(isa, 1, (&mut out, o), (&a, va), (&b, vb), Scaled { scale: 1.0, adds: false });
+        multiply(isa, 1, F32, (&mut out, o), (&a, va), (&b, vb), Scaled { scale: 1.0, adds: false });
         for row in 0..rows {
             for column in 0..LANES {
                 let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
@@ -100,6 +100,7 @@ fn a_product_of_nothing_is_zero_or_leaves_what_is_there() {
         multiply(
             Isa::detected(),
             1,
+            F32,
             (&mut out, o),
             (&[], empty[0]),
             (&[], empty[1]),
@@ -117,6 +118,7 @@ fn elements_that_share_a_place_are_refused() {
     multiply(
         Isa::detected(),
         1,
+        F32,
         (&mut [0.0; 4], o),
         (&[0.0; 4], view),
         (&[0.0; 4], view),

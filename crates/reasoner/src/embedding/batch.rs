@@ -6,18 +6,18 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
+use sporran_kernels::{Comparison, Dropout, Isa, TrainingPrecision, add_columns};
 use sporran_kilt::kb::EntityId;
 
 use super::{
     euclidean,
     loss::Loss,
-    options::{LossKind, ModelKind, Precision, Regime, Regularizer, TrainingOptions, Weight},
+    options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
     parameters::Shape,
-    product::View,
     questions::Question,
     table::EntityTable,
 };
+use crate::product::{View, product_in, shared_product};
 
 /// Entities whose gradients are made in one piece.
 pub(super) const ENTITIES: usize = 512;
@@ -152,13 +152,13 @@ pub(super) struct Among {
     to_scores: Vec<f32>,
     /// The scores, where gradients of entities need them beside these.
     scores: Vec<f32>,
-    precision: Precision,
+    precision: TrainingPrecision,
 }
 
 /// Scores every question against all entities, whose rows are `table`, and turns the scores into gradients.
 pub(super) fn among_all(
     comparison: Comparison,
-    (loss, precision): (&Loss, Precision),
+    (loss, precision): (&Loss, TrainingPrecision),
     batch: &Batch<'_>,
     queries: &[f32],
     table: &[f32],
@@ -172,7 +172,7 @@ pub(super) fn among_all(
     let mut to_queries = vec![0.0; queries.len()];
     let (left, all) = (View::packed(count, width), View::packed(entities, width));
     if let Comparison::Dot | Comparison::L2 = comparison {
-        precision.shared_product(&mut buffer, (queries, left), (table, all.transposed()));
+        shared_product(precision, &mut buffer, (queries, left), (table, all.transposed()), false);
         if comparison == Comparison::L2 {
             euclidean::scores(&mut buffer, queries, table, width);
         }
@@ -193,7 +193,13 @@ pub(super) fn among_all(
             euclidean::weights(&mut buffer, &scores);
             scores = Vec::new();
         }
-        precision.shared_product(&mut to_queries, (&buffer, View::packed(count, entities)), (table, all));
+        shared_product(
+            precision,
+            &mut to_queries,
+            (&buffer, View::packed(count, entities)),
+            (table, all),
+            false,
+        );
         if comparison == Comparison::L2 {
             let sums: Vec<f32> = buffer.par_chunks_exact(entities).map(euclidean::total).collect();
             euclidean::gradients(queries, &sums, width, &mut to_queries);
@@ -227,7 +233,8 @@ impl Among {
         if let Comparison::Dot | Comparison::L2 = comparison {
             let columns = View::rows(0, count, which.len(), entities).transposed();
             let to_scores = (&self.to_scores[which.start..], columns);
-            self.precision.product(
+            product_in(
+                self.precision,
                 (out, View::packed(which.len(), width)),
                 to_scores,
                 (queries, View::packed(count, width)),

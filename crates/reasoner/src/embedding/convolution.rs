@@ -3,16 +3,13 @@
 //! ends with a bias, which the question's vector meets with 1.
 
 use rayon::prelude::*;
-use sporran_kernels::{Dropout, Isa};
+use sporran_kernels::{Dropout, Isa, TrainingPrecision};
 
-use super::{
-    options::Precision,
-    parameters::{
-        FILTERS, HIDDEN_MEAN, HIDDEN_SCALE, HIDDEN_SHIFT, HIDDEN_VARIANCE, MAP_MEAN, MAP_SCALE, MAP_SHIFT,
-        MAP_VARIANCE, PROJECTION, Parameters, Shape,
-    },
-    product::{View, product},
+use super::parameters::{
+    FILTERS, HIDDEN_MEAN, HIDDEN_SCALE, HIDDEN_SHIFT, HIDDEN_VARIANCE, MAP_MEAN, MAP_SCALE, MAP_SHIFT,
+    MAP_VARIANCE, PROJECTION, Parameters, Shape,
 };
+use crate::product::{View, product, product_in, shared_product};
 
 /// Questions of one piece of work, and rows of the projection's gradient.
 const PIECE: usize = 16;
@@ -28,7 +25,7 @@ const MOMENTUM: f32 = 0.1;
 pub(super) struct ConvolutionTraining {
     pub(super) maps: Dropout,
     pub(super) hidden: Dropout,
-    pub(super) precision: Precision,
+    pub(super) precision: TrainingPrecision,
 }
 
 /// What the backward pass needs.
@@ -257,8 +254,8 @@ pub(super) fn forward(
     );
     let mut hidden = vec![0.0; count * dim];
     let projection = (tensor(PROJECTION), View::packed(size, dim));
-    let precision = training.map_or(Precision::F32, |training| training.precision);
-    precision.shared_product(&mut hidden, (&active, View::packed(count, size)), projection);
+    let precision = training.map_or(TrainingPrecision::F32, |training| training.precision);
+    shared_product(precision, &mut hidden, (&active, View::packed(count, size)), projection, false);
     if let Some(training) = training {
         training.hidden.apply(Isa::detected(), 0, &mut hidden);
     }
@@ -324,7 +321,8 @@ impl Convolution {
             let rows = out.len() / dim;
             let columns = View::rows(0, count, rows, size).transposed();
             let active = (&self.active[at * ROWS..], columns);
-            training.precision.product(
+            product_in(
+                training.precision,
                 (out, View::packed(rows, dim)),
                 active,
                 (&to_hidden, View::packed(count, dim)),
@@ -333,7 +331,13 @@ impl Convolution {
         });
         let mut to_maps = vec![0.0; count * size];
         let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
-        training.precision.shared_product(&mut to_maps, (&to_hidden, View::packed(count, dim)), projection);
+        shared_product(
+            training.precision,
+            &mut to_maps,
+            (&to_hidden, View::packed(count, dim)),
+            projection,
+            false,
+        );
         to_maps.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
             let factors = map_factors(Some(training), piece * PIECE, out.len() / size, filters);
             let active = &self.active[piece * PIECE * size..];

@@ -21,7 +21,6 @@ mod model;
 pub(crate) mod optimizer;
 mod options;
 mod parameters;
-mod product;
 pub(crate) mod questions;
 mod relation_prediction;
 pub(crate) mod scorer;
@@ -35,8 +34,8 @@ pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
 pub use mixture::Mixture;
 pub use model::EmbeddingModel;
 pub use options::{
-    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Precision, Regime, Regularizer,
-    Storage, TrainingOptions, Weight,
+    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Regime, Regularizer, Storage,
+    TrainingOptions, Weight,
 };
 pub use scorer::TripleScorer;
 pub use trainer::{Outcome, Progress, Training, train};

@@ -15,11 +15,13 @@ use super::{
     interaction,
     options::{EmbeddingOptions, Storage},
     parameters::{Parameters, Shape, Tensor},
-    product::{View, product},
     questions::Question,
     scorer::{self, TripleScorer},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    product::{View, product},
+};
 
 /// The file that says what a folder holds, and those of values and names.
 const ABOUT: &str = "embedding.json";

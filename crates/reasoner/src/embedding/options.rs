@@ -1,6 +1,7 @@
 //! What is said of an embedding: its model and its training. These types' documentation is the manual.
 
 use serde::{Deserialize, Serialize};
+use sporran_kernels::TrainingPrecision;
 
 use crate::{Error, Result};
 
@@ -58,17 +59,6 @@ pub enum Storage {
     F32,
     /// In 16 bits, rounded up or down by chance so that small steps are not lost. It goes with negative sampling.
     F16,
-}
-
-/// How the products of the vectors of questions and of all entities are computed in training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// In 32 bits.
-    #[default]
-    F32,
-    /// Of values rounded to bf16, summed in 32 bits, where the processor does that faster; vectors and their steps stay in 32 bits.
-    Bf16,
 }
 
 /// `[embedding]`
@@ -247,8 +237,8 @@ pub struct TrainingOptions {
     pub optimizer: OptimizerKind,
     /// Its rate at first.
     pub learning_rate: f64,
-    /// `f32` or `bf16`.
-    pub precision: Precision,
+    /// `f32`, or `bf16` for the products of the vectors of questions and of all entities; vectors and their steps stay in 32 bits.
+    pub precision: TrainingPrecision,
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
     /// Passes between evaluations on the valid part.
@@ -277,7 +267,7 @@ impl Default for TrainingOptions {
             epochs: 400,
             optimizer: OptimizerKind::default(),
             learning_rate: 0.1,
-            precision: Precision::default(),
+            precision: TrainingPrecision::default(),
             regularizer: Regularizer::default(),
             evaluate_every: 5,
             patience: 10,

@@ -9,10 +9,10 @@ use super::{
     dense::Contributions,
     options::ModelKind,
     parameters::{RELATIONS, Shape},
-    product::{View, product},
     table::EntityTable,
     vectors,
 };
+use crate::product::{View, product};
 
 /// Pairs of entities, or rows of the relations' table, of one piece of work.
 const PIECE: usize = 64;

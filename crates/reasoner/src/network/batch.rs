@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rayon::prelude::*;
-use sporran_kernels::{Adjacency, Isa, Scaled, View, add_columns, max, multiply_matrices, scaled_softmax};
+use sporran_kernels::{Adjacency, Isa, TrainingPrecision, add_columns, max, scaled_softmax};
 use sporran_kilt::kb::EntityId;
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     pass::{Asked, Edge, Gradients, Trace, backward, forward},
     paths::{Path, Search},
 };
+use crate::product::{View, shared_product};
 
 /// A question: from which node, by which step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,13 @@ impl Prepared {
             .map(|layer| {
                 let mut rows = parameters.of_layer(layer, EDGE_BIAS).repeat(count);
                 let weights = (parameters.of_layer(layer, EDGES), View::packed(dim, steps * dim));
-                product(&mut rows, (&queries, View::packed(count, dim)), weights, true);
+                shared_product(
+                    TrainingPrecision::F32,
+                    &mut rows,
+                    (&queries, View::packed(count, dim)),
+                    weights,
+                    true,
+                );
                 rows
             })
             .collect();
@@ -78,13 +85,6 @@ impl Prepared {
             omitted,
         }
     }
-}
-
-/// `out = a b`, or that added to `out`, on all threads.
-fn product(out: &mut [f32], a: (&[f32], View), b: (&[f32], View), adds: bool) {
-    let view = View::packed(a.1.rows, b.1.columns);
-    let threads = rayon::current_num_threads();
-    multiply_matrices(Isa::detected(), threads, (out, view), a, b, Scaled { scale: 1.0, adds });
 }
 
 /// Writes a row of the scores of all nodes for each question.
@@ -179,10 +179,16 @@ pub(super) fn learn(
     for (layer, rows) in edges.iter().enumerate() {
         let of_edges = (rows.as_slice(), View::packed(count, steps * dim));
         let place = &mut gradients[Parameters::layer(layer, EDGES)];
-        product(place, (&prepared.queries, of_questions.transposed()), of_edges, false);
+        shared_product(
+            TrainingPrecision::F32,
+            place,
+            (&prepared.queries, of_questions.transposed()),
+            of_edges,
+            false,
+        );
         add_columns(Isa::detected(), rows, &mut gradients[Parameters::layer(layer, EDGE_BIAS)]);
         let weights = (parameters.of_layer(layer, EDGES), View::packed(dim, steps * dim).transposed());
-        product(&mut queries, of_edges, weights, true);
+        shared_product(TrainingPrecision::F32, &mut queries, of_edges, weights, true);
     }
     for (lesson, row) in lessons.iter().zip(queries.chunks_exact(dim)) {
         let place = &mut gradients[0][lesson.question.step as usize * dim..][..dim];

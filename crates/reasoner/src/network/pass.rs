@@ -1,12 +1,11 @@
 //! One question through the network, and its gradients back.
 
-use sporran_kernels::{
-    Activation, Adjacency, Dropout, Isa, ResidualNorm, Scaled, View, add_columns, multiply, multiply_matrices,
-};
+use sporran_kernels::{Activation, Adjacency, Dropout, Isa, ResidualNorm, add_columns, multiply};
 
 use super::parameters::{
     ANSWER_BIAS, ANSWER_OUT, ANSWER_QUERY, ANSWER_ROWS, BIAS, Parameters, ROWS, SCALE, SHIFT, SUMS, Sizes,
 };
+use crate::product::{View, product};
 
 /// An edge: from a node by a step to a node.
 pub(super) type Edge = (u32, u32, u32);
@@ -80,11 +79,6 @@ pub(super) struct Messages<'a> {
     pub(super) edges: &'a [f32],
     /// The gradient of each node's sum.
     pub(super) pulls: &'a [f32],
-}
-
-/// `out = a b`, or that added to `out`, on the caller's thread.
-fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
-    multiply_matrices(Isa::detected(), 1, out, a, b, Scaled { scale: 1.0, adds });
 }
 
 /// What is added to a node's normalisation below its root.

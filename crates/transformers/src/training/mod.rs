@@ -66,6 +66,7 @@ pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBat
 pub use copying::wire_copying;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of};
 pub use entities::{EntityExample, EntityLearning, EntityObjective};
+pub use fused::product::in_precision;
 pub use fusion::{FusionObjective, FusionRow};
 pub use loss::cross_entropy;
 pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};

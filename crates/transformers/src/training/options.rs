@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sporran_kernels::TrainingPrecision;
 
 use crate::error::{Error, Result};
 use crate::training::schedule::Decay;
@@ -25,6 +26,8 @@ pub struct TrainingOptions {
     /// Batches of a step that are worked on at the same time, each on one thread. With 1, a batch's matrix products
     /// use all threads instead.
     pub parallel_batches: usize,
+    /// `f32`, or `bf16` for the products of states and weights, and of their gradients; states, weights and steps stay in 32 bits.
+    pub precision: TrainingPrecision,
     /// The highest learning rate, at the end of the warm-up.
     pub learning_rate: f64,
     /// Steps over which the learning rate climbs to its highest.
@@ -60,6 +63,7 @@ impl Default for TrainingOptions {
             tokens_per_batch: 4096,
             batches_per_step: 1,
             parallel_batches: 1,
+            precision: TrainingPrecision::default(),
             learning_rate: 1e-3,
             warmup_steps: 100,
             decay: Decay::Linear,

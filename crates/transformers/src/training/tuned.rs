@@ -250,7 +250,10 @@ fn picked(packed: &PackedBody, memory: &mut Memory, pick: Pick<'_>, device: &Dev
 
 #[cfg(test)]
 pub(in crate::training) mod tests {
+    use sporran_kernels::TrainingPrecision;
+
     use super::*;
+    use crate::training::in_precision;
 
     /// A small BERT of `labels` labels, the same at every call.
     pub(in crate::training) fn tiny(labels: usize, rate: f64) -> TunedEncoder {
@@ -432,6 +435,23 @@ pub(in crate::training) mod tests {
             pool.install(|| gradients(&encoder, &rows, Pick::All, 5))
         };
         assert_eq!(on(1), on(3));
+    }
+
+    #[test]
+    fn products_in_bf16_give_nearly_the_same_gradients() {
+        let encoder = tiny(1, 0.2);
+        let rows = rows(20, 3);
+        let rows: Vec<&EncoderRow> = rows.iter().collect();
+        let of = |precision| in_precision(precision, || gradients(&encoder, &rows, Pick::All, 5)).1;
+        let (exact, rounded) = (of(TrainingPrecision::F32), of(TrainingPrecision::Bf16));
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+        for (exact, rounded) in exact.iter().zip(&rounded) {
+            let error = norm(&mut exact.iter().zip(rounded).map(|(a, b)| a - b));
+            // A value that is rounded to eight bits is off by 2^-9 of itself at most; two layers forth and back add that up.
+            assert!(error <= 0.03 * norm(&mut exact.iter().copied()) + 1e-4, "{error}");
+        }
+        // Whoever asks next is not concerned.
+        assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1);
     }
 
     #[test]

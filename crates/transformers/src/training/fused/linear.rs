@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Device, Layout, Result, Shape, Tensor};
 
-use super::product::{View, product};
+use super::product::{View, weight_product};
 use super::{values, with_values};
 
 struct Linear;
@@ -22,11 +22,10 @@ impl CustomOp2 for Linear {
         let ((rows, inputs), (outputs, _)) = (l1.shape().dims2()?, l2.shape().dims2()?);
         let (xs, weight) = (values(s1, l1)?, values(s2, l2)?);
         let mut out = vec![0.0; rows * outputs];
-        product(
+        weight_product(
             (&mut out, View::rows(0, rows, outputs, outputs)),
             (xs, View::rows(0, rows, inputs, inputs)),
             (weight, View::rows(0, outputs, inputs, inputs).transposed()),
-            1.0,
         );
         Ok((CpuStorage::F32(out), (rows, outputs).into()))
     }
@@ -46,11 +45,10 @@ impl CustomOp2 for Linear {
                 let mut out = vec![0.0; rows * inputs];
                 let view = View::rows(0, outputs, inputs, inputs);
                 with_values(weight, |w| {
-                    product(
+                    weight_product(
                         (&mut out, View::rows(0, rows, inputs, inputs)),
                         (g, of_gradient),
                         (w, view),
-                        1.0,
                     );
                     Ok(())
                 })?;
@@ -61,7 +59,7 @@ impl CustomOp2 for Linear {
                 let view = View::rows(0, rows, inputs, inputs);
                 with_values(xs, |x| {
                     let of_weight = View::rows(0, outputs, inputs, inputs);
-                    product((&mut out, of_weight), (g, of_gradient.transposed()), (x, view), 1.0);
+                    weight_product((&mut out, of_weight), (g, of_gradient.transposed()), (x, view));
                     Ok(())
                 })?;
                 Tensor::from_vec(out, (outputs, inputs), &Device::Cpu)

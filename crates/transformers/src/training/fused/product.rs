@@ -1,24 +1,65 @@
 //! Matrix products between slices, without allocations.
 
-use sporran_kernels::{Isa, Scaled, multiply_matrices};
+use std::cell::Cell;
+
+use sporran_kernels::{Isa, Scaled, TrainingPrecision, multiply_matrices};
 
 pub(crate) use sporran_kernels::View;
 
-/// `out = scale * a b`, on the threads of the rayon pool that the caller is in.
-pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
-    let threads = rayon::current_num_threads();
-    multiply_matrices(Isa::detected(), threads, out, a, b, Scaled { scale, adds: false });
+thread_local! {
+    static PRECISION: Cell<TrainingPrecision> = const { Cell::new(TrainingPrecision::F32) };
+}
+
+/// Sets the precision back.
+struct Before(TrainingPrecision);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        PRECISION.set(self.0);
+    }
+}
+
+/// Runs `work`, whose products of states and weights, and of their gradients, are in `precision`, where they are begun on this
+/// thread: as PyTorch's `autocast` has it, so that no layer need be told.
+pub fn in_precision<T>(precision: TrainingPrecision, work: impl FnOnce() -> T) -> T {
+    let _before = Before(PRECISION.replace(precision));
+    work()
+}
+
+/// `out = a b` of states and weights, on the threads of the rayon pool that the caller is in.
+pub(crate) fn weight_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+    multiply(PRECISION.get(), out, a, b, Scaled { scale: 1.0, adds: false });
 }
 
 /// `out += a b`, on the same threads.
-pub(crate) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
-    let threads = rayon::current_num_threads();
-    multiply_matrices(Isa::detected(), threads, out, a, b, Scaled { scale: 1.0, adds: true });
+pub(crate) fn add_weight_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+    multiply(PRECISION.get(), out, a, b, Scaled { scale: 1.0, adds: true });
 }
 
-/// `out = a b` on the caller's thread alone, for a caller that is one of several.
+/// `out = scale * a b` in 32 bits, on the same threads.
+pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
+    multiply(TrainingPrecision::F32, out, a, b, Scaled { scale, adds: false });
+}
+
+/// `out += a b` in 32 bits, on the same threads.
+pub(crate) fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
+    multiply(TrainingPrecision::F32, out, a, b, Scaled { scale: 1.0, adds: true });
+}
+
+/// `out = a b` in 32 bits on the caller's thread alone, for a caller that is one of several.
 pub(crate) fn product_alone(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
-    multiply_matrices(Isa::detected(), 1, out, a, b, Scaled { scale: 1.0, adds: false });
+    let scaled = Scaled { scale: 1.0, adds: false };
+    multiply_matrices(Isa::detected(), 1, TrainingPrecision::F32, out, a, b, scaled);
+}
+
+fn multiply(
+    precision: TrainingPrecision,
+    out: (&mut [f32], View),
+    a: (&[f32], View),
+    b: (&[f32], View),
+    scaled: Scaled,
+) {
+    multiply_matrices(Isa::detected(), rayon::current_num_threads(), precision, out, a, b, scaled);
 }
 
 #[cfg(test)]
@@ -52,6 +93,10 @@ mod tests {
         // 1 + 4 + 10 + 18
         assert_eq!(out, [33.0]);
         product_alone((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
+        assert_eq!(out, [32.0]);
+        add_weight_product((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
+        assert_eq!(out, [64.0]);
+        weight_product((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
         assert_eq!(out, [32.0]);
     }
 

@@ -7,7 +7,7 @@ use candle_core::{CpuStorage, Storage, Tensor, Var};
 use crate::{
     error::{Error, Result},
     training::{
-        fused::product::{View, add_product, product},
+        fused::product::{View, add_weight_product, weight_product},
         optimizer::Gradients,
         variables::Variables,
     },
@@ -99,11 +99,10 @@ impl Linear {
         let rows = xs.len() / self.inputs;
         let weight = self.weight.read()?;
         let view = View::rows(0, self.outputs, self.inputs, self.inputs).transposed();
-        product(
+        weight_product(
             (out, View::rows(column, rows, self.outputs, stride)),
             (xs, View::rows(0, rows, self.inputs, self.inputs)),
             (&weight, view),
-            1.0,
         );
         Ok(())
     }
@@ -119,7 +118,7 @@ impl Linear {
         gradients: &mut Gradients,
     ) {
         let rows = xs.len() / self.inputs;
-        add_product(
+        add_weight_product(
             (&mut gradients[self.weight.place], View::rows(0, self.outputs, self.inputs, self.inputs)),
             (gradient, View::rows(column, rows, self.outputs, stride).transposed()),
             (xs, View::rows(0, rows, self.inputs, self.inputs)),
@@ -141,9 +140,9 @@ impl Linear {
         let gradient = (gradient, View::rows(column, rows, self.outputs, stride));
         let weight = (&*weight, View::rows(0, self.outputs, self.inputs, self.inputs));
         if adds {
-            add_product(out, gradient, weight);
+            add_weight_product(out, gradient, weight);
         } else {
-            product(out, gradient, weight, 1.0);
+            weight_product(out, gradient, weight);
         }
         Ok(())
     }

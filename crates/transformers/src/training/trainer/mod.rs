@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::training::checkpoint::{self, Companions, Position};
+use crate::training::fused::product::in_precision;
 use crate::training::history::{FILE, History, HistoryLine};
 use crate::training::objective::{Objective, side_by_side};
 use crate::training::optimizer::{AdamW, AdamWConfig, Gradients, clip_global_norm};
@@ -252,7 +253,8 @@ impl<'a, O: Objective> Run<'a, O> {
             let parts: Vec<(&O::Batch, u64, Gradients)> =
                 portion.iter().map(|(batch, seed)| (*batch, *seed, self.zeros())).collect();
             let work = |(batch, seed, mut gradients): (&O::Batch, u64, Gradients)| {
-                let loss = objective.learn(batch, weight, seed, &mut gradients)?;
+                let learn = || objective.learn(batch, weight, seed, &mut gradients);
+                let loss = in_precision(options.precision, learn)?;
                 Ok((gradients, loss))
             };
             let parts: Vec<(Gradients, f64)> = if self.pools.is_empty() {

@@ -1,51 +1,45 @@
 //! Matrix products between slices.
 
-use sporran_kernels::{Isa, Scaled, multiply_matrices, multiply_rounded};
+use sporran_kernels::{Isa, Scaled, TrainingPrecision, multiply_matrices};
 
-pub(super) use sporran_kernels::View;
-
-use super::options::Precision;
+pub(crate) use sporran_kernels::View;
 
 /// `out = a b`, or `out += a b` where `adds`, on the caller's thread, in 32 bits.
 ///
 /// # Panics
 /// Where the sizes do not fit or a view leaves its slice.
-pub(super) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
-    Precision::F32.product(out, a, b, adds);
+pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
+    product_in(TrainingPrecision::F32, out, a, b, adds);
 }
 
-impl Precision {
-    /// `out = a b`, or `out += a b` where `adds`, on the caller's thread.
-    ///
-    /// # Panics
-    /// Where the sizes do not fit or a view leaves its slice.
-    pub(super) fn product(self, out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
-        self.multiply(1, out, a, b, adds);
-    }
+/// The same in another precision.
+///
+/// # Panics
+/// As [`product`].
+pub(crate) fn product_in(
+    precision: TrainingPrecision,
+    out: (&mut [f32], View),
+    a: (&[f32], View),
+    b: (&[f32], View),
+    adds: bool,
+) {
+    multiply_matrices(Isa::detected(), 1, precision, out, a, b, Scaled { scale: 1.0, adds });
+}
 
-    /// `out = a b`, row after row, on all threads.
-    ///
-    /// # Panics
-    /// Where the sizes do not fit or a view leaves its slice.
-    pub(super) fn shared_product(self, out: &mut [f32], a: (&[f32], View), b: (&[f32], View)) {
-        let view = View::packed(a.1.rows, b.1.columns);
-        self.multiply(rayon::current_num_threads(), (out, view), a, b, false);
-    }
-
-    fn multiply(
-        self,
-        threads: usize,
-        out: (&mut [f32], View),
-        a: (&[f32], View),
-        b: (&[f32], View),
-        adds: bool,
-    ) {
-        let multiply = match self {
-            Self::F32 => multiply_matrices,
-            Self::Bf16 => multiply_rounded,
-        };
-        multiply(Isa::detected(), threads, out, a, b, Scaled { scale: 1.0, adds });
-    }
+/// The same on all threads, where `out` has row after row.
+///
+/// # Panics
+/// As [`product`].
+pub(crate) fn shared_product(
+    precision: TrainingPrecision,
+    out: &mut [f32],
+    a: (&[f32], View),
+    b: (&[f32], View),
+    adds: bool,
+) {
+    let out = (out, View::packed(a.1.rows, b.1.columns));
+    let threads = rayon::current_num_threads();
+    multiply_matrices(Isa::detected(), threads, precision, out, a, b, Scaled { scale: 1.0, adds });
 }
 
 #[cfg(test)]
@@ -81,7 +75,7 @@ mod tests {
         for right in [View::packed(inner, columns), View::packed(columns, inner).transposed()] {
             let (mut whole, mut shared) = (vec![0.0; rows * columns], vec![1.0; rows * columns]);
             product((&mut whole, View::packed(rows, columns)), (&a, left), (&b, right), false);
-            Precision::F32.shared_product(&mut shared, (&a, left), (&b, right));
+            shared_product(TrainingPrecision::F32, &mut shared, (&a, left), (&b, right), false);
             assert_eq!(whole, shared);
         }
     }
