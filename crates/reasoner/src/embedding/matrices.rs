@@ -1,5 +1,4 @@
-//! RESCAL and TuckER: a matrix for each relation. Questions of one relation are rows of one product, but for RESCAL's dropout, which
-//! each question has of its own.
+//! RESCAL and TuckER: a matrix for each relation. Questions of one relation are rows of one product.
 
 use std::borrow::Cow;
 
@@ -23,7 +22,7 @@ pub(super) struct Matrices {
     used: Vec<(u32, [Vec<usize>; 2])>,
     /// TuckER: their vectors.
     vectors: Vec<f32>,
-    /// Theirs: their matrices. RESCAL's are the parameters.
+    /// Their matrices, where those are not the parameters themselves.
     matrices: Vec<f32>,
 }
 
@@ -68,8 +67,10 @@ pub(super) fn forward(
     let relations = &parameters.tensors[RELATIONS].values;
     let used = used(questions);
     let row = |relation: u32| &relations[relation as usize * width..][..width];
-    let (mut vectors, mut matrices) = (Vec::new(), Vec::new());
-    if shape.model == ModelKind::TuckEr {
+    let dropped = dropout.is_some() || shape.model == ModelKind::TuckEr;
+    let mut vectors = Vec::new();
+    if dropped {
+        vectors.reserve(used.len() * width);
         for (relation, _) in &used {
             let start = vectors.len();
             vectors.extend_from_slice(row(*relation));
@@ -77,24 +78,20 @@ pub(super) fn forward(
                 dropout.apply(isa, *relation as usize * width, &mut vectors[start..]);
             }
         }
+    }
+    let matrices = if shape.model == ModelKind::TuckEr {
         let core = &parameters.tensors[CORE].values;
-        matrices = vec![0.0; used.len() * square];
+        let mut matrices = vec![0.0; used.len() * square];
         let portions = matrices.par_chunks_mut(PORTION * square).zip(vectors.par_chunks(PORTION * width));
         portions.for_each(|(out, vectors)| {
             let count = vectors.len() / width;
             let (out, a) = ((out, View::packed(count, square)), (vectors, View::packed(count, width)));
             product(out, a, (core, View::packed(width, square)), false);
         });
-    } else if let Some(dropout) = dropout {
-        let mut out = vec![0.0; questions.len() * dim];
-        let work = out.par_chunks_mut(dim).zip(heads.par_chunks(dim)).zip(questions).enumerate();
-        work.for_each_init(Vec::new, |matrix, (at, ((out, head), question))| {
-            drop_values(dropout, at, row(question.relation), matrix);
-            let view = View::packed(1, dim);
-            product((out, view), (head, view), (matrix, turned(dim, question.inverse)), false);
-        });
-        return (out, Matrices { heads, used, vectors, matrices });
-    }
+        matrices
+    } else {
+        std::mem::take(&mut vectors)
+    };
     let made = Matrices { heads, used, vectors, matrices };
     let groups: Vec<[Vec<f32>; 2]> = made
         .used
@@ -120,13 +117,6 @@ pub(super) fn forward(
         }
     }
     (out, made)
-}
-
-/// Writes a relation's matrix as question `at` of a batch sees it.
-fn drop_values(dropout: &Dropout, at: usize, matrix: &[f32], out: &mut Vec<f32>) {
-    out.clear();
-    out.extend_from_slice(matrix);
-    dropout.apply(Isa::detected(), at * matrix.len(), out);
 }
 
 /// The matrix as rows from subject to object, or from object to subject.
@@ -155,6 +145,7 @@ impl Matrices {
         dropout: Option<&Dropout>,
         gradients: &mut [Vec<f32>],
     ) -> Vec<f32> {
+        let isa = Isa::detected();
         let dim = shape.dim;
         let square = dim * dim;
         let width = shape.relation_width();
@@ -174,14 +165,8 @@ impl Matrices {
             .par_iter()
             .enumerate()
             .zip(&mut targets)
-            .map(|((at, (_, groups)), target)| {
+            .map(|((at, (relation, groups)), target)| {
                 let matrix = self.matrix(at, shape, relations);
-                if let (Some(dropout), false) = (dropout, is_tucker) {
-                    return [false, true].map(|inverse| {
-                        let which = &groups[usize::from(inverse)];
-                        self.backward_dropped(dropout, which, inverse, (&matrix, to), target)
-                    });
-                }
                 let of = |inverse: bool, target: &mut [f32]| {
                     let which = &groups[usize::from(inverse)];
                     let (heads, to) = (gathered(&self.heads, dim, which), gathered(to, dim, which));
@@ -193,7 +178,11 @@ impl Matrices {
                     product((&mut to_heads, view), (&to, view), (&matrix, turned(dim, !inverse)), false);
                     to_heads
                 };
-                [of(false, target), of(true, target)]
+                let found = [of(false, target), of(true, target)];
+                if let (Some(dropout), false) = (dropout, is_tucker) {
+                    dropout.apply(isa, *relation as usize * width, target);
+                }
+                found
             })
             .collect();
         let mut out = vec![0.0; to.len()];
@@ -210,31 +199,6 @@ impl Matrices {
                 (&mut to_relations[0], &mut rest[0]),
                 dropout,
             );
-        }
-        out
-    }
-
-    /// The gradients of the entities' vectors of RESCAL's questions `which`; adds those of their relation's matrix to `target`.
-    fn backward_dropped(
-        &self,
-        dropout: &Dropout,
-        which: &[usize],
-        inverse: bool,
-        (matrix, to): (&[f32], &[f32]),
-        target: &mut [f32],
-    ) -> Vec<f32> {
-        let dim = target.len().isqrt();
-        let (row, square) = (View::packed(1, dim), View::packed(dim, dim));
-        let mut out = vec![0.0; which.len() * dim];
-        let mut room = Vec::new();
-        for (&at, out) in which.iter().zip(out.chunks_exact_mut(dim)) {
-            let (head, to) = (&self.heads[at * dim..][..dim], &to[at * dim..][..dim]);
-            drop_values(dropout, at, matrix, &mut room);
-            product((out, row), (to, row), (&room, turned(dim, !inverse)), false);
-            let (left, right) = if inverse { (to, head) } else { (head, to) };
-            product((&mut room, square), (left, row.transposed()), (right, row), false);
-            dropout.apply(Isa::detected(), at * dim * dim, &mut room);
-            target.iter_mut().zip(&room).for_each(|(sum, value)| *sum += value);
         }
         out
     }
