@@ -134,6 +134,8 @@ pub fn multiply(
     if precision == TrainingPrecision::Bf16 && isa == Isa::Vnni && crate::rounded::is_available() {
         return crate::rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = precision;
     let depth = va.columns;
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
