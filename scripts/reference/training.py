@@ -3,7 +3,8 @@
     python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS f32|bf16
         # torch 2.15, transformers 5.23
 
-bf16 is autocast: products in bf16, weights and steps in f32. Prints {"seconds": the median of STEPS steps after one, "peak": the highest resident set in MiB}.
+bf16 is autocast: products in bf16, weights and steps in f32. Prints {"seconds": the median of STEPS steps after one,
+"peak": the highest resident set in MiB}.
 """
 
 import json

@@ -88,6 +88,18 @@ pub enum TrainingPrecision {
     Bf16,
 }
 
+impl TrainingPrecision {
+    /// Whether this machine rounds what such products take.
+    #[must_use]
+    pub fn rounds(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let is_faster = Isa::detected() == Isa::Vnni && crate::rounded::is_available();
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_faster = false;
+        self == Self::Bf16 && is_faster
+    }
+}
+
 /// What becomes of a sum.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
@@ -131,7 +143,7 @@ pub fn multiply(
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if precision == TrainingPrecision::Bf16 && isa == Isa::Vnni && crate::rounded::is_available() {
+    if isa == Isa::Vnni && precision.rounds() {
         return crate::rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -319,7 +319,6 @@ mod tests {
     use half::bf16;
 
     use super::*;
-    use crate::{Isa, TrainingPrecision, multiply_matrices};
 
     fn wave(count: usize, pace: f32) -> Vec<f32> {
         (0..count).map(|at| (at as f32 * pace).sin()).collect()
@@ -345,15 +344,7 @@ mod tests {
         let (a, b) = (wave(length(va), 0.7), wave(length(vb), 0.3));
         let before = wave(length(o), 0.1);
         let mut out = before.clone();
-        multiply_matrices(
-            Isa::detected(),
-            threads,
-            TrainingPrecision::Bf16,
-            (&mut out, o),
-            (&a, va),
-            (&b, vb),
-            Scaled { scale: 0.5, adds },
-        );
+        multiply(threads, (&mut out, o), (&a, va), (&b, vb), Scaled { scale: 0.5, adds });
         let value = |values: &[f32], view: View, row: usize, column: usize| {
             let value = values[view.offset + row * view.row_stride + column * view.column_stride];
             bf16::from_f32(value).to_f64()

@@ -26,7 +26,8 @@ pub struct TrainingOptions {
     /// Batches of a step that are worked on at the same time, each on one thread. With 1, a batch's matrix products
     /// use all threads instead.
     pub parallel_batches: usize,
-    /// `f32`, or `bf16` for the products of states and weights, and of their gradients; states, weights and steps stay in 32 bits.
+    /// `f32`, or `bf16` for the products of states and weights, and of their gradients, but for LSTMs and on other devices than the
+    /// CPU; states, weights and steps stay in 32 bits.
     pub precision: TrainingPrecision,
     /// The highest learning rate, at the end of the warm-up.
     pub learning_rate: f64,

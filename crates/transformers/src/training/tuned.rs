@@ -450,6 +450,7 @@ pub(in crate::training) mod tests {
             // A value that is rounded to eight bits is off by 2^-9 of itself at most; two layers forth and back add that up.
             assert!(error <= 0.03 * norm(&mut exact.iter().copied()) + 1e-4, "{error}");
         }
+        assert_eq!(exact != rounded, TrainingPrecision::Bf16.rounds());
         // Whoever asks next is not concerned.
         assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1);
     }

@@ -3,6 +3,7 @@ use std::fs;
 use std::io::Write;
 
 use candle_core::Var;
+use sporran_kernels::TrainingPrecision;
 
 use super::*;
 use crate::t5::T5;
@@ -136,6 +137,18 @@ fn the_number_of_threads_does_not_change_the_weights() {
     let options = options(4);
     let parallel = TrainingOptions { parallel_batches: 2, ..options.clone() };
     assert_eq!(run(one.path(), &options, 0.1, 0).0, run(two.path(), &parallel, 0.1, 0).0);
+}
+
+#[test]
+fn the_precision_of_the_options_is_that_of_the_products_whatever_the_number_of_threads() {
+    let options = |precision, parallel_batches| TrainingOptions { precision, parallel_batches, ..options(4) };
+    let weights = |precision, parallel_batches| {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &options(precision, parallel_batches), 0.1, 0).0
+    };
+    let rounded = weights(TrainingPrecision::Bf16, 1);
+    assert_eq!(rounded, weights(TrainingPrecision::Bf16, 2));
+    assert_eq!(rounded != weights(TrainingPrecision::F32, 1), TrainingPrecision::Bf16.rounds());
 }
 
 #[test]
