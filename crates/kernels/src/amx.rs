@@ -133,7 +133,7 @@ impl Sums {
         &self.ints[panel * self.height + row]
     }
 
-    /// Computes the sums of `rows` rows of `a`, `depth` values each, with `panels`, as [`tile_f32`](crate::simd::tile_f32)
+    /// Computes the sums of `rows` rows of `a`, `depth` values each, with `panels`, as [`Simd::tile_f32`](crate::simd::Simd::tile_f32)
     /// reads both.
     ///
     /// # Panics
@@ -183,7 +183,7 @@ impl Sums {
         }
     }
 
-    /// Computes the sums of `rows` rows of `a` with `panels`, as [`tile_i8`](crate::simd::tile_i8) reads both.
+    /// Computes the sums of `rows` rows of `a` with `panels`, as [`Simd::tile_i8`](crate::simd::Simd::tile_i8) reads both.
     ///
     /// # Panics
     /// Where `a` or the last panel is too short, there are fewer than [`INT_ROWS`] rows, or `quads` is not a multiple of [`QUADS`].

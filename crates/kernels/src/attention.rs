@@ -3,7 +3,7 @@
 use crate::{
     isa::{Isa, dispatch},
     math::softmax_body,
-    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32},
+    simd::{LANES, STRIP, Simd, strip::sum_f32},
 };
 
 /// The keys and values of one head of one input, packed for products: the keys in panels of 32 keys, the values in
@@ -126,8 +126,8 @@ pub fn attend(
         let mut scores = vec![0f32; padded * S::ROWS.min(queries.count)];
         let mut mixed = vec![0f32; width.next_multiple_of(LANES) * S::ROWS.min(queries.count)];
         let mixed_width = width.next_multiple_of(LANES);
-        let mut sums = [[0f32; LANES]; MOST_ROWS];
-        let mut inverse = [0f32; MOST_ROWS];
+        let mut sums = [[0f32; LANES]; STRIP];
+        let mut inverse = [0f32; STRIP];
         let tiles = queries.count.div_ceil(S::ROWS);
         for tile in 0..tiles {
             let (start, end) = (tile * queries.count / tiles, (tile + 1) * queries.count / tiles);
@@ -136,16 +136,7 @@ pub fn attend(
             for (at, panel) in keys.chunks_exact(LANES * width).enumerate() {
                 // SAFETY: `q` has `height` rows and `panel` is one of `width` inputs; `dispatch` has checked `S`.
                 unsafe {
-                    tile!(
-                        tile_f32,
-                        S,
-                        height,
-                        width,
-                        q.as_ptr(),
-                        (queries.stride, 1),
-                        panel.as_ptr(),
-                        &mut sums
-                    );
+                    sum_f32::<S>(height, width, q.as_ptr(), (queries.stride, 1), panel.as_ptr(), &mut sums);
                 }
                 for (scores, sums) in scores.chunks_exact_mut(padded).zip(&sums).take(height) {
                     scores[at * LANES..][..LANES].copy_from_slice(sums);
@@ -168,16 +159,7 @@ pub fn attend(
             for (at, panel) in values.chunks_exact(LANES * count).enumerate() {
                 // SAFETY: `scores` has `height` rows of at least `count`, and `panel` is one of `count` inputs.
                 unsafe {
-                    tile!(
-                        tile_f32,
-                        S,
-                        height,
-                        count,
-                        scores.as_ptr(),
-                        (padded, 1),
-                        panel.as_ptr(),
-                        &mut sums
-                    );
+                    sum_f32::<S>(height, count, scores.as_ptr(), (padded, 1), panel.as_ptr(), &mut sums);
                 }
                 for ((row, sums), inverse) in sums.iter().enumerate().take(height).zip(&inverse) {
                     let out = &mut mixed[row * mixed_width + at * LANES..][..LANES];

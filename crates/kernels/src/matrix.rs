@@ -13,7 +13,10 @@ use crate::{
     math::Activation,
     quantise::{Scratch, quantise, quantise_output},
     rows::{Rows, SharedRows},
-    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32, tile_i8},
+    simd::{
+        LANES, STRIP, Simd,
+        strip::{strips, sum_f32, sum_i8},
+    },
     team::Team,
 };
 
@@ -401,16 +404,12 @@ impl<'a> Product<'a> {
     ) {
         let depth = self.matrix.inputs;
         let quads = depth.div_ceil(4);
-        // Tiles of like height, so that the last is not much smaller than the others.
-        let tiles = rows.len().div_ceil(S::ROWS);
-        let mut sums = [[0f32; LANES]; MOST_ROWS];
-        let mut ints = [[0i32; LANES]; MOST_ROWS];
+        let mut sums = [[0f32; LANES]; STRIP];
+        let mut ints = [[0i32; LANES]; STRIP];
         for panel in panels {
             let ends = self.ends(panel);
             let columns = &ends.columns;
-            for at in 0..tiles {
-                let start = rows.start + at * rows.len() / tiles;
-                let end = rows.start + (at + 1) * rows.len() / tiles;
+            for Range { start, end } in strips::<S>(rows.clone()) {
                 let height = end - start;
                 for row in start..end {
                     // SAFETY: this part's rows and columns only, by the contract.
@@ -421,26 +420,17 @@ impl<'a> Product<'a> {
                     (Values::F32(weights), Input::F32 { values, stride }) => {
                         let a = &values[start * stride..(end - 1) * stride + depth];
                         let panel = &weights[panel * depth * LANES..][..depth * LANES];
-                        // SAFETY: the slices are what the tile reads: `height` rows and a panel.
+                        // SAFETY: the slices are what the strip reads: `height` rows and a panel.
                         unsafe {
-                            tile!(
-                                tile_f32,
-                                S,
-                                height,
-                                depth,
-                                a.as_ptr(),
-                                (stride, 1),
-                                panel.as_ptr(),
-                                &mut sums
-                            );
+                            sum_f32::<S>(height, depth, a.as_ptr(), (stride, 1), panel.as_ptr(), &mut sums);
                         }
                     }
                     (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, scales }) => {
-                        let a = &values[start * stride..(end - 1) * stride + 4 * quads];
+                        let a = &values[start * stride..(end - 1) * stride + 4 * quads * S::INPUT];
                         let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
                         // SAFETY: as above.
                         unsafe {
-                            tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
+                            sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
                         }
                         for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[start..end]) {
                             ends.scale(ints, *scale, sums);

@@ -13,7 +13,10 @@ use crate::amx::{self, Sums};
 use crate::{
     grid::Grid,
     isa::{Isa, dispatch},
-    simd::{LANES, MOST_ROWS, Simd, tile, tile_f32},
+    simd::{
+        LANES, MOST_ROWS, STRIP, Simd,
+        strip::{strips, sum_f32},
+    },
 };
 
 /// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
@@ -386,19 +389,14 @@ impl Operands<'_> {
     #[inline(always)]
     unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
         let Self { strides: (stride, step), depth, .. } = *self;
-        let tiles = rows.len().div_ceil(S::ROWS);
-        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut sums = [[0f32; LANES]; STRIP];
         for panel in panels {
             let values = &self.panels[panel * depth * LANES..][..depth * LANES];
-            for at in 0..tiles {
-                // Tiles of like height, so that the last is not much smaller than the others.
-                let start = rows.start + at * rows.len() / tiles;
-                let end = rows.start + (at + 1) * rows.len() / tiles;
+            for Range { start, end } in strips::<S>(rows.clone()) {
                 let a = &self.a[start * stride..(end - 1) * stride + (depth - 1) * step + 1];
-                // SAFETY: the slices are what the tile reads: rows of `depth` values, and a panel.
+                // SAFETY: the slices are what the strip reads: rows of `depth` values, and a panel.
                 unsafe {
-                    let strides = (stride, step);
-                    tile!(tile_f32, S, end - start, depth, a.as_ptr(), strides, values.as_ptr(), &mut sums);
+                    sum_f32::<S>(end - start, depth, a.as_ptr(), (stride, step), values.as_ptr(), &mut sums);
                 }
                 for (row, sums) in (start..end).zip(&sums) {
                     // SAFETY: this part's rows and panels, by the contract.

@@ -44,7 +44,8 @@ pub(crate) fn scale_of(row: &[f32]) -> f32 {
     if greatest > 0.0 { greatest / 127.0 } else { 1.0 }
 }
 
-/// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it.
+/// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it. Where tiles read them in 16 bits, the
+/// second and the third of four change places, as [`Simd::tile_i8`] has it.
 pub(crate) fn quantise<'a>(
     isa: Isa,
     team: &Team,
@@ -57,14 +58,27 @@ pub(crate) fn quantise<'a>(
     fn body<S: Simd>(row: &[f32], out: &mut [u8]) -> f32 {
         let scale = scale_of(row);
         let inverse = 1.0 / scale;
-        for (out, value) in out.iter_mut().zip(row) {
-            // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
-            *out = ((*value * inverse + ROUND).to_bits() as u8).wrapping_add(128);
+        // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
+        let round = |value: f32| ((value * inverse + ROUND).to_bits() as u8).wrapping_add(128);
+        if S::INPUT == 1 {
+            out.iter_mut().zip(row).for_each(|(out, value)| *out = round(*value));
+            return scale;
+        }
+        let (quads, rest) = row.as_chunks::<4>();
+        let mut last = [0.0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        let places = out.as_chunks_mut::<8>().0.iter_mut();
+        for (place, [a, b, c, d]) in places.zip(quads.iter().chain([&last])) {
+            *place = [round(*a), 0, round(*c), 0, round(*b), 0, round(*d), 0];
         }
         scale
     }
     fn one(isa: Isa, row: &[f32], out: &mut [u8]) -> f32 {
         dispatch!(isa, body(row: &[f32], out: &mut [u8]) -> f32)
+    }
+    #[inline(always)]
+    fn size<S: Simd>() -> usize {
+        S::INPUT
     }
 
     struct Shared(*mut u8, *mut f32);
@@ -73,14 +87,15 @@ pub(crate) fn quantise<'a>(
 
     let count = values.len() / stride;
     // A cache line between rows, as in `Rows`.
-    let bytes = width.next_multiple_of(64) + 64;
+    let used = width.next_multiple_of(4) * dispatch!(isa, size() -> usize);
+    let bytes = used.next_multiple_of(64) + 64;
     scratch.values.resize(scratch.values.len().max(count * bytes), 0);
     scratch.scales.resize(scratch.scales.len().max(count), 0.0);
     let shared = Shared(scratch.values.as_mut_ptr(), scratch.scales.as_mut_ptr());
     let shared = &shared;
     each_row(team, count, &|at| {
         // SAFETY: row `at` lies inside the memory that was just sized, and is this part's alone.
-        let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), width) };
+        let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), used) };
         let scale = one(isa, &values[at * stride..][..width], out);
         // SAFETY: as above.
         unsafe { *shared.1.add(at) = scale };

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{LANES, MOST_ROWS, Simd, Vnni, tile},
+    simd::{Dots, LANES, MOST_ROWS, Simd, Vnni, strip::tile},
 };
 
 /// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
@@ -264,7 +264,7 @@ impl Operands<'_> {
                 let height = MOST_ROWS.min(rows.end - first);
                 let rows = &self.rows[first * depth..][..MOST_ROWS * depth];
                 // SAFETY: both slices hold what the tile reads.
-                unsafe { tile!(tile_bf16, Vnni, height, depth, rows.as_ptr(), values.as_ptr(), &mut sums) };
+                unsafe { tile!(Vnni::tile_bf16, height, depth, rows.as_ptr(), values.as_ptr(), &mut sums) };
                 for (row, sums) in sums[..height].iter().enumerate() {
                     // SAFETY: elements of this part, by the contract.
                     let out = unsafe {
@@ -278,31 +278,33 @@ impl Operands<'_> {
     }
 }
 
-/// The sums of a tile: `out[r]` is row `r` times the panel.
-///
-/// # Safety
-/// The machine must have AVX-512 BF16. `rows` must be good for `depth` times [`MOST_ROWS`] pairs, and `panel` for `depth` times 32.
-#[inline(always)]
-unsafe fn tile_bf16<S: Simd<Floats = (__m512, __m512), Bytes = (__m512i, __m512i)>, const M: usize>(
-    depth: usize,
-    rows: *const Pair,
-    panel: *const Pair,
-    out: &mut [[f32; LANES]; MOST_ROWS],
-) {
-    // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract; each row of `out` has 32 values.
-    unsafe {
-        let mut sums = [S::zero_floats(); M];
-        for at in 0..depth {
-            let (left, right) = S::load_bytes(panel.add(at * LANES).cast());
-            let (left, right) = (as_pairs(left), as_pairs(right));
-            for (row, sum) in sums.iter_mut().enumerate() {
-                let by = _mm512_set1_epi32(rows.add(at * MOST_ROWS + row).read().cast_signed());
-                sum.0 = _mm512_dpbf16_ps(sum.0, as_pairs(by), left);
-                sum.1 = _mm512_dpbf16_ps(sum.1, as_pairs(by), right);
+impl Vnni {
+    /// The sums of a tile: `out[r]` is row `r` times the panel.
+    ///
+    /// # Safety
+    /// The machine must have AVX-512 BF16. `rows` must be good for `depth` times [`MOST_ROWS`] pairs, and `panel` for `depth` times 32.
+    #[inline(always)]
+    unsafe fn tile_bf16<const M: usize>(
+        depth: usize,
+        rows: *const Pair,
+        panel: *const Pair,
+        out: &mut [[f32; LANES]; MOST_ROWS],
+    ) {
+        // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract; each row of `out` has 32 values.
+        unsafe {
+            let mut sums = [Self::zero_floats(); M];
+            for at in 0..depth {
+                let (left, right) = Self::load_bytes(panel.add(at * LANES).cast());
+                let (left, right) = (as_pairs(left), as_pairs(right));
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    let by = _mm512_set1_epi32(rows.add(at * MOST_ROWS + row).read().cast_signed());
+                    sum.0 = _mm512_dpbf16_ps(sum.0, as_pairs(by), left);
+                    sum.1 = _mm512_dpbf16_ps(sum.1, as_pairs(by), right);
+                }
             }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            S::store_floats(out.as_mut_ptr(), sum);
+            for (out, sum) in out.iter_mut().zip(sums) {
+                Self::store_floats(out.as_mut_ptr(), sum);
+            }
         }
     }
 }

@@ -23,7 +23,10 @@ use crate::{
     matrix::Input,
     quantise::{Scratch, quantise, quantise_output},
     rows::Rows,
-    simd::{LANES, MOST_ROWS, Simd, tile, tile_f16, tile_f32, tile_i8},
+    simd::{
+        LANES, MOST_ROWS, STRIP, Simd,
+        strip::{strips, sum_f16, sum_f32, sum_i8},
+    },
     team::Team,
     top::Top,
 };
@@ -224,10 +227,10 @@ impl<'a> Panels<'a> {
             ids: &[u32],
             scores: &mut Vec<f32>,
         ) {
-            let mut sums = [[0f32; LANES]; MOST_ROWS];
+            let mut sums = [[0f32; LANES]; STRIP];
             for &id in ids {
                 let (panel, lane) = (id as usize / LANES, id as usize % LANES);
-                rows.tile::<S>(queries, at..at + 1, panel, &[], &mut sums);
+                rows.strip::<S>(queries, at..at + 1, panel, &[], &mut sums);
                 scores.push(sums[0][lane]);
             }
         }
@@ -291,26 +294,23 @@ impl<'a> Panels<'a> {
         const CACHED_VALUES: usize = 150_000;
         let together =
             (CACHED_VALUES / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
-        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut sums = [[0f32; LANES]; STRIP];
         let mut wide = Vec::new();
         for first in (0..tops.len()).step_by(together) {
             let count = together.min(tops.len() - first);
-            let tiles = count.div_ceil(S::ROWS);
             for panel in panels.clone() {
                 let rows = panel * LANES;
                 let there = u32::MAX >> (LANES - (self.rows - rows).min(LANES));
                 // Several tiles read values that were widened once.
-                let widened = self.storage == Storage::F16 && tiles > 2;
+                let widened = self.storage == Storage::F16 && count > 2 * S::ROWS;
                 if widened {
                     wide.resize(self.dim * LANES, 0.0);
                     widen::<S>(self.panel(panel), &mut wide);
                 }
-                for at in 0..tiles {
-                    let start = first + at * count / tiles;
-                    let end = first + (at + 1) * count / tiles;
+                for strip in strips::<S>(first..first + count) {
                     let wide = if widened { &wide[..] } else { &[] };
-                    self.tile::<S>(queries, start..end, panel, wide, &mut sums);
-                    for (top, sums) in tops[start..end].iter_mut().zip(&sums) {
+                    self.strip::<S>(queries, strip.clone(), panel, wide, &mut sums);
+                    for (top, sums) in tops[strip].iter_mut().zip(&sums) {
                         let threshold = top.threshold();
                         let mut above = 0u32;
                         for (lane, sum) in sums.iter().enumerate() {
@@ -325,16 +325,16 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// The scores of a tile: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide` holds the values
+    /// The scores of a strip: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide` holds the values
     /// of one in f16 that was widened before, or nothing.
     #[inline(always)]
-    fn tile<S: Simd>(
+    fn strip<S: Simd>(
         &self,
         queries: Input<'_>,
         of: Range<usize>,
         panel: usize,
         wide: &[f32],
-        sums: &mut [[f32; LANES]; MOST_ROWS],
+        sums: &mut [[f32; LANES]; STRIP],
     ) {
         let dim = self.dim;
         let bytes = self.panel(panel);
@@ -344,17 +344,17 @@ impl<'a> Panels<'a> {
                 let a = &values[of.start * stride..(of.end - 1) * stride + dim];
                 if wide.len() == dim * LANES {
                     // SAFETY: as below, for a panel that was widened to f32.
-                    unsafe { tile!(tile_f32, S, height, dim, a.as_ptr(), (stride, 1), wide.as_ptr(), sums) };
+                    unsafe { sum_f32::<S>(height, dim, a.as_ptr(), (stride, 1), wide.as_ptr(), sums) };
                 } else if self.storage == Storage::F32 {
                     // SAFETY: `dispatch` has checked that the machine has `S`; the queries are `height` rows, and a panel
                     // in f32 is `dim` times 32 values; unaligned loads are what `Simd` asks for.
                     unsafe {
-                        tile!(tile_f32, S, height, dim, a.as_ptr(), (stride, 1), bytes.as_ptr().cast(), sums);
+                        sum_f32::<S>(height, dim, a.as_ptr(), (stride, 1), bytes.as_ptr().cast(), sums);
                     }
                 } else {
                     // SAFETY: as above, for a panel in f16.
                     unsafe {
-                        tile!(tile_f16, S, height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
+                        sum_f16::<S>(height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
                     }
                 }
                 // -0 becomes 0, which it is equal to by `>` but not in the order of results.
@@ -368,11 +368,11 @@ impl<'a> Panels<'a> {
                 let quads = dim.div_ceil(4);
                 let (head, bytes) = bytes.split_at(HEAD);
                 let (of_rows, offsets) = head.split_at(4 * LANES);
-                let mut ints = [[0i32; LANES]; MOST_ROWS];
-                let a = &values[of.start * stride..(of.end - 1) * stride + 4 * quads];
+                let mut ints = [[0i32; LANES]; STRIP];
+                let a = &values[of.start * stride..(of.end - 1) * stride + 4 * quads * S::INPUT];
                 // SAFETY: as above; a panel in int8 has `quads` times 128 bytes behind its head.
                 unsafe {
-                    tile!(tile_i8, S, height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), &mut ints);
+                    sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), &mut ints);
                 }
                 let of_rows = of_rows.as_chunks::<4>().0;
                 let offsets = offsets.as_chunks::<4>().0;

@@ -6,6 +6,8 @@ use half::f16;
 pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
 pub(crate) const MOST_ROWS: usize = 12;
+/// The most rows of a strip on any instruction set.
+pub(crate) const STRIP: usize = 48;
 
 /// How far ahead of its reads a tile asks for memory. The processor's own guesses keep too few reads under way where a tile has
 /// several rows: with eight, Sapphire Rapids read 21 GB/s of weights on two cores, and 50 GB/s asked so; at 4 KiB 43, and beyond
@@ -18,13 +20,20 @@ pub(crate) const AHEAD: usize = 8 << 10;
 /// Of every function: the machine must have the instruction set, and a pointer must be good for all lanes (32 values;
 /// 128 bytes for `load_bytes`). No alignment is needed.
 pub(crate) trait Simd: Copy {
-    /// The most rows of a tile that fit the registers.
+    /// The most rows of a tile, which fit the registers.
     const ROWS: usize;
+    /// The same of a tile in int8.
+    const INT_ROWS: usize = Self::ROWS;
+    /// The most rows whose sums are made together, by tiles that read a piece of a panel one after the other.
+    const STRIP: usize = Self::ROWS;
+    /// The rows of such a piece of a panel, 128 bytes each, which stays in the first cache. Registers that hold few rows read it often.
+    const PIECE: usize = usize::MAX;
+    /// The bytes of an input in which [`tile_i8`](Self::tile_i8) reads its 8 bits. Where there are two, the second and the third of each
+    /// four have changed places.
+    const INPUT: usize = 1;
     /// Whether `mul_add` is one instruction.
     const FMA: bool;
     type Floats: Copy;
-    type Ints: Copy;
-    type Bytes: Copy;
 
     unsafe fn zero_floats() -> Self::Floats;
     unsafe fn load_floats(from: *const f32) -> Self::Floats;
@@ -35,13 +44,6 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_halves(from: *const u16) -> Self::Floats;
     /// `sum + a * b`, lane by lane.
     unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-
-    unsafe fn zero_ints() -> Self::Ints;
-    /// Four signed bytes for each lane.
-    unsafe fn load_bytes(from: *const i8) -> Self::Bytes;
-    /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
-    unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
-    unsafe fn store_ints(to: *mut i32, values: Self::Ints);
 
     /// Asks for the memory of `values`, which are needed soon.
     #[inline(always)]
@@ -56,6 +58,130 @@ pub(crate) trait Simd: Copy {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         if Self::FMA { a.mul_add(b, c) } else { a * b + c }
     }
+
+    /// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel, added to what is there where `adds` says so.
+    ///
+    /// # Safety
+    /// The machine must have `S`. `a` must be good for `M` rows of `depth` values, the rows `stride` and the values `step` apart,
+    /// `panel` for `depth` times 32 values, and `out` for `M` rows.
+    #[inline(always)]
+    unsafe fn tile_f32<const M: usize>(
+        depth: usize,
+        a: *const f32,
+        (stride, step): (usize, usize),
+        panel: *const f32,
+        adds: bool,
+        out: *mut [f32; LANES],
+    ) {
+        // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract.
+        unsafe {
+            let mut sums: [_; M] = std::array::from_fn(|row| {
+                if adds { Self::load_floats(out.add(row).cast()) } else { Self::zero_floats() }
+            });
+            for at in 0..depth {
+                Self::prefetch_ahead(panel.wrapping_add(at * LANES));
+                let b = Self::load_floats(panel.add(at * LANES));
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = Self::add_product(*sum, *a.add(row * stride + at * step), b);
+                }
+            }
+            for (row, sum) in sums.into_iter().enumerate() {
+                Self::store_floats(out.add(row).cast(), sum);
+            }
+        }
+    }
+
+    /// The sums of a tile whose panel is in 16 bits, otherwise as [`tile_f32`](Self::tile_f32).
+    ///
+    /// # Safety
+    /// As for [`tile_f32`](Self::tile_f32).
+    #[inline(always)]
+    unsafe fn tile_f16<const M: usize>(
+        depth: usize,
+        a: *const f32,
+        stride: usize,
+        panel: *const u16,
+        adds: bool,
+        out: *mut [f32; LANES],
+    ) {
+        // SAFETY: as in `tile_f32`.
+        unsafe {
+            let mut sums: [_; M] = std::array::from_fn(|row| {
+                if adds { Self::load_floats(out.add(row).cast()) } else { Self::zero_floats() }
+            });
+            for at in 0..depth {
+                let b = Self::load_halves(panel.add(at * LANES));
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = Self::add_product(*sum, *a.add(row * stride + at), b);
+                }
+            }
+            for (row, sum) in sums.into_iter().enumerate() {
+                Self::store_floats(out.add(row).cast(), sum);
+            }
+        }
+    }
+
+    /// The sums of a tile in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved), added to what is
+    /// there where `adds` says so.
+    ///
+    /// # Safety
+    /// The machine must have `S`. `a` must be good for `M` rows of `quads` times 4 inputs, `stride` bytes apart, `panel` for `quads`
+    /// times 128 bytes, and `out` for `M` rows.
+    unsafe fn tile_i8<const M: usize>(
+        quads: usize,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        adds: bool,
+        out: *mut [i32; LANES],
+    );
+}
+
+/// A set that multiplies four bytes of a lane at once.
+///
+/// # Safety
+/// As for [`Simd`].
+pub(crate) trait Dots: Simd {
+    type Ints: Copy;
+    type Bytes: Copy;
+
+    unsafe fn zero_ints() -> Self::Ints;
+    unsafe fn load_ints(from: *const i32) -> Self::Ints;
+    /// Four signed bytes for each lane.
+    unsafe fn load_bytes(from: *const i8) -> Self::Bytes;
+    /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
+    unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
+    unsafe fn store_ints(to: *mut i32, values: Self::Ints);
+}
+
+/// [`Simd::tile_i8`] of such a set.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+unsafe fn tile_of_dots<S: Dots, const M: usize>(
+    quads: usize,
+    a: *const u8,
+    stride: usize,
+    panel: *const i8,
+    adds: bool,
+    out: *mut [i32; LANES],
+) {
+    // SAFETY: as in `tile_f32`; four bytes are read without alignment.
+    unsafe {
+        let mut sums: [_; M] =
+            std::array::from_fn(|row| if adds { S::load_ints(out.add(row).cast()) } else { S::zero_ints() });
+        for at in 0..quads {
+            S::prefetch_ahead(panel.wrapping_add(at * 4 * LANES));
+            let b = S::load_bytes(panel.add(at * 4 * LANES));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum = S::add_dot(*sum, a.add(row * stride + 4 * at).cast::<i32>().read_unaligned(), b);
+            }
+        }
+        for (row, sum) in sums.into_iter().enumerate() {
+            S::store_ints(out.add(row).cast(), sum);
+        }
+    }
 }
 
 /// Plain Rust.
@@ -66,8 +192,6 @@ impl Simd for Portable {
     const ROWS: usize = 2;
     const FMA: bool = false;
     type Floats = [f32; LANES];
-    type Ints = [i32; LANES];
-    type Bytes = [[i8; 4]; LANES];
 
     #[inline(always)]
     unsafe fn zero_floats() -> Self::Floats {
@@ -110,8 +234,32 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn tile_i8<const M: usize>(
+        quads: usize,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        adds: bool,
+        out: *mut [i32; LANES],
+    ) {
+        // SAFETY: the trait's contract.
+        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, adds, out) }
+    }
+}
+
+impl Dots for Portable {
+    type Ints = [i32; LANES];
+    type Bytes = [[i8; 4]; LANES];
+
+    #[inline(always)]
     unsafe fn zero_ints() -> Self::Ints {
         [0; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load_ints(from: *const i32) -> Self::Ints {
+        // SAFETY: good for all lanes by the trait's contract.
+        unsafe { from.cast::<Self::Ints>().read_unaligned() }
     }
 
     #[inline(always)]
@@ -146,120 +294,11 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel.
-///
-/// # Safety
-/// The machine must have `S`. `a` must be good for `M` rows of `depth` values, the rows `stride` and the values `step` apart, and
-/// `panel` for `depth` times 32 values.
-#[inline(always)]
-pub(crate) unsafe fn tile_f32<S: Simd, const M: usize>(
-    depth: usize,
-    a: *const f32,
-    (stride, step): (usize, usize),
-    panel: *const f32,
-    out: &mut [[f32; LANES]; MOST_ROWS],
-) {
-    // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract; each row of `out` has 32 values.
-    unsafe {
-        let mut sums = [S::zero_floats(); M];
-        for at in 0..depth {
-            S::prefetch_ahead(panel.wrapping_add(at * LANES));
-            let b = S::load_floats(panel.add(at * LANES));
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = S::add_product(*sum, *a.add(row * stride + at * step), b);
-            }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            S::store_floats(out.as_mut_ptr(), sum);
-        }
-    }
-}
-
-/// The sums of a tile whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
-///
-/// # Safety
-/// As for [`tile_f32`], values lying side by side.
-#[inline(always)]
-pub(crate) unsafe fn tile_f16<S: Simd, const M: usize>(
-    depth: usize,
-    a: *const f32,
-    stride: usize,
-    panel: *const u16,
-    out: &mut [[f32; LANES]; MOST_ROWS],
-) {
-    // SAFETY: as in `tile_f32`.
-    unsafe {
-        let mut sums = [S::zero_floats(); M];
-        for at in 0..depth {
-            let b = S::load_halves(panel.add(at * LANES));
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = S::add_product(*sum, *a.add(row * stride + at), b);
-            }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            S::store_floats(out.as_mut_ptr(), sum);
-        }
-    }
-}
-
-/// The sums of a tile in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved).
-///
-/// # Safety
-/// The machine must have `S`. `a` must be good for `M` rows of `quads` times 4 bytes, `stride` apart, and `panel` for
-/// `quads` times 128 bytes.
-#[inline(always)]
-pub(crate) unsafe fn tile_i8<S: Simd, const M: usize>(
-    quads: usize,
-    a: *const u8,
-    stride: usize,
-    panel: *const i8,
-    out: &mut [[i32; LANES]; MOST_ROWS],
-) {
-    // SAFETY: as in `tile_f32`; four bytes are read without alignment.
-    unsafe {
-        let mut sums = [S::zero_ints(); M];
-        for at in 0..quads {
-            S::prefetch_ahead(panel.wrapping_add(at * 4 * LANES));
-            let b = S::load_bytes(panel.add(at * 4 * LANES));
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = S::add_dot(*sum, a.add(row * stride + 4 * at).cast::<i32>().read_unaligned(), b);
-            }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            S::store_ints(out.as_mut_ptr(), sum);
-        }
-    }
-}
-
-/// Calls `$tile::<S, M>` with `M` the number of rows, which must be at most `S::ROWS`.
-macro_rules! tile {
-    ($tile:ident, $set:ident, $rows:expr, $($argument:expr),*) => {
-        match $rows {
-            1 => $tile::<$set, 1>($($argument),*),
-            2 => $tile::<$set, 2>($($argument),*),
-            rows if $set::ROWS > 2 => match rows {
-                3 => $tile::<$set, 3>($($argument),*),
-                4 => $tile::<$set, 4>($($argument),*),
-                5 => $tile::<$set, 5>($($argument),*),
-                6 => $tile::<$set, 6>($($argument),*),
-                7 => $tile::<$set, 7>($($argument),*),
-                8 => $tile::<$set, 8>($($argument),*),
-                9 => $tile::<$set, 9>($($argument),*),
-                10 => $tile::<$set, 10>($($argument),*),
-                11 => $tile::<$set, 11>($($argument),*),
-                12 => $tile::<$set, 12>($($argument),*),
-                _ => unreachable!("a tile has at most 12 rows"),
-            },
-            _ => unreachable!("a tile has at most 2 rows here"),
-        }
-    };
-}
-pub(crate) use tile;
-
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Vnni};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lookup;
+pub(crate) mod strip;
 #[cfg(target_arch = "x86_64")]
 mod x86;

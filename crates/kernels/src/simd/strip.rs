@@ -1,0 +1,131 @@
+//! Strips: the sums of some rows with a panel, tile by tile.
+
+use std::ops::Range;
+
+use super::{LANES, STRIP, Simd};
+
+/// Calls `$set::$tile::<M>` with `M` the number of rows, which must be at most `$set::ROWS`.
+macro_rules! tile {
+    ($set:ident::$tile:ident, $rows:expr, $($argument:expr),* $(,)?) => {
+        match $rows {
+            1 => $set::$tile::<1>($($argument),*),
+            2 => $set::$tile::<2>($($argument),*),
+            rows if $set::ROWS > 2 => match rows {
+                3 => $set::$tile::<3>($($argument),*),
+                4 => $set::$tile::<4>($($argument),*),
+                5 => $set::$tile::<5>($($argument),*),
+                6 => $set::$tile::<6>($($argument),*),
+                rows if $set::ROWS > 6 => match rows {
+                    7 => $set::$tile::<7>($($argument),*),
+                    8 => $set::$tile::<8>($($argument),*),
+                    9 => $set::$tile::<9>($($argument),*),
+                    10 => $set::$tile::<10>($($argument),*),
+                    11 => $set::$tile::<11>($($argument),*),
+                    12 => $set::$tile::<12>($($argument),*),
+                    _ => unreachable!("a tile has at most 12 rows"),
+                },
+                _ => unreachable!("a tile has at most 6 rows here"),
+            },
+            _ => unreachable!("a tile has at most 2 rows here"),
+        }
+    };
+}
+pub(crate) use tile;
+
+/// The strips of `rows`: of like height, so that the last is not much smaller than the others.
+#[inline(always)]
+pub(crate) fn strips<S: Simd>(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let strips = rows.len().div_ceil(S::STRIP);
+    (0..strips)
+        .map(move |at| rows.start + at * rows.len() / strips..rows.start + (at + 1) * rows.len() / strips)
+}
+
+/// The tiles of a strip of `rows` rows, at most `of` in each, in order: their rows, their first step, and the number of their steps. All tiles read a piece
+/// of the panel before the next piece is begun.
+///
+/// They are gone through by loops: a closure would be compiled without the features of the set where it isn't inlined.
+#[inline(always)]
+fn tiles<S: Simd>(
+    rows: usize,
+    of: usize,
+    steps: usize,
+) -> impl Iterator<Item = (Range<usize>, usize, usize)> {
+    let tiles = rows.div_ceil(of);
+    let pieces = steps.div_ceil(S::PIECE);
+    (0..pieces * tiles).map(move |at| {
+        let (from, at) = (at / tiles * S::PIECE, at % tiles);
+        (at * rows / tiles..(at + 1) * rows / tiles, from, S::PIECE.min(steps - from))
+    })
+}
+
+/// The sums of a strip in f32: `out[r]` is row `r` of `a` times the panel.
+///
+/// # Safety
+/// As for [`Simd::tile_f32`], for `rows` rows, of which there are at most [`Simd::STRIP`]; `depth` must not be 0.
+#[inline(always)]
+pub(crate) unsafe fn sum_f32<S: Simd>(
+    rows: usize,
+    depth: usize,
+    a: *const f32,
+    (stride, step): (usize, usize),
+    panel: *const f32,
+    out: &mut [[f32; LANES]; STRIP],
+) {
+    for (Range { start, end }, from, count) in tiles::<S>(rows, S::ROWS, depth) {
+        // SAFETY: rows and inputs of the strip, which are good by the contract.
+        unsafe {
+            let a = a.add(start * stride + from * step);
+            let panel = panel.add(from * LANES);
+            let out = &raw mut out[start];
+            tile!(S::tile_f32, end - start, count, a, (stride, step), panel, from > 0, out);
+        }
+    }
+}
+
+/// The sums of a strip whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
+///
+/// # Safety
+/// As for [`sum_f32`], values lying side by side.
+#[inline(always)]
+pub(crate) unsafe fn sum_f16<S: Simd>(
+    rows: usize,
+    depth: usize,
+    a: *const f32,
+    stride: usize,
+    panel: *const u16,
+    out: &mut [[f32; LANES]; STRIP],
+) {
+    for (Range { start, end }, from, count) in tiles::<S>(rows, S::ROWS, depth) {
+        // SAFETY: as in `sum_f32`.
+        unsafe {
+            let a = a.add(start * stride + from);
+            let panel = panel.add(from * LANES);
+            let out = &raw mut out[start];
+            tile!(S::tile_f16, end - start, count, a, stride, panel, from > 0, out);
+        }
+    }
+}
+
+/// The sums of a strip in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved).
+///
+/// # Safety
+/// As for [`Simd::tile_i8`], for `rows` rows, of which there are at most [`Simd::STRIP`]; `quads` must not be 0.
+#[inline(always)]
+pub(crate) unsafe fn sum_i8<S: Simd>(
+    rows: usize,
+    quads: usize,
+    a: *const u8,
+    stride: usize,
+    panel: *const i8,
+    out: &mut [[i32; LANES]; STRIP],
+) {
+    for (Range { start, end }, from, count) in tiles::<S>(rows, S::INT_ROWS, quads) {
+        // SAFETY: as in `sum_f32`.
+        unsafe {
+            let a = a.add(start * stride + 4 * from * S::INPUT);
+            let panel = panel.add(4 * from * LANES);
+            let out = &raw mut out[start];
+            tile!(S::tile_i8, end - start, count, a, stride, panel, from > 0, out);
+        }
+    }
+}
