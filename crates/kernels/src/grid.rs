@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::simd::MOST_ROWS;
+use crate::{Isa, simd::MOST_ROWS};
 
 /// How a product is cut into parts.
 pub(crate) struct Grid {
@@ -14,11 +14,17 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// Of a product of `rows` rows with so many panels of `depth` inputs, by tiles of AMX where `is_tiled`.
-    pub(crate) fn new(rows: usize, panels: usize, depth: usize, threads: usize, is_tiled: bool) -> Self {
+    pub(crate) fn new(
+        isa: Isa,
+        rows: usize,
+        panels: usize,
+        depth: usize,
+        threads: usize,
+        is_tiled: bool,
+    ) -> Self {
         // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
         // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
         const FEW: usize = 64;
-        const CACHED_VALUES: usize = 150_000;
         const PANELS: usize = 16;
         if rows <= FEW {
             return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
@@ -29,7 +35,8 @@ impl Grid {
             let panel_blocks = panels.div_ceil(PANELS).max(threads.div_ceil(row_blocks)).min(panels);
             return Self { rows, panels, row_blocks, panel_blocks };
         }
-        let block = (CACHED_VALUES / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+        let block =
+            (isa.cached_values() / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(PANELS) }
     }
 

@@ -32,6 +32,12 @@ impl Isa {
         let all = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx];
         all.into_iter().filter(|isa| *isa <= Self::detected()).collect()
     }
+
+    /// The values of rows, in 32 bits, that stay in the second cache while panels pass by: it has 1 MiB and more where there is
+    /// AVX-512, and from 256 to 512 KiB elsewhere.
+    pub(crate) fn cached_values(self) -> usize {
+        if self >= Self::Avx512 { 150_000 } else { 60_000 }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

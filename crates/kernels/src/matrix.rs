@@ -238,7 +238,8 @@ impl<'a> Product<'a> {
         };
         let out = out.shared();
         let is_tiled = input.is_tiled(isa, count, matrix.inputs);
-        let grid = Grid::new(count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads(), is_tiled);
+        let grid =
+            Grid::new(isa, count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads(), is_tiled);
         team.run(grid.parts(), &|part| {
             let (rows, panels) = grid.part(part);
             // SAFETY: the parts of a grid do not overlap, and `out` is borrowed until all parts are done.

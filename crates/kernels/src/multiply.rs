@@ -313,7 +313,7 @@ impl Operands<'_> {
     /// # Safety
     /// `a` must have these rows and `out` these elements, which nobody else may use.
     unsafe fn run(&self, isa: Isa, threads: usize, rows: usize) {
-        let grid = Grid::new(rows, self.columns.div_ceil(LANES), self.depth, threads, self.is_tiled);
+        let grid = Grid::new(isa, rows, self.columns.div_ceil(LANES), self.depth, threads, self.is_tiled);
         let part = |at: usize| {
             let (rows, panels) = grid.part(at);
             // SAFETY: the contract; the parts of a grid do not overlap.

@@ -265,16 +265,18 @@ impl<'a> Panels<'a> {
         #[inline(always)]
         fn body<S: Simd>(
             rows: &Panels<'_>,
+            cached_values: usize,
             queries: Input<'_>,
             panels: Range<usize>,
             filter: Option<Filter<'_>>,
             tops: &mut [Top],
         ) {
-            rows.scan_body::<S>(queries, panels, filter, tops);
+            rows.scan_body::<S>(cached_values, queries, panels, filter, tops);
         }
-        let rows = self;
+        let (rows, cached_values) = (self, isa.cached_values());
         dispatch!(isa, body(
             rows: &Panels<'_>,
+            cached_values: usize,
             queries: Input<'_>,
             panels: Range<usize>,
             filter: Option<Filter<'_>>,
@@ -285,15 +287,15 @@ impl<'a> Panels<'a> {
     #[inline(always)]
     fn scan_body<S: Simd>(
         &self,
+        cached_values: usize,
         queries: Input<'_>,
         panels: Range<usize>,
         filter: Option<Filter<'_>>,
         tops: &mut [Top],
     ) {
         // Queries that stay in the second cache while panels pass by.
-        const CACHED_VALUES: usize = 150_000;
         let together =
-            (CACHED_VALUES / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+            (cached_values / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let mut sums = [[0f32; LANES]; STRIP];
         let mut wide = Vec::new();
         for first in (0..tops.len()).step_by(together) {

@@ -14,6 +14,15 @@ pub(crate) const STRIP: usize = 48;
 /// 8 KiB no more.
 pub(crate) const AHEAD: usize = 8 << 10;
 
+/// What a tile does with its piece of a panel.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    /// Whether the sums are added to those that are there, of the pieces before.
+    adds: bool,
+    /// Whether what lies behind the piece may be asked for, where few rows leave the time.
+    asks: bool,
+}
+
 /// Thirty-two lanes.
 ///
 /// # Safety
@@ -22,8 +31,6 @@ pub(crate) const AHEAD: usize = 8 << 10;
 pub(crate) trait Simd: Copy {
     /// The most rows of a tile, which fit the registers.
     const ROWS: usize;
-    /// The same of a tile in int8.
-    const INT_ROWS: usize = Self::ROWS;
     /// The most rows whose sums are made together, by tiles that read a piece of a panel one after the other.
     const STRIP: usize = Self::ROWS;
     /// The rows of such a piece of a panel, 128 bytes each, which stays in the first cache. Registers that hold few rows read it often.
@@ -59,7 +66,7 @@ pub(crate) trait Simd: Copy {
         if Self::FMA { a.mul_add(b, c) } else { a * b + c }
     }
 
-    /// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel, added to what is there where `adds` says so.
+    /// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel.
     ///
     /// # Safety
     /// The machine must have `S`. `a` must be good for `M` rows of `depth` values, the rows `stride` and the values `step` apart,
@@ -70,14 +77,17 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         (stride, step): (usize, usize),
         panel: *const f32,
-        adds: bool,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract.
         unsafe {
-            let mut sums: [_; M] = std::array::from_fn(|row| {
-                if adds { Self::load_floats(out.add(row).cast()) } else { Self::zero_floats() }
-            });
+            let mut sums = [Self::zero_floats(); M];
+            if piece.adds {
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = Self::load_floats(out.add(row).cast());
+                }
+            }
             for at in 0..depth {
                 Self::prefetch_ahead(panel.wrapping_add(at * LANES));
                 let b = Self::load_floats(panel.add(at * LANES));
@@ -101,14 +111,17 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         stride: usize,
         panel: *const u16,
-        adds: bool,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: as in `tile_f32`.
         unsafe {
-            let mut sums: [_; M] = std::array::from_fn(|row| {
-                if adds { Self::load_floats(out.add(row).cast()) } else { Self::zero_floats() }
-            });
+            let mut sums = [Self::zero_floats(); M];
+            if piece.adds {
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = Self::load_floats(out.add(row).cast());
+                }
+            }
             for at in 0..depth {
                 let b = Self::load_halves(panel.add(at * LANES));
                 for (row, sum) in sums.iter_mut().enumerate() {
@@ -121,8 +134,7 @@ pub(crate) trait Simd: Copy {
         }
     }
 
-    /// The sums of a tile in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved), added to what is
-    /// there where `adds` says so.
+    /// The sums of a tile in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved).
     ///
     /// # Safety
     /// The machine must have `S`. `a` must be good for `M` rows of `quads` times 4 inputs, `stride` bytes apart, `panel` for `quads`
@@ -132,7 +144,7 @@ pub(crate) trait Simd: Copy {
         a: *const u8,
         stride: usize,
         panel: *const i8,
-        adds: bool,
+        piece: Piece,
         out: *mut [i32; LANES],
     );
 }
@@ -164,13 +176,17 @@ unsafe fn tile_of_dots<S: Dots, const M: usize>(
     a: *const u8,
     stride: usize,
     panel: *const i8,
-    adds: bool,
+    piece: Piece,
     out: *mut [i32; LANES],
 ) {
     // SAFETY: as in `tile_f32`; four bytes are read without alignment.
     unsafe {
-        let mut sums: [_; M] =
-            std::array::from_fn(|row| if adds { S::load_ints(out.add(row).cast()) } else { S::zero_ints() });
+        let mut sums = [S::zero_ints(); M];
+        if piece.adds {
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum = S::load_ints(out.add(row).cast());
+            }
+        }
         for at in 0..quads {
             S::prefetch_ahead(panel.wrapping_add(at * 4 * LANES));
             let b = S::load_bytes(panel.add(at * 4 * LANES));
@@ -239,11 +255,11 @@ impl Simd for Portable {
         a: *const u8,
         stride: usize,
         panel: *const i8,
-        adds: bool,
+        piece: Piece,
         out: *mut [i32; LANES],
     ) {
         // SAFETY: the trait's contract.
-        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, adds, out) }
+        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
     }
 }
 

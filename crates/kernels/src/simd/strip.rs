@@ -1,8 +1,8 @@
 //! Strips: the sums of some rows with a panel, tile by tile.
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
-use super::{LANES, STRIP, Simd};
+use super::{LANES, Piece, STRIP, Simd};
 
 /// Calls `$set::$tile::<M>` with `M` the number of rows, which must be at most `$set::ROWS`.
 macro_rules! tile {
@@ -40,21 +40,36 @@ pub(crate) fn strips<S: Simd>(rows: Range<usize>) -> impl Iterator<Item = Range<
         .map(move |at| rows.start + at * rows.len() / strips..rows.start + (at + 1) * rows.len() / strips)
 }
 
-/// The tiles of a strip of `rows` rows, at most `of` in each, in order: their rows, their first step, and the number of their steps. All tiles read a piece
-/// of the panel before the next piece is begun.
+/// A tile: its rows, the first of its steps and their number, and what it does with its piece of the panel.
+struct Tile {
+    rows: Range<usize>,
+    from: usize,
+    count: usize,
+    piece: Piece,
+}
+
+/// The tiles of a strip of `rows` rows, in order. All tiles read a piece of the panel before the next piece is begun.
 ///
 /// They are gone through by loops: a closure would be compiled without the features of the set where it isn't inlined.
 #[inline(always)]
-fn tiles<S: Simd>(
-    rows: usize,
-    of: usize,
-    steps: usize,
-) -> impl Iterator<Item = (Range<usize>, usize, usize)> {
-    let tiles = rows.div_ceil(of);
-    let pieces = steps.div_ceil(S::PIECE);
-    (0..pieces * tiles).map(move |at| {
-        let (from, at) = (at / tiles * S::PIECE, at % tiles);
-        (at * rows / tiles..(at + 1) * rows / tiles, from, S::PIECE.min(steps - from))
+fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
+    /// With so many rows the processor is busy enough.
+    const MANY: usize = 32;
+    let tiles = rows.div_ceil(S::ROWS);
+    // Not divided where there is one tile, which may be a small one.
+    let cut = move |at: usize| if tiles == 1 { at * rows } else { at * rows / tiles };
+    let (mut from, mut at) = (0, 0);
+    iter::from_fn(move || {
+        if from >= steps {
+            return None;
+        }
+        let piece = Piece { adds: from > 0, asks: rows <= MANY };
+        let tile = Tile { rows: cut(at)..cut(at + 1), from, count: S::PIECE.min(steps - from), piece };
+        at += 1;
+        if at == tiles {
+            (from, at) = (from + tile.count, 0);
+        }
+        Some(tile)
     })
 }
 
@@ -71,13 +86,13 @@ pub(crate) unsafe fn sum_f32<S: Simd>(
     panel: *const f32,
     out: &mut [[f32; LANES]; STRIP],
 ) {
-    for (Range { start, end }, from, count) in tiles::<S>(rows, S::ROWS, depth) {
+    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
         // SAFETY: rows and inputs of the strip, which are good by the contract.
         unsafe {
             let a = a.add(start * stride + from * step);
             let panel = panel.add(from * LANES);
             let out = &raw mut out[start];
-            tile!(S::tile_f32, end - start, count, a, (stride, step), panel, from > 0, out);
+            tile!(S::tile_f32, end - start, count, a, (stride, step), panel, piece, out);
         }
     }
 }
@@ -95,13 +110,13 @@ pub(crate) unsafe fn sum_f16<S: Simd>(
     panel: *const u16,
     out: &mut [[f32; LANES]; STRIP],
 ) {
-    for (Range { start, end }, from, count) in tiles::<S>(rows, S::ROWS, depth) {
+    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
         // SAFETY: as in `sum_f32`.
         unsafe {
             let a = a.add(start * stride + from);
             let panel = panel.add(from * LANES);
             let out = &raw mut out[start];
-            tile!(S::tile_f16, end - start, count, a, stride, panel, from > 0, out);
+            tile!(S::tile_f16, end - start, count, a, stride, panel, piece, out);
         }
     }
 }
@@ -119,13 +134,13 @@ pub(crate) unsafe fn sum_i8<S: Simd>(
     panel: *const i8,
     out: &mut [[i32; LANES]; STRIP],
 ) {
-    for (Range { start, end }, from, count) in tiles::<S>(rows, S::INT_ROWS, quads) {
+    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, quads) {
         // SAFETY: as in `sum_f32`.
         unsafe {
             let a = a.add(start * stride + 4 * from * S::INPUT);
             let panel = panel.add(4 * from * LANES);
             let out = &raw mut out[start];
-            tile!(S::tile_i8, end - start, count, a, stride, panel, from > 0, out);
+            tile!(S::tile_i8, end - start, count, a, stride, panel, piece, out);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{AHEAD, Dots, LANES, STRIP, Simd, tile_of_dots};
+use super::{AHEAD, Dots, LANES, Piece, STRIP, Simd, tile_of_dots};
 
 /// AVX2 with FMA and F16C.
 #[derive(Clone, Copy)]
@@ -40,7 +40,6 @@ fn prefetch_ahead<T>(from: *const T) {
 
 impl Simd for Avx2 {
     const ROWS: usize = 6;
-    const INT_ROWS: usize = 6;
     const STRIP: usize = STRIP;
     const PIECE: usize = 128;
     const INPUT: usize = 2;
@@ -114,11 +113,11 @@ impl Simd for Avx2 {
         a: *const f32,
         strides: (usize, usize),
         panel: *const f32,
-        adds: bool,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: the trait's contract.
-        unsafe { float_tile::<f32, M>(depth, a, strides, panel, adds, out) }
+        unsafe { float_tile::<f32, M>(depth, a, strides, panel, piece, out) }
     }
 
     #[inline(always)]
@@ -127,11 +126,11 @@ impl Simd for Avx2 {
         a: *const f32,
         stride: usize,
         panel: *const u16,
-        adds: bool,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: the trait's contract.
-        unsafe { float_tile::<u16, M>(depth, a, (stride, 1), panel, adds, out) }
+        unsafe { float_tile::<u16, M>(depth, a, (stride, 1), panel, piece, out) }
     }
 
     #[inline(always)]
@@ -140,17 +139,17 @@ impl Simd for Avx2 {
         a: *const u8,
         stride: usize,
         panel: *const i8,
-        adds: bool,
+        piece: Piece,
         out: *mut [i32; LANES],
     ) {
         // SAFETY: the trait's contract.
         unsafe {
             if M <= WHOLE {
-                int_columns::<4, M>(quads, a, stride, panel, adds, out.cast());
+                int_columns::<4, M>(quads, a, stride, panel, piece, out.cast());
             } else {
                 for first in [0, 16] {
                     let out = out.cast::<i32>().add(first);
-                    int_columns::<2, M>(quads, a, stride, panel.add(4 * first), adds, out);
+                    int_columns::<2, M>(quads, a, stride, panel.add(4 * first), piece, out);
                 }
             }
         }
@@ -167,8 +166,9 @@ const SOON: usize = 16;
 /// of a panel is used for all of them.
 const WHOLE: usize = 2;
 
-/// Asks for what is read behind `from`, of a row of a panel: whole rows are read one after the other, while half of each row leaves
-/// the processor no run to follow. Such halves are read again and again, so the next piece can be asked for meanwhile.
+/// Asks for what is read behind `from`, of a row of a panel that only a few rows are multiplied by and that comes from memory. Whole
+/// rows are read one after the other, while half of each row leaves the processor no run to follow; such halves are read again and
+/// again, so the next piece can be asked for meanwhile. Beside more rows it would only take time from them.
 #[inline(always)]
 fn prefetch_columns<T, const N: usize>(from: *const T) {
     if N == 4 {
@@ -217,13 +217,13 @@ unsafe fn float_tile<T: Stored, const M: usize>(
     a: *const f32,
     strides: (usize, usize),
     panel: *const T,
-    adds: bool,
+    piece: Piece,
     out: *mut [f32; LANES],
 ) {
     // SAFETY: the contract; a row of a panel is twice 16 values.
     unsafe {
         if M <= WHOLE {
-            float_columns::<T, 4, M>(depth, a, strides, panel, adds, out.cast());
+            float_columns::<T, 4, M>(depth, a, strides, panel, piece, out.cast());
         } else {
             for first in [0, 16] {
                 float_columns::<T, 2, M>(
@@ -231,7 +231,7 @@ unsafe fn float_tile<T: Stored, const M: usize>(
                     a,
                     strides,
                     panel.add(first),
-                    adds,
+                    piece,
                     out.cast::<f32>().add(first),
                 );
             }
@@ -249,13 +249,13 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
     a: *const f32,
     (stride, step): (usize, usize),
     panel: *const T,
-    adds: bool,
+    piece: Piece,
     out: *mut f32,
 ) {
     // SAFETY: the contract. No closures: see `strip::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); N]; M];
-        if adds {
+        if piece.adds {
             for (row, sums) in sums.iter_mut().enumerate() {
                 for (i, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm256_loadu_ps(out.add(row * LANES + 8 * i));
@@ -264,7 +264,9 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
         }
         for at in 0..depth {
             let from = panel.add(at * LANES);
-            prefetch_columns::<_, N>(from);
+            if piece.asks {
+                prefetch_columns::<_, N>(from);
+            }
             let mut b = [_mm256_setzero_ps(); N];
             for (i, b) in b.iter_mut().enumerate() {
                 *b = T::load(from.add(8 * i));
@@ -306,13 +308,13 @@ unsafe fn int_columns<const N: usize, const M: usize>(
     a: *const u8,
     stride: usize,
     panel: *const i8,
-    adds: bool,
+    piece: Piece,
     out: *mut i32,
 ) {
     // SAFETY: the contract. No closures: see `strip::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_si256(); N]; M];
-        if adds {
+        if piece.adds {
             for (row, sums) in sums.iter_mut().enumerate() {
                 for (i, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm256_loadu_si256(out.add(row * LANES + 8 * i).cast());
@@ -321,7 +323,9 @@ unsafe fn int_columns<const N: usize, const M: usize>(
         }
         for at in 0..quads {
             let from = panel.add(4 * at * LANES);
-            prefetch_columns::<_, N>(from);
+            if piece.asks {
+                prefetch_columns::<_, N>(from);
+            }
             for pair in 0..2 {
                 let mut b = [_mm256_setzero_si256(); N];
                 for (i, b) in b.iter_mut().enumerate() {
@@ -415,11 +419,11 @@ macro_rules! avx512 {
                 a: *const u8,
                 stride: usize,
                 panel: *const i8,
-                adds: bool,
+                piece: Piece,
                 out: *mut [i32; LANES],
             ) {
                 // SAFETY: the trait's contract.
-                unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, adds, out) }
+                unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
             }
         }
 
