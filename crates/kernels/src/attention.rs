@@ -3,7 +3,7 @@
 use crate::{
     isa::{Isa, dispatch},
     math::softmax_body,
-    simd::{LANES, STRIP, Simd, strip::sum_f32},
+    simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
 };
 
 /// The keys and values of one head of one input, packed for products: the keys in panels of 32 keys, the values in
@@ -126,8 +126,8 @@ pub fn attend(
         let mut scores = vec![0f32; padded * S::ROWS.min(queries.count)];
         let mut mixed = vec![0f32; width.next_multiple_of(LANES) * S::ROWS.min(queries.count)];
         let mixed_width = width.next_multiple_of(LANES);
-        let mut sums = [[0f32; LANES]; STRIP];
-        let mut inverse = [0f32; STRIP];
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        let mut inverse = [0f32; MOST_ROWS];
         let tiles = queries.count.div_ceil(S::ROWS);
         for tile in 0..tiles {
             let (start, end) = (tile * queries.count / tiles, (tile + 1) * queries.count / tiles);

@@ -3,7 +3,7 @@
 use crate::{
     isa::{Isa, dispatch},
     scan::Storage,
-    simd::{LANES, STRIP, Simd, strip::sum_f32},
+    simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
 };
 
 /// A few vectors of one width.
@@ -65,7 +65,7 @@ impl Codebook {
         assert!(point.len() == self.dim && products.len() == self.count);
         #[inline(always)]
         fn body<S: Simd>(book: &Codebook, point: &[f32], products: &mut [f32]) {
-            let mut sums = [[0f32; LANES]; STRIP];
+            let mut sums = [[0f32; LANES]];
             for (panel, products) in
                 book.panels.chunks_exact(book.dim * LANES).zip(products.chunks_mut(LANES))
             {
@@ -86,11 +86,11 @@ impl Codebook {
 
     #[inline(always)]
     fn assign_body<S: Simd>(&self, points: &[f32], stride: usize, nearest: &mut [u8]) {
-        let mut sums = [[0f32; LANES]; STRIP];
-        for (at, nearest) in nearest.chunks_mut(S::STRIP).enumerate() {
-            let first = points[at * S::STRIP * stride..].as_ptr();
-            let mut best = [[f32::NEG_INFINITY; LANES]; STRIP];
-            let mut of = [[0u32; LANES]; STRIP];
+        let mut sums = [[0f32; LANES]; MOST_ROWS];
+        for (at, nearest) in nearest.chunks_mut(S::ROWS).enumerate() {
+            let first = points[at * S::ROWS * stride..].as_ptr();
+            let mut best = [[f32::NEG_INFINITY; LANES]; MOST_ROWS];
+            let mut of = [[0u32; LANES]; MOST_ROWS];
             let panels = self.panels.chunks_exact(self.dim * LANES).zip(self.bias.chunks_exact(LANES));
             for (number, (panel, bias)) in panels.enumerate() {
                 // SAFETY: `dispatch` has checked that the machine has `S`; `assign` that as many points are there, each of

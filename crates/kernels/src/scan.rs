@@ -227,10 +227,10 @@ impl<'a> Panels<'a> {
             ids: &[u32],
             scores: &mut Vec<f32>,
         ) {
-            let mut sums = [[0f32; LANES]; STRIP];
+            let (mut sums, mut ints) = ([[0f32; LANES]], [[0i32; LANES]]);
             for &id in ids {
                 let (panel, lane) = (id as usize / LANES, id as usize % LANES);
-                rows.strip::<S>(queries, at..at + 1, panel, &[], &mut sums);
+                rows.strip::<S>(queries, at..at + 1, panel, &[], (&mut sums, &mut ints));
                 scores.push(sums[0][lane]);
             }
         }
@@ -296,7 +296,7 @@ impl<'a> Panels<'a> {
         // Queries that stay in the second cache while panels pass by.
         let together =
             (cached_values / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
-        let mut sums = [[0f32; LANES]; STRIP];
+        let (mut sums, mut ints) = ([[0f32; LANES]; STRIP], [[0i32; LANES]; STRIP]);
         let mut wide = Vec::new();
         for first in (0..tops.len()).step_by(together) {
             let count = together.min(tops.len() - first);
@@ -311,7 +311,7 @@ impl<'a> Panels<'a> {
                 }
                 for strip in strips::<S>(first..first + count) {
                     let wide = if widened { &wide[..] } else { &[] };
-                    self.strip::<S>(queries, strip.clone(), panel, wide, &mut sums);
+                    self.strip::<S>(queries, strip.clone(), panel, wide, (&mut sums, &mut ints));
                     for (top, sums) in tops[strip].iter_mut().zip(&sums) {
                         let threshold = top.threshold();
                         let mut above = 0u32;
@@ -328,7 +328,7 @@ impl<'a> Panels<'a> {
     }
 
     /// The scores of a strip: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide` holds the values
-    /// of one in f16 that was widened before, or nothing.
+    /// of one in f16 that was widened before, or nothing; `ints` is only what sums in int8 are made in.
     #[inline(always)]
     fn strip<S: Simd>(
         &self,
@@ -336,7 +336,7 @@ impl<'a> Panels<'a> {
         of: Range<usize>,
         panel: usize,
         wide: &[f32],
-        sums: &mut [[f32; LANES]; STRIP],
+        (sums, ints): (&mut [[f32; LANES]], &mut [[i32; LANES]]),
     ) {
         let dim = self.dim;
         let bytes = self.panel(panel);
@@ -370,15 +370,14 @@ impl<'a> Panels<'a> {
                 let quads = dim.div_ceil(4);
                 let (head, bytes) = bytes.split_at(HEAD);
                 let (of_rows, offsets) = head.split_at(4 * LANES);
-                let mut ints = [[0i32; LANES]; STRIP];
                 let a = &values[of.start * stride..(of.end - 1) * stride + 4 * quads * S::INPUT];
                 // SAFETY: as above; a panel in int8 has `quads` times 128 bytes behind its head.
                 unsafe {
-                    sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), &mut ints);
+                    sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), ints);
                 }
                 let of_rows = of_rows.as_chunks::<4>().0;
                 let offsets = offsets.as_chunks::<4>().0;
-                for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[of]) {
+                for ((sums, ints), scale) in sums.iter_mut().zip(ints).zip(&scales[of]) {
                     for i in 0..LANES {
                         let sum = ints[i] - i32::from_le_bytes(offsets[i]);
                         // An exact 0 is no -0, since scales are above it.

@@ -2,7 +2,7 @@
 
 use std::{iter, ops::Range};
 
-use super::{LANES, Piece, STRIP, Simd};
+use super::{LANES, Piece, Simd};
 
 /// Calls `$set::$tile::<M>` with `M` the number of rows, which must be at most `$set::ROWS`.
 macro_rules! tile {
@@ -76,7 +76,7 @@ fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
 /// The sums of a strip in f32: `out[r]` is row `r` of `a` times the panel.
 ///
 /// # Safety
-/// As for [`Simd::tile_f32`], for `rows` rows, of which there are at most [`Simd::STRIP`]; `depth` must not be 0.
+/// As for [`Simd::tile_f32`], for `rows` rows; `depth` must not be 0.
 #[inline(always)]
 pub(crate) unsafe fn sum_f32<S: Simd>(
     rows: usize,
@@ -84,14 +84,14 @@ pub(crate) unsafe fn sum_f32<S: Simd>(
     a: *const f32,
     (stride, step): (usize, usize),
     panel: *const f32,
-    out: &mut [[f32; LANES]; STRIP],
+    out: &mut [[f32; LANES]],
 ) {
     for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
         // SAFETY: rows and inputs of the strip, which are good by the contract.
         unsafe {
             let a = a.add(start * stride + from * step);
             let panel = panel.add(from * LANES);
-            let out = &raw mut out[start];
+            let out = out[start..end].as_mut_ptr();
             tile!(S::tile_f32, end - start, count, a, (stride, step), panel, piece, out);
         }
     }
@@ -108,14 +108,14 @@ pub(crate) unsafe fn sum_f16<S: Simd>(
     a: *const f32,
     stride: usize,
     panel: *const u16,
-    out: &mut [[f32; LANES]; STRIP],
+    out: &mut [[f32; LANES]],
 ) {
     for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
         // SAFETY: as in `sum_f32`.
         unsafe {
             let a = a.add(start * stride + from);
             let panel = panel.add(from * LANES);
-            let out = &raw mut out[start];
+            let out = out[start..end].as_mut_ptr();
             tile!(S::tile_f16, end - start, count, a, stride, panel, piece, out);
         }
     }
@@ -124,7 +124,7 @@ pub(crate) unsafe fn sum_f16<S: Simd>(
 /// The sums of a strip in int8: `out[r]` is row `r` of `a` (unsigned) times the panel (signed, four rows interleaved).
 ///
 /// # Safety
-/// As for [`Simd::tile_i8`], for `rows` rows, of which there are at most [`Simd::STRIP`]; `quads` must not be 0.
+/// As for [`Simd::tile_i8`], for `rows` rows; `quads` must not be 0.
 #[inline(always)]
 pub(crate) unsafe fn sum_i8<S: Simd>(
     rows: usize,
@@ -132,14 +132,14 @@ pub(crate) unsafe fn sum_i8<S: Simd>(
     a: *const u8,
     stride: usize,
     panel: *const i8,
-    out: &mut [[i32; LANES]; STRIP],
+    out: &mut [[i32; LANES]],
 ) {
     for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, quads) {
         // SAFETY: as in `sum_f32`.
         unsafe {
             let a = a.add(start * stride + 4 * from * S::INPUT);
             let panel = panel.add(4 * from * LANES);
-            let out = &raw mut out[start];
+            let out = out[start..end].as_mut_ptr();
             tile!(S::tile_i8, end - start, count, a, stride, panel, piece, out);
         }
     }
