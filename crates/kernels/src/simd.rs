@@ -34,6 +34,7 @@ pub(crate) trait Simd: Copy {
     /// The most rows whose sums are made together, by tiles that read a piece of a panel one after the other.
     const STRIP: usize = Self::ROWS;
     /// The rows of such a piece of a panel, 128 bytes each, which stays in the first cache. Registers that hold few rows read it often.
+    /// A set whose pieces are not whole panels has tiles of its own, which do what [`Piece`] says.
     const PIECE: usize = usize::MAX;
     /// The bytes of an input in which [`tile_i8`](Self::tile_i8) reads its 8 bits. Where there are two, the second and the third of each
     /// four have changed places.
@@ -77,17 +78,12 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         (stride, step): (usize, usize),
         panel: *const f32,
-        piece: Piece,
+        _piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract.
         unsafe {
             let mut sums = [Self::zero_floats(); M];
-            if piece.adds {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    *sum = Self::load_floats(out.add(row).cast());
-                }
-            }
             for at in 0..depth {
                 Self::prefetch_ahead(panel.wrapping_add(at * LANES));
                 let b = Self::load_floats(panel.add(at * LANES));
@@ -111,17 +107,12 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         stride: usize,
         panel: *const u16,
-        piece: Piece,
+        _piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: as in `tile_f32`.
         unsafe {
             let mut sums = [Self::zero_floats(); M];
-            if piece.adds {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    *sum = Self::load_floats(out.add(row).cast());
-                }
-            }
             for at in 0..depth {
                 let b = Self::load_halves(panel.add(at * LANES));
                 for (row, sum) in sums.iter_mut().enumerate() {
@@ -158,7 +149,6 @@ pub(crate) trait Dots: Simd {
     type Bytes: Copy;
 
     unsafe fn zero_ints() -> Self::Ints;
-    unsafe fn load_ints(from: *const i32) -> Self::Ints;
     /// Four signed bytes for each lane.
     unsafe fn load_bytes(from: *const i8) -> Self::Bytes;
     /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
@@ -166,7 +156,7 @@ pub(crate) trait Dots: Simd {
     unsafe fn store_ints(to: *mut i32, values: Self::Ints);
 }
 
-/// [`Simd::tile_i8`] of such a set.
+/// [`Simd::tile_i8`] of such a set, whose pieces are whole panels.
 ///
 /// # Safety
 /// As for that.
@@ -176,17 +166,11 @@ unsafe fn tile_of_dots<S: Dots, const M: usize>(
     a: *const u8,
     stride: usize,
     panel: *const i8,
-    piece: Piece,
     out: *mut [i32; LANES],
 ) {
     // SAFETY: as in `tile_f32`; four bytes are read without alignment.
     unsafe {
         let mut sums = [S::zero_ints(); M];
-        if piece.adds {
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = S::load_ints(out.add(row).cast());
-            }
-        }
         for at in 0..quads {
             S::prefetch_ahead(panel.wrapping_add(at * 4 * LANES));
             let b = S::load_bytes(panel.add(at * 4 * LANES));
@@ -255,11 +239,11 @@ impl Simd for Portable {
         a: *const u8,
         stride: usize,
         panel: *const i8,
-        piece: Piece,
+        _piece: Piece,
         out: *mut [i32; LANES],
     ) {
         // SAFETY: the trait's contract.
-        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
+        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, out) }
     }
 }
 
@@ -270,12 +254,6 @@ impl Dots for Portable {
     #[inline(always)]
     unsafe fn zero_ints() -> Self::Ints {
         [0; LANES]
-    }
-
-    #[inline(always)]
-    unsafe fn load_ints(from: *const i32) -> Self::Ints {
-        // SAFETY: good for all lanes by the trait's contract.
-        unsafe { from.cast::<Self::Ints>().read_unaligned() }
     }
 
     #[inline(always)]

@@ -419,11 +419,11 @@ macro_rules! avx512 {
                 a: *const u8,
                 stride: usize,
                 panel: *const i8,
-                piece: Piece,
+                _piece: Piece,
                 out: *mut [i32; LANES],
             ) {
                 // SAFETY: the trait's contract.
-                unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
+                unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, out) }
             }
         }
 
@@ -435,12 +435,6 @@ macro_rules! avx512 {
             unsafe fn zero_ints() -> Self::Ints {
                 // SAFETY: AVX-512 by the trait's contract.
                 unsafe { (_mm512_setzero_si512(), _mm512_setzero_si512()) }
-            }
-
-            #[inline(always)]
-            unsafe fn load_ints(from: *const i32) -> Self::Ints {
-                // SAFETY: AVX-512, and a pointer that is good for 32 values, by the trait's contract.
-                unsafe { (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(16).cast())) }
             }
 
             #[inline(always)]
