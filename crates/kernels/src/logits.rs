@@ -32,6 +32,16 @@ pub fn scaled_softmax(isa: Isa, row: &mut [f32], scale: f32) -> f64 {
     dispatch!(isa, body(row: &mut [f32], scale: f32) -> f64)
 }
 
+/// The sum of a row's values.
+#[must_use]
+pub fn total(isa: Isa, row: &[f32]) -> f64 {
+    #[inline(always)]
+    fn body<S: Simd>(row: &[f32]) -> f64 {
+        row.chunks(4096).map(|part| f64::from(sum(part, |value| value))).sum()
+    }
+    dispatch!(isa, body(row: &[f32]) -> f64)
+}
+
 /// ln(1 + e^x), without overflow.
 #[inline(always)]
 fn softplus<S: Simd>(x: f32) -> f32 {

@@ -3,6 +3,7 @@
 pub mod embedding;
 mod error;
 pub mod korc;
+mod learning;
 pub mod network;
 mod product;
 pub mod question;

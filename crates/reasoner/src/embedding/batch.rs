@@ -1,23 +1,21 @@
-//! The gradients of one batch: among all entities, or among sampled ones.
+//! One batch: its questions, what they count, and their gradients among sampled entities.
 
-use std::{borrow::Cow, cell::RefCell, ops::Range};
+use std::{borrow::Cow, cell::RefCell};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use sporran_kernels::{Comparison, Dropout, Isa, TrainingPrecision, add_columns};
+use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
 use sporran_kilt::kb::EntityId;
 
 use super::{
-    euclidean,
     loss::Loss,
     options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
     parameters::Shape,
     questions::Question,
     table::EntityTable,
 };
-use crate::product::{View, product_in, shared_product};
 
 /// Entities whose gradients are made in one piece.
 pub(super) const ENTITIES: usize = 512;
@@ -140,127 +138,6 @@ impl EntityPenalty {
         if weight > 0.0 {
             regularise(self.options.power, weight, self.complex, row, gradient);
         }
-    }
-}
-
-/// Questions compared with all entities.
-pub(super) struct Among {
-    pub(super) loss: f64,
-    /// Gradients of the questions' vectors.
-    pub(super) to_queries: Vec<f32>,
-    /// Gradients of all scores, (questions, entities); of Euclidean distances the weights of differences.
-    to_scores: Vec<f32>,
-    /// The scores, where gradients of entities need them beside these.
-    scores: Vec<f32>,
-    precision: TrainingPrecision,
-}
-
-/// Scores every question against all entities, whose rows are `table`, and turns the scores into gradients.
-pub(super) fn among_all(
-    comparison: Comparison,
-    (loss, precision): (&Loss, TrainingPrecision),
-    batch: &Batch<'_>,
-    queries: &[f32],
-    table: &[f32],
-    mut buffer: Vec<f32>,
-) -> Among {
-    let isa = Isa::detected();
-    let count = batch.questions.len();
-    let width = queries.len() / count;
-    let entities = table.len() / width;
-    buffer.resize(count * entities, 0.0);
-    let mut to_queries = vec![0.0; queries.len()];
-    let (left, all) = (View::packed(count, width), View::packed(entities, width));
-    if let Comparison::Dot | Comparison::L2 = comparison {
-        shared_product(precision, &mut buffer, (queries, left), (table, all.transposed()), false);
-        if comparison == Comparison::L2 {
-            euclidean::scores(&mut buffer, queries, table, width);
-        }
-    } else {
-        let rows = buffer.par_chunks_exact_mut(entities).zip(queries.par_chunks_exact(width));
-        rows.for_each(|(row, query)| comparison.scores(isa, query, table, row));
-    }
-    let mut scores = if comparison == Comparison::Dot { Vec::new() } else { buffer.clone() };
-    let rows = buffer.par_chunks_exact_mut(entities).enumerate();
-    let losses: Vec<f64> = rows
-        .map(|(at, row)| {
-            let scale = batch.scale(at);
-            f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale)
-        })
-        .collect();
-    if let Comparison::Dot | Comparison::L2 = comparison {
-        if comparison == Comparison::L2 {
-            euclidean::weights(&mut buffer, &scores);
-            scores = Vec::new();
-        }
-        shared_product(
-            precision,
-            &mut to_queries,
-            (&buffer, View::packed(count, entities)),
-            (table, all),
-            false,
-        );
-        if comparison == Comparison::L2 {
-            let sums: Vec<f32> = buffer.par_chunks_exact(entities).map(euclidean::total).collect();
-            euclidean::gradients(queries, &sums, width, &mut to_queries);
-        }
-    } else {
-        let rows = buffer.par_chunks_exact(entities).zip(scores.par_chunks_exact(entities));
-        let work = to_queries.par_chunks_exact_mut(width).zip(queries.par_chunks_exact(width)).zip(rows);
-        work.for_each(|((to, query), (row, scores))| {
-            for ((entity, by), score) in table.chunks_exact(width).zip(row).zip(scores) {
-                comparison.add_gradient(isa, *by, *score, query, entity, to);
-            }
-        });
-    }
-    Among { loss: losses.iter().sum(), to_queries, to_scores: buffer, scores, precision }
-}
-
-impl Among {
-    /// Writes the gradients of some entities, whose rows are `table`, that come from being compared.
-    pub(super) fn to_entities(
-        &self,
-        comparison: Comparison,
-        queries: &[f32],
-        entities: usize,
-        which: Range<usize>,
-        table: &[f32],
-        out: &mut [f32],
-    ) {
-        let count = self.to_scores.len() / entities;
-        let width = queries.len() / count;
-        let isa = Isa::detected();
-        if let Comparison::Dot | Comparison::L2 = comparison {
-            let columns = View::rows(0, count, which.len(), entities).transposed();
-            let to_scores = (&self.to_scores[which.start..], columns);
-            product_in(
-                self.precision,
-                (out, View::packed(which.len(), width)),
-                to_scores,
-                (queries, View::packed(count, width)),
-                false,
-            );
-            if comparison == Comparison::L2 {
-                let mut sums = vec![0.0; which.len()];
-                for row in self.to_scores.chunks_exact(entities) {
-                    add_columns(isa, &row[which.clone()], &mut sums);
-                }
-                euclidean::gradients(table, &sums, width, out);
-            }
-            return;
-        }
-        out.fill(0.0);
-        for ((out, row), entity) in out.chunks_exact_mut(width).zip(table.chunks_exact(width)).zip(which) {
-            for (question, query) in queries.chunks_exact(width).enumerate() {
-                let at = question * entities + entity;
-                comparison.add_gradient(isa, self.to_scores[at], self.scores[at], row, query, out);
-            }
-        }
-    }
-
-    /// The memory of the scores, to be used again.
-    pub(super) fn into_buffer(self) -> Vec<f32> {
-        self.to_scores
     }
 }
 

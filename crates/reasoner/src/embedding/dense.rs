@@ -1,8 +1,11 @@
 //! The gradients of all entities, made piece by piece while a piece is in the cache.
 
-use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
+use sporran_kernels::{Dropout, Isa, add_columns};
 
-use super::batch::{Among, EntityPenalty, Shares};
+use super::{
+    among::Among,
+    batch::{EntityPenalty, Shares},
+};
 
 /// Gradients of some entities' vectors, any number for each.
 pub(super) struct Contributions {
@@ -20,7 +23,6 @@ impl Contributions {
 }
 
 pub(super) struct Dense {
-    pub(super) comparison: Comparison,
     pub(super) among: Among,
     pub(super) queries: Vec<f32>,
     pub(super) contributions: Vec<Contributions>,
@@ -38,7 +40,7 @@ impl Dense {
         let isa = Isa::detected();
         let which = first..first + table.len() / self.width;
         let compared = |rows: &[f32], out: &mut [f32]| {
-            self.among.to_entities(self.comparison, &self.queries, self.entities, which.clone(), rows, out);
+            self.among.to_entities(&self.queries, self.entities, which.clone(), rows, out);
         };
         match &self.candidate {
             // With dropout the questions were compared with the dropped rows.

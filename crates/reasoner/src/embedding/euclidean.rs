@@ -1,13 +1,10 @@
 //! Euclidean distances between many vectors, and their gradients, by matrix products.
 //!
 //! `|q - e|^2 = |q|^2 + |e|^2 - 2 q e`, and what the scores `-|q - e|` with gradients `g` give `q` is
-//! `sum_e w (q - e) = q sum_e w - sum_e w e` with `w = g / score`. A distance that is small beside the vectors' lengths loses
-//! digits to that, so what is ranked by is measured by differences (`Comparison::scores`).
+//! `sum_e w (q - e) = q sum_e w - sum_e w e` with `w = g / score`.
 
 use rayon::prelude::*;
-
-/// Values that are summed side by side.
-const LANES: usize = 16;
+use sporran_kernels::{Comparison, Isa};
 
 /// Turns inner products, (queries, rows), into negative distances.
 pub(super) fn scores(products: &mut [f32], queries: &[f32], rows: &[f32], width: usize) {
@@ -16,16 +13,48 @@ pub(super) fn scores(products: &mut [f32], queries: &[f32], rows: &[f32], width:
     work.for_each(|(products, query)| {
         let own = square(query);
         for (product, square) in products.iter_mut().zip(&squares) {
-            *product = -(own + square - 2.0 * *product).max(0.0).sqrt();
+            *product = distance(own, *square, *product);
         }
     });
 }
 
+/// The same for what is ranked by: a distance whose square is small beside those of the vectors is measured by differences, so that
+/// none is wrong by more than some millionths of itself. A row of `products` begins at `first` and every `stride` values.
+pub(super) fn exact_scores(
+    products: &mut [f32],
+    (first, stride): (usize, usize),
+    queries: &[f32],
+    rows: &[f32],
+    width: usize,
+) {
+    let isa = Isa::detected();
+    let squares: Vec<f32> = rows.chunks_exact(width).map(square).collect();
+    for (products, query) in products.chunks_exact_mut(stride).zip(queries.chunks_exact(width)) {
+        let own = square(query);
+        let near = |score: f32, square: f32| score * score < NEAR * (own + square);
+        let products = &mut products[first..first + squares.len()];
+        for ((product, square), row) in products.iter_mut().zip(&squares).zip(rows.chunks_exact(width)) {
+            *product = distance(own, *square, *product);
+            if near(*product, *square) {
+                Comparison::L2.scores(isa, query, row, std::slice::from_mut(product));
+            }
+        }
+    }
+}
+
+/// A square of a distance below this share of the sum of the vectors' squares has lost digits as the difference of those.
+const NEAR: f32 = 0.1;
+
+/// The negative distance of vectors whose squares and inner product these are.
+fn distance(own: f32, square: f32, product: f32) -> f32 {
+    -(own + square - 2.0 * product).max(0.0).sqrt()
+}
+
 /// Turns the gradients of scores into weights of differences; where vectors are equal there is no gradient.
 pub(super) fn weights(to_scores: &mut [f32], scores: &[f32]) {
-    to_scores.par_iter_mut().zip(scores).for_each(|(to, score)| {
+    for (to, score) in to_scores.iter_mut().zip(scores) {
         *to = if *score < 0.0 { *to / score } else { 0.0 };
-    });
+    }
 }
 
 /// Turns the weighted sums of what each of `points` was compared with into gradients of the points. `sums` are of the weights.
@@ -36,27 +65,34 @@ pub(super) fn gradients(points: &[f32], sums: &[f32], width: usize, out: &mut [f
 }
 
 fn square(values: &[f32]) -> f32 {
-    lanes(values, |value| value * value)
-}
-
-/// The sum of some values, always in one order.
-pub(super) fn total(values: &[f32]) -> f32 {
-    lanes(values, |value| value)
-}
-
-fn lanes(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
-    let (whole, rest) = values.as_chunks::<LANES>();
-    let mut lanes = [0f32; LANES];
-    for chunk in whole {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, value)| *lane += term(*value));
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, value)| *lane += term(*value));
-    lanes.iter().sum()
+    let mut found = [0.0];
+    Comparison::Dot.scores(Isa::detected(), values, values, &mut found);
+    found[0]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ranked_by_keeps_its_digits() {
+        const WIDTH: usize = 40;
+        let query: Vec<f32> = (0..WIDTH).map(|at| 3.0 + (at as f32 * 0.7).sin()).collect();
+        // Further and further from the query, and one that is it.
+        let by = |row: usize| if row == 0 { 0.0 } else { 1e-4 * 3f32.powi(row as i32) };
+        let rows: Vec<f32> = (0..12).flat_map(|row| query.iter().map(move |value| value + by(row))).collect();
+        let mut found = vec![7.0; 2 + 12];
+        for (at, row) in rows.chunks_exact(WIDTH).enumerate() {
+            found[2 + at] = query.iter().zip(row).map(|(a, b)| a * b).sum();
+        }
+        exact_scores(&mut found, (2, 14), &query, &rows, WIDTH);
+        assert_eq!(found[..3], [7.0, 7.0, 0.0]);
+        for (found, row) in found[2..].iter().zip(rows.chunks_exact(WIDTH)) {
+            let squares = query.iter().zip(row).map(|(a, b)| f64::from(a - b).powi(2));
+            let plain = -squares.sum::<f64>().sqrt();
+            assert!((f64::from(*found) - plain).abs() <= 1e-5 * plain.abs(), "{found} {plain}");
+        }
+    }
 
     #[test]
     fn scores_and_gradients_are_those_of_the_differences() {
@@ -88,7 +124,7 @@ mod tests {
         for (weight, row) in weighted.iter().zip(rows.chunks_exact(WIDTH)) {
             to_query.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
         }
-        gradients(&queries[..WIDTH], &[total(&weighted[..5])], WIDTH, &mut to_query);
+        gradients(&queries[..WIDTH], &[weighted[..5].iter().sum()], WIDTH, &mut to_query);
         for (at, found) in to_query.iter().enumerate() {
             let plain: f32 =
                 (0..4).map(|row| to_scores[row] / exact[row] * (queries[at] - rows[row * WIDTH + at])).sum();

@@ -1,6 +1,6 @@
 //! Losses of a row of scores, and their gradients.
 
-use sporran_kernels::{Isa, scaled_sigmoid, scaled_softmax};
+use sporran_kernels::{Isa, scaled_sigmoid, scaled_softmax, total};
 use sporran_kilt::kb::EntityId;
 
 use super::options::{LossKind, TrainingOptions};
@@ -34,7 +34,7 @@ impl Loss {
         if self.kind == LossKind::CrossEntropy {
             let mut loss = -f64::from(share) * of_answers;
             if base > 0.0 {
-                loss -= f64::from(base) * row.iter().map(|score| f64::from(*score)).sum::<f64>();
+                loss -= f64::from(base) * total(isa, row);
             }
             loss += scaled_softmax(isa, row, scale);
             if base > 0.0 {

@@ -5,6 +5,7 @@
 //! scores all of them: products of questions with all entities, a loss row by row, gradients by hand. Work is cut into
 //! pieces of fixed sizes, so that results do not depend on the number of threads.
 
+mod among;
 mod batch;
 pub(crate) mod checkpoint;
 mod classify;
@@ -26,9 +27,10 @@ mod relation_prediction;
 pub(crate) mod scorer;
 mod step;
 mod table;
-pub(crate) mod trainer;
+mod trainer;
 mod vectors;
 
+pub use crate::learning::{Outcome, Progress};
 pub use classify::{ClassificationReport, LogProbability, RelationAccuracy, classify, log_probabilities};
 pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
 pub use mixture::Mixture;
@@ -38,4 +40,4 @@ pub use options::{
     TrainingOptions, Weight,
 };
 pub use scorer::TripleScorer;
-pub use trainer::{Outcome, Progress, Training, train};
+pub use trainer::{Training, train};

@@ -11,6 +11,7 @@ use sporran_kilt::{
 };
 
 use super::{
+    euclidean,
     file::{self, Data},
     interaction,
     options::{EmbeddingOptions, Storage},
@@ -247,10 +248,13 @@ impl EmbeddingModel {
         let table = self.parameters.entities.block(which, scratch);
         let questions = vectors.len() / width;
         match self.shape.comparison() {
-            Comparison::Dot => {
+            comparison @ (Comparison::Dot | Comparison::L2) => {
                 let out = (&mut scores[first..], View::rows(0, questions, many, count));
                 let right = (table, View::packed(many, width).transposed());
                 product(out, (vectors, View::packed(questions, width)), right, false);
+                if comparison == Comparison::L2 {
+                    euclidean::exact_scores(scores, (first, count), vectors, table, width);
+                }
             }
             comparison => {
                 for (row, query) in scores.chunks_exact_mut(count).zip(vectors.chunks_exact(width)) {

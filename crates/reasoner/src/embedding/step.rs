@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use sporran_kernels::Isa;
 
 use super::{
-    batch::{Batch, ENTITIES, EntityPenalty, Shares, among_all, among_sampled, regularise},
+    among::among_all,
+    batch::{Batch, ENTITIES, EntityPenalty, Shares, among_sampled, regularise},
     dense::{Contributions, Dense},
     interaction::{self, Dropouts},
     loss::Loss,
@@ -33,6 +34,8 @@ pub(super) struct Stepper<'o> {
     penalty: EntityPenalty,
     gradients: Vec<Vec<f32>>,
     scores: Vec<f32>,
+    /// The entities' rows with dropout, where there is some.
+    dropped: Vec<f32>,
 }
 
 /// The gradients of the entities' vectors, as they are made.
@@ -61,7 +64,7 @@ impl<'o> Stepper<'o> {
             .map(|(_, [rows, width], trained)| vec![0.0; if *trained { rows * width } else { 0 }])
             .collect();
         let (loss, penalty) = (Loss::new(training), EntityPenalty::new(shape, training));
-        Self { shape, options, loss, penalty, gradients, scores: Vec::new() }
+        Self { shape, options, loss, penalty, gradients, scores: Vec::new(), dropped: Vec::new() }
     }
 
     fn training(&self) -> &'o TrainingOptions {
@@ -105,18 +108,19 @@ impl<'o> Stepper<'o> {
         } else {
             let expected = "entities in 32 bits in memory";
             let table = parameters.entities.values().ok_or(Error::Storage { expected })?;
-            let dropped = dropouts.candidate.as_ref().map(|dropout| {
-                let mut dropped = table.to_vec();
+            if let Some(dropout) = &dropouts.candidate {
+                self.dropped.resize(table.len(), 0.0);
                 let size = ENTITIES * shape.width();
-                dropped.par_chunks_mut(size).enumerate().for_each(|(at, part)| {
+                let parts = self.dropped.par_chunks_mut(size).zip(table.par_chunks(size)).enumerate();
+                parts.for_each(|(at, (part, rows))| {
+                    part.copy_from_slice(rows);
                     dropout.apply(Isa::detected(), at * size, part);
                 });
-                dropped
-            });
+            }
             let buffer = std::mem::take(&mut self.scores);
-            let seen = dropped.as_deref().unwrap_or(table);
-            let among =
-                among_all(comparison, (&self.loss, training.precision), batch, &queries, seen, buffer);
+            let seen = if dropouts.candidate.is_some() { &self.dropped } else { table };
+            let seed = mixed(place.seed, place.epoch, place.batch, 7);
+            let among = among_all(comparison, (&self.loss, training), batch, &queries, seen, (buffer, seed));
             let mut to_heads = interaction::backward(
                 shape,
                 parameters,
@@ -138,7 +142,6 @@ impl<'o> Stepper<'o> {
             contributions.push(Contributions::new(batch.heads(), to_heads));
             loss = total;
             entities = ToEntities::Dense(Box::new(Dense {
-                comparison,
                 among,
                 queries,
                 contributions,
@@ -448,6 +451,31 @@ mod tests {
             let error = length(&mut all.map(|(plain, rounded)| plain - rounded));
             let whole = length(&mut plain.1.iter().flatten().copied());
             assert!(error < 0.02 * whole, "{model}: {error} of {whole}");
+        }
+    }
+
+    #[test]
+    fn gradients_of_which_all_are_drawn_are_all_gradients() {
+        for model in models() {
+            let of = |samples: usize| {
+                let more = json!({ "candidate-dropout": 0.1,
+                    "training": { "regime": "kvs-all", "gradient-samples": samples } });
+                let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
+                let is_possible = options.mistakes().is_empty();
+                let shape = Shape::new(&options, ENTITY_COUNT, 3);
+                let parameters = Parameters::new(&shape, &options, 11);
+                is_possible.then(|| gradients(&options, &shape, &parameters, &triples()))
+            };
+            let (Some(all), Some(drawn), Some(few)) = (of(0), of(1_000_000), of(2)) else {
+                assert!(of(0).is_some());
+                continue;
+            };
+            assert!((all.0 - drawn.0).abs() < 1e-6 && (all.0 - few.0).abs() < 1e-6, "{model}");
+            let places = |other: &[Vec<f32>]| -> usize {
+                let pairs = all.1.iter().flatten().zip(other.iter().flatten());
+                pairs.filter(|(a, b)| (*a - *b).abs() > 1e-5).count()
+            };
+            assert!(places(&drawn.1) == 0 && places(&few.1) > 20, "{model}");
         }
     }
 

@@ -1,32 +1,25 @@
-//! The loop: passes over the questions, evaluation, learning rate, checkpoints.
+//! Training of embeddings.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{ops::ControlFlow, path::Path};
 
-use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
     batch::Batch,
-    checkpoint,
     evaluate::{LinkScores, ranks},
+    file::{Data, Mapped},
     model::EmbeddingModel,
     optimizer::{State, Step},
-    options::{EmbeddingOptions, Storage},
+    options::{EmbeddingOptions, Storage, TrainingOptions},
+    parameters::Shape,
     questions::Questions,
     step::{Place, Stepper},
     table::Rows,
 };
-use crate::{Error, Result};
-
-/// Where training goes on from, and the folder of the best model.
-pub(crate) const CHECKPOINT: &str = "checkpoint.safetensors";
-pub(crate) const MODEL: &str = "model";
-/// A score is better if it is greater by this share.
-pub(crate) const BETTER: f64 = 1e-4;
+use crate::{
+    Error, Result,
+    learning::{self, Learner, Outcome, Pass, Progress, Schedule},
+};
 
 /// A training.
 #[derive(Clone, Copy, Debug)]
@@ -43,70 +36,17 @@ pub struct Training<'a> {
     pub storage: Storage,
 }
 
-/// How far a training has come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    /// Passes done.
-    pub epoch: usize,
-    /// Passes at most.
-    pub epochs: usize,
-    /// The mean loss of the last pass, without regularisation.
-    pub loss: f64,
-    /// The learning rate of the last pass.
-    pub rate: f64,
-    /// Seconds of the last pass.
-    pub seconds: f64,
-    /// The scores on the valid part, where they were taken after this pass.
-    pub valid: Option<LinkScores>,
-    /// The best pass and its mean reciprocal rank.
-    pub best: Option<(usize, f64)>,
-}
-
-/// What came out of a training.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
-    /// Passes done.
-    pub epochs: usize,
-    /// The best pass and its mean reciprocal rank on the valid part; none without one.
-    pub best: Option<(usize, f64)>,
-    /// The folder of the best model; of the last where there is no valid part.
-    pub model: PathBuf,
-}
-
-/// What a checkpoint knows beside values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Position {
-    epoch: usize,
-    step: u64,
-    rate: f64,
-    best: Option<(usize, f64)>,
-    /// Evaluations since the best one, and since the rate was changed.
-    worse: usize,
-    waited: usize,
-    finished: bool,
-}
-
-/// What must be the same for a checkpoint to go on: options, seed, and the triples.
-fn identity(training: &Training<'_>) -> Result<String> {
-    let mut options = training.options.clone();
-    // Training longer is going on.
-    options.training.epochs = 0;
-    options.training.patience = 0;
-    let options = serde_json::to_value(&options).map_err(|error| Error::Argument(error.to_string()))?;
-    let (counts, triples) = of_triples(training.kb);
-    Ok(serde_json::json!({ "options": options, "seed": training.seed, "counts": counts, "triples": triples })
-        .to_string())
-}
-
-/// What tells one knowledge base to learn from from another: counts, and a sum of the training triples.
-pub(crate) fn of_triples(kb: &KnowledgeBase) -> ([usize; 3], u64) {
-    let triples = kb.triples(Part::Train);
-    let sum = triples.iter().fold(0u64, |sum, Triple { subject, relation, object }| {
-        [subject.0, relation.0, object.0]
-            .iter()
-            .fold(sum, |sum, id| (sum ^ u64::from(*id)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
-    });
-    ([kb.entity_count(), kb.relation_count(), triples.len()], sum)
+/// An embedding that learns.
+struct EmbeddingLearner<'a> {
+    seed: u64,
+    train: &'a TrainingOptions,
+    storage: Storage,
+    questions: Questions<'a>,
+    valid: &'a [Triple],
+    known: TripleIndex,
+    model: EmbeddingModel,
+    states: Vec<State>,
+    stepper: Stepper<'a>,
 }
 
 /// Trains a model, or goes on where a killed training stopped. The result depends on neither.
@@ -119,7 +59,7 @@ pub fn train(
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Outcome> {
     let Training { kb, options, seed, folder, storage } = *training;
-    let train = options.training.clone();
+    let train = &options.training;
     let triples = kb.triples(Part::Train);
     if triples.is_empty() {
         return Err(Error::Argument("expected training triples, found none".into()));
@@ -130,109 +70,92 @@ pub fn train(
             triples.len()
         )));
     }
-    let mut model = EmbeddingModel::new(kb, options, seed)?;
-    let shape = model.shape.clone();
-    let questions = Questions::new(triples, train.regime, shape.directions);
+    let model = EmbeddingModel::new(kb, options, seed)?;
+    let shape: Shape = model.shape.clone();
     let mut sizes = vec![shape.entities * shape.width()];
     sizes.extend(
         shape.tensors().iter().map(|(_, [rows, width], trained)| rows * width * usize::from(*trained)),
     );
-    let mut states: Vec<State> = sizes.into_iter().map(|size| State::new(train.optimizer, size)).collect();
-    let mut position = Position {
-        epoch: 0,
-        step: 0,
-        rate: train.learning_rate,
-        best: None,
-        worse: 0,
-        waited: 0,
-        finished: false,
-    };
-    let identity = identity(training)?;
-    let path = folder.join(CHECKPOINT);
-    if path.is_file() {
-        position = read(&path, &identity, &mut model, &mut states)?;
-        tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
-    }
     let valid = kb.triples(Part::Valid);
-    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) };
-    let folder_of_model = folder.join(MODEL);
-    let mut stepper = Stepper::new(&shape, options);
-    while !position.finished && position.epoch < train.epochs {
-        let started = Instant::now();
-        let epoch = position.epoch;
-        let order = questions.order(seed, epoch);
+    let mut learner = EmbeddingLearner {
+        seed,
+        train,
+        storage,
+        questions: Questions::new(triples, train.regime, shape.directions),
+        valid,
+        known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
+        model,
+        states: sizes.into_iter().map(|size| State::new(train.optimizer, size)).collect(),
+        stepper: Stepper::new(&shape, options),
+    };
+    let mut same = options.clone();
+    (same.training.epochs, same.training.patience) = (0, 0);
+    let identity = learning::identity(&same, seed, kb)?;
+    let schedule = Schedule {
+        epochs: train.epochs,
+        evaluate_every: train.evaluate_every,
+        patience: train.patience,
+        learning_rate: train.learning_rate,
+        decay: train.decay,
+        decay_patience: train.decay_patience,
+        milestones: &train.milestones,
+    };
+    learning::run(&mut learner, schedule, &identity, folder, observe)
+}
+
+impl Learner for EmbeddingLearner<'_> {
+    fn learn(&mut self, Pass { epoch, rate, step }: Pass<'_>) -> Result<f64> {
+        let Self { seed, train, .. } = *self;
+        let order = self.questions.order(seed, epoch);
         let (mut loss, mut batches) = (0.0, 0);
         for (batch, which) in order.chunks(train.batch_size).enumerate() {
-            let rows = which.iter().map(|at| questions.at(*at as usize));
-            let asked = Batch::new(rows, &train);
-            position.step += 1;
-            let step = Step::new(train.optimizer, position.rate, position.step);
+            let rows = which.iter().map(|at| self.questions.at(*at as usize));
+            let asked = Batch::new(rows, train);
+            *step += 1;
+            let step = Step::new(train.optimizer, rate, *step);
             let place = Place { seed, epoch, batch };
-            loss += stepper.run(&mut model.parameters, &asked, place, step, &mut states)?;
+            loss += self.stepper.run(&mut self.model.parameters, &asked, place, step, &mut self.states)?;
             batches += 1;
         }
-        position.epoch += 1;
-        let mut progress = Progress {
-            epoch: position.epoch,
-            epochs: train.epochs,
-            loss: loss / f64::from(batches),
-            rate: position.rate,
-            seconds: started.elapsed().as_secs_f64(),
-            valid: None,
-            best: position.best,
-        };
-        let last = position.epoch == train.epochs;
-        if last || position.epoch.is_multiple_of(train.evaluate_every) {
-            if valid.is_empty() {
-                model.save(&folder_of_model, storage)?;
-            } else {
-                let found = ranks(&model, valid, &known)?;
-                let scores = LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]));
-                judge(&mut position, scores.mrr, &train);
-                if position.worse == 0 {
-                    model.save(&folder_of_model, storage)?;
-                }
-                (progress.valid, progress.best) = (Some(scores), position.best);
-            }
-            checkpoint::write(&path, &identity, &position, model.tensors(false)?, &states)?;
-        }
-        if observe(&progress).is_break() {
-            break;
-        }
+        Ok(loss / f64::from(batches))
     }
-    Ok(Outcome { epochs: position.epoch, best: position.best, model: folder_of_model })
-}
 
-/// Takes a score into account.
-fn judge(position: &mut Position, score: f64, options: &super::options::TrainingOptions) {
-    if position.best.is_none_or(|(_, best)| score > best * (1.0 + BETTER)) {
-        position.best = Some((position.epoch, score));
-        (position.worse, position.waited) = (0, 0);
-        return;
+    fn judge(&self) -> Result<Option<LinkScores>> {
+        if self.valid.is_empty() {
+            return Ok(None);
+        }
+        let found = ranks(&self.model, self.valid, &self.known)?;
+        Ok(Some(LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]))))
     }
-    position.worse += 1;
-    position.waited += 1;
-    if position.waited > options.decay_patience {
-        position.rate *= options.decay;
-        position.waited = 0;
-    }
-    position.finished = position.worse >= options.patience;
-}
 
-fn read(path: &Path, identity: &str, model: &mut EmbeddingModel, states: &mut [State]) -> Result<Position> {
-    let (mapped, mut position) = checkpoint::open::<Position>(path, identity, states)?;
-    // With more patience than before there may be more to do.
-    position.finished = position.worse >= model.options.training.patience;
-    let (count, width) = (model.shape.entities, model.shape.width());
-    match model.parameters.entities.rows_mut() {
-        Rows::F32(values) => *values = mapped.values("entities", [count, width])?,
-        Rows::F16(values) => *values = mapped.halves("entities", [count, width])?,
-        Rows::Mapped { .. } => return Err(Error::Storage { expected: "entities in memory" }),
+    fn save(&self, folder: &Path) -> Result<()> {
+        self.model.save(folder, self.storage)
     }
-    for tensor in &mut model.parameters.tensors {
-        tensor.values = mapped.values(tensor.name, tensor.shape)?;
+
+    fn tensors(&self) -> Result<Vec<(String, Vec<usize>, Data<'_>)>> {
+        self.model.tensors(false)
     }
-    Ok(position)
+
+    fn restore(&mut self, from: &Mapped) -> Result<()> {
+        let (count, width) = (self.model.shape.entities, self.model.shape.width());
+        match self.model.parameters.entities.rows_mut() {
+            Rows::F32(values) => *values = from.values("entities", [count, width])?,
+            Rows::F16(values) => *values = from.halves("entities", [count, width])?,
+            Rows::Mapped { .. } => return Err(Error::Storage { expected: "entities in memory" }),
+        }
+        for tensor in &mut self.model.parameters.tensors {
+            tensor.values = from.values(tensor.name, tensor.shape)?;
+        }
+        Ok(())
+    }
+
+    fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    fn states_mut(&mut self) -> &mut [State] {
+        &mut self.states
+    }
 }
 
 #[cfg(test)]
@@ -322,6 +245,26 @@ mod tests {
             };
             assert!(bytes(1) == bytes(3), "{options:?}");
         }
+    }
+
+    #[test]
+    fn the_rate_falls_behind_milestones() {
+        let mut options = models().remove(0);
+        options.training.milestones = vec![2, 5];
+        options.training.decay = 0.1;
+        options.training.decay_patience = 100;
+        let kb = circle();
+        let folder = tempfile::tempdir().unwrap();
+        let training =
+            Training { kb: &kb, options: &options, seed: 5, folder: folder.path(), storage: Storage::F32 };
+        let mut rates = Vec::new();
+        train(&training, &mut |progress| {
+            rates.push(progress.rate);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let expected = [0.1, 0.1, 0.01, 0.01, 0.01, 0.001, 0.001];
+        assert!(rates.iter().zip(expected).all(|(found, rate)| (found - rate).abs() < 1e-9), "{rates:?}");
     }
 
     #[test]

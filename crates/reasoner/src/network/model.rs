@@ -1,6 +1,6 @@
 //! A trained network in a folder, and the network over a graph.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sporran_kernels::Adjacency;
@@ -152,17 +152,17 @@ impl Network {
             .map(|triple| (triple.subject.0, numbers[triple.relation.index()], triple.object.0))
             .collect();
         let graph = Adjacency::new(kb.entity_count(), self.relations.len(), &triples);
-        Ok(GraphNetwork { network: self, graph: Arc::new(graph), numbers, traces: Arc::default() })
+        Ok(GraphNetwork { network: self, graph, numbers, traces: Traces::default() })
     }
 }
 
 /// A network over a graph: a scorer of its triples.
 pub struct GraphNetwork {
     pub(super) network: Network,
-    pub(super) graph: Arc<Adjacency>,
+    pub(super) graph: Adjacency,
     /// The network's number of each of the knowledge base's relations.
     pub(super) numbers: Vec<u32>,
-    pub(super) traces: Arc<Traces>,
+    pub(super) traces: Traces,
 }
 
 impl GraphNetwork {

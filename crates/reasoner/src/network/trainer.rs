@@ -1,14 +1,13 @@
-//! The loop: passes over questions, evaluation, checkpoints.
+//! Training of networks.
 
-use std::{ops::ControlFlow, path::Path, sync::Arc, time::Instant};
+use std::{ops::ControlFlow, path::Path};
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
-    batch::{Lesson, Question, Traces, learn},
+    batch::{Lesson, Question, learn},
     model::{GraphNetwork, Network},
     options::NetworkOptions,
     pass::Edge,
@@ -16,12 +15,13 @@ use super::{
 use crate::{
     Error, Result,
     embedding::{
-        LinkScores, OptimizerKind, Outcome, Progress, Regime, checkpoint,
+        LinkScores, OptimizerKind, Outcome, Progress, Regime,
+        file::{Data, Mapped},
         optimizer::{State, Step},
         questions::{Directions, Questions, mixed},
         ranks,
-        trainer::{BETTER, CHECKPOINT, MODEL, of_triples},
     },
+    learning::{self, Learner, Pass, Schedule},
 };
 
 /// A training of a network.
@@ -35,17 +35,6 @@ pub struct NetworkLearning<'a> {
     pub seed: u64,
     /// Where the checkpoint and the best model go. A training goes on from a checkpoint of the same options.
     pub folder: &'a Path,
-}
-
-/// What a checkpoint knows beside values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Position {
-    epoch: usize,
-    step: u64,
-    rate: f64,
-    best: Option<(usize, f64)>,
-    /// Evaluations since the best one.
-    worse: usize,
 }
 
 /// The questions of a pass, in its order.
@@ -114,15 +103,17 @@ fn core(kb: &KnowledgeBase, count: usize) -> Result<KnowledgeBase> {
     Ok(made)
 }
 
-/// What must be the same for a checkpoint to go on.
-fn identity(learning: &NetworkLearning<'_>) -> Result<String> {
-    let mut options = learning.options.clone();
-    // Training longer is going on.
-    (options.training.epochs, options.training.patience) = (0, 0);
-    let options = serde_json::to_value(&options).map_err(|error| Error::Argument(error.to_string()))?;
-    let (counts, triples) = of_triples(learning.kb);
-    Ok(serde_json::json!({ "options": options, "seed": learning.seed, "counts": counts, "triples": triples })
-        .to_string())
+/// A network that learns.
+struct NetworkLearner<'a> {
+    options: &'a NetworkOptions,
+    seed: u64,
+    relations: usize,
+    questions: Questions<'a>,
+    valid: Vec<Triple>,
+    known: TripleIndex,
+    /// The network over the graph that it learns from.
+    over: GraphNetwork,
+    states: Vec<State>,
 }
 
 /// Trains a network, or goes on where a killed training stopped. The result depends on neither, nor on the number of threads.
@@ -134,15 +125,15 @@ pub fn train(
     learning: &NetworkLearning<'_>,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Outcome> {
-    let NetworkLearning { kb, options, seed, folder } = *learning;
+    let NetworkLearning { kb: whole, options, seed, folder } = *learning;
     let train = &options.training;
     let cored;
     let kb = match train.core {
         Some(count) => {
-            cored = core(kb, count)?;
+            cored = core(whole, count)?;
             &cored
         }
-        None => kb,
+        None => whole,
     };
     let triples = kb.triples(Part::Train);
     if triples.is_empty() {
@@ -152,92 +143,97 @@ pub fn train(
     if let Some(from) = &options.from {
         network.take_over(&Network::open(from)?)?;
     }
-    let GraphNetwork { graph, numbers, .. } = network.clone().over(kb)?;
+    let sizes = network.parameters.tensors.iter().map(|tensor| tensor.values.len());
+    let states = sizes.map(|size| State::new(OptimizerKind::Adam, size)).collect();
     let relations = kb.relation_count();
     let directions = Directions { relations, reciprocal: true };
-    let questions = Questions::new(triples, Regime::KvsAll, directions);
-    let traces = Arc::new(Traces::default());
-    let sizes = network.parameters.tensors.iter().map(|tensor| tensor.values.len());
-    let mut states: Vec<State> = sizes.map(|size| State::new(OptimizerKind::Adam, size)).collect();
-    let mut position = Position { epoch: 0, step: 0, rate: train.learning_rate, best: None, worse: 0 };
-    let identity = identity(learning)?;
-    let path = folder.join(CHECKPOINT);
-    if path.is_file() {
-        position = read(&path, &identity, &mut network, &mut states)?;
-        tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
-    }
     let mut valid = kb.triples(Part::Valid).to_vec();
     if let Some(judged) = train.judged {
         valid.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, 0, 0, 2)));
         valid.truncate(judged);
     }
-    let known = if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) };
-    let folder_of_model = folder.join(MODEL);
-    while position.worse < train.patience && position.epoch < train.epochs {
-        let started = Instant::now();
-        let epoch = position.epoch;
-        let order = order(&questions, seed, epoch, train.questions);
+    let mut learner = NetworkLearner {
+        options,
+        seed,
+        relations,
+        questions: Questions::new(triples, Regime::KvsAll, directions),
+        known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
+        valid,
+        over: network.over(kb)?,
+        states,
+    };
+    let mut same = options.clone();
+    (same.training.epochs, same.training.patience) = (0, 0);
+    let identity = learning::identity(&same, seed, whole)?;
+    let schedule = Schedule {
+        epochs: train.epochs,
+        evaluate_every: train.evaluate_every,
+        patience: train.patience,
+        learning_rate: train.learning_rate,
+        decay: train.decay,
+        decay_patience: 0,
+        milestones: &[],
+    };
+    learning::run(&mut learner, schedule, &identity, folder, observe)
+}
+
+impl Learner for NetworkLearner<'_> {
+    fn learn(&mut self, Pass { epoch, rate, step }: Pass<'_>) -> Result<f64> {
+        let Self { seed, relations, .. } = *self;
+        let train = &self.options.training;
+        let order = order(&self.questions, seed, epoch, train.questions);
         let (mut loss, mut batches) = (0.0, 0);
         for (batch, which) in order.chunks(train.batch_size).enumerate() {
             let seeds = (3u64..).map(|purpose| mixed(seed, epoch, batch, purpose));
             let lessons: Vec<Lesson<'_>> = which
                 .iter()
                 .zip(seeds)
-                .map(|(at, seed)| lesson(&questions, *at, relations, train.held_out, seed))
+                .map(|(at, seed)| lesson(&self.questions, *at, relations, train.held_out, seed))
                 .collect();
-            let (found, gradients) = learn(&network.parameters, &graph, &traces, &lessons);
-            position.step += 1;
-            let step = Step::new(OptimizerKind::Adam, position.rate, position.step);
-            for ((tensor, gradient), state) in
-                network.parameters.tensors.iter_mut().zip(&gradients).zip(&mut states)
-            {
+            let GraphNetwork { network, graph, traces, .. } = &mut self.over;
+            let (found, gradients) = learn(&network.parameters, graph, traces, &lessons);
+            *step += 1;
+            let step = Step::new(OptimizerKind::Adam, rate, *step);
+            let tensors = network.parameters.tensors.iter_mut().zip(&gradients).zip(&mut self.states);
+            for ((tensor, gradient), state) in tensors {
                 step.dense(&mut tensor.values, gradient, state);
             }
             loss += found;
             batches += 1;
         }
-        position.epoch += 1;
-        let mut progress = Progress {
-            epoch: position.epoch,
-            epochs: train.epochs,
-            loss: loss / f64::from(batches),
-            rate: position.rate,
-            seconds: started.elapsed().as_secs_f64(),
-            valid: None,
-            best: position.best,
-        };
-        if position.epoch == train.epochs || position.epoch.is_multiple_of(train.evaluate_every) {
-            if valid.is_empty() {
-                network.save(&folder_of_model)?;
-            } else {
-                let (graph, numbers, traces) = (Arc::clone(&graph), numbers.clone(), Arc::clone(&traces));
-                let over = GraphNetwork { network: network.clone(), graph, numbers, traces };
-                let found = ranks(&over, &valid, &known)?;
-                let scores = LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]));
-                if position.best.is_none_or(|(_, best)| scores.mrr > best * (1.0 + BETTER)) {
-                    (position.best, position.worse) = (Some((position.epoch, scores.mrr)), 0);
-                    network.save(&folder_of_model)?;
-                } else {
-                    position.worse += 1;
-                    position.rate *= train.decay;
-                }
-                (progress.valid, progress.best) = (Some(scores), position.best);
-            }
-            checkpoint::write(&path, &identity, &position, network.tensors(), &states)?;
-        }
-        if observe(&progress).is_break() {
-            break;
-        }
+        Ok(loss / f64::from(batches))
     }
-    Ok(Outcome { epochs: position.epoch, best: position.best, model: folder_of_model })
-}
 
-fn read(path: &Path, identity: &str, network: &mut Network, states: &mut [State]) -> Result<Position> {
-    let (mapped, position) = checkpoint::open(path, identity, states)?;
-    for tensor in &mut network.parameters.tensors {
-        tensor.values = mapped.values(&tensor.name, tensor.shape)?;
+    fn judge(&self) -> Result<Option<LinkScores>> {
+        if self.valid.is_empty() {
+            return Ok(None);
+        }
+        let found = ranks(&self.over, &self.valid, &self.known)?;
+        Ok(Some(LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]))))
     }
-    Ok(position)
+
+    fn save(&self, folder: &Path) -> Result<()> {
+        self.over.network.save(folder)
+    }
+
+    fn tensors(&self) -> Result<Vec<(String, Vec<usize>, Data<'_>)>> {
+        Ok(self.over.network.tensors())
+    }
+
+    fn restore(&mut self, from: &Mapped) -> Result<()> {
+        for tensor in &mut self.over.network.parameters.tensors {
+            tensor.values = from.values(&tensor.name, tensor.shape)?;
+        }
+        Ok(())
+    }
+
+    fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    fn states_mut(&mut self) -> &mut [State] {
+        &mut self.states
+    }
 }
 
 #[cfg(test)]
