@@ -26,7 +26,22 @@ pub(crate) fn product_in(
     multiply_matrices(Isa::detected(), 1, precision, out, a, b, Scaled { scale: 1.0, adds });
 }
 
-/// The same on all threads, where `out` has row after row.
+/// The same on all threads.
+///
+/// # Panics
+/// As [`product`].
+pub(crate) fn shared_product_in(
+    precision: TrainingPrecision,
+    out: (&mut [f32], View),
+    a: (&[f32], View),
+    b: (&[f32], View),
+    adds: bool,
+) {
+    let threads = rayon::current_num_threads();
+    multiply_matrices(Isa::detected(), threads, precision, out, a, b, Scaled { scale: 1.0, adds });
+}
+
+/// The same where `out` has row after row.
 ///
 /// # Panics
 /// As [`product`].
@@ -37,9 +52,7 @@ pub(crate) fn shared_product(
     b: (&[f32], View),
     adds: bool,
 ) {
-    let out = (out, View::packed(a.1.rows, b.1.columns));
-    let threads = rayon::current_num_threads();
-    multiply_matrices(Isa::detected(), threads, precision, out, a, b, Scaled { scale: 1.0, adds });
+    shared_product_in(precision, (out, View::packed(a.1.rows, b.1.columns)), a, b, adds);
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! `|q - e|^2 = |q|^2 + |e|^2 - 2 q e`, and what the scores `-|q - e|` with gradients `g` give `q` is
 //! `sum_e w (q - e) = q sum_e w - sum_e w e` with `w = g / score`.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use sporran_kernels::{Comparison, Isa};
 
@@ -19,27 +21,27 @@ pub(super) fn scores(products: &mut [f32], queries: &[f32], rows: &[f32], width:
 }
 
 /// The same for what is ranked by: a distance whose square is small beside those of the vectors is measured by differences, so that
-/// none is wrong by more than some millionths of itself. A row of `products` begins at `first` and every `stride` values.
+/// none is wrong by more than some millionths of itself. The products stand in columns `which` of rows of `stride` values.
 pub(super) fn exact_scores(
     products: &mut [f32],
-    (first, stride): (usize, usize),
+    (which, stride): (Range<usize>, usize),
     queries: &[f32],
     rows: &[f32],
     width: usize,
 ) {
     let isa = Isa::detected();
-    let squares: Vec<f32> = rows.chunks_exact(width).map(square).collect();
-    for (products, query) in products.chunks_exact_mut(stride).zip(queries.chunks_exact(width)) {
+    let squares: Vec<f32> = rows.par_chunks_exact(width).map(square).collect();
+    let work = products.par_chunks_exact_mut(stride).zip(queries.par_chunks_exact(width));
+    work.for_each(|(products, query)| {
         let own = square(query);
-        let near = |score: f32, square: f32| score * score < NEAR * (own + square);
-        let products = &mut products[first..first + squares.len()];
+        let products = &mut products[which.clone()];
         for ((product, square), row) in products.iter_mut().zip(&squares).zip(rows.chunks_exact(width)) {
             *product = distance(own, *square, *product);
-            if near(*product, *square) {
+            if *product * *product < NEAR * (own + square) {
                 Comparison::L2.scores(isa, query, row, std::slice::from_mut(product));
             }
         }
-    }
+    });
 }
 
 /// A square of a distance below this share of the sum of the vectors' squares has lost digits as the difference of those.
@@ -85,7 +87,7 @@ mod tests {
         for (at, row) in rows.chunks_exact(WIDTH).enumerate() {
             found[2 + at] = query.iter().zip(row).map(|(a, b)| a * b).sum();
         }
-        exact_scores(&mut found, (2, 14), &query, &rows, WIDTH);
+        exact_scores(&mut found, (2..14, 14), &query, &rows, WIDTH);
         assert_eq!(found[..3], [7.0, 7.0, 0.0]);
         for (found, row) in found[2..].iter().zip(rows.chunks_exact(WIDTH)) {
             let squares = query.iter().zip(row).map(|(a, b)| f64::from(a - b).powi(2));

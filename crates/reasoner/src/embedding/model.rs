@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, path::Path};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use sporran_kernels::{Comparison, Isa};
+use sporran_kernels::{Comparison, Isa, TrainingPrecision};
 use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Names, RelationId},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    product::{View, product},
+    product::{View, shared_product_in},
 };
 
 /// The file that says what a folder holds, and those of values and names.
@@ -29,8 +29,7 @@ const ABOUT: &str = "embedding.json";
 const VALUES: &str = "embedding.safetensors";
 const ENTITIES: &str = "entities.txt";
 const RELATIONS: &str = "relations.txt";
-/// Questions that are scored in one piece, and entities that are decoded for them at once.
-const PIECE: usize = 64;
+/// Entities that are decoded at once.
 const BLOCK: usize = 4096;
 
 /// What `embedding.json` says.
@@ -231,37 +230,34 @@ impl EmbeddingModel {
     pub fn score_vectors(&self, vectors: &[f32], scores: &mut [f32]) {
         let (width, count) = (self.width(), self.shape.entities);
         assert_eq!(vectors.len() / width * count, scores.len());
-        let pieces = scores.par_chunks_mut(PIECE * count).zip(vectors.par_chunks(PIECE * width));
-        pieces.for_each(|(scores, vectors)| {
-            let mut scratch = Vec::new();
-            let block = if self.parameters.entities.values().is_some() { count } else { BLOCK };
-            for first in (0..count).step_by(block.max(1)) {
-                self.score_block(vectors, first..(first + block).min(count), &mut scratch, scores);
-            }
-        });
+        let mut scratch = Vec::new();
+        let block = if self.parameters.entities.values().is_some() { count } else { BLOCK };
+        for first in (0..count).step_by(block.max(1)) {
+            let which = first..(first + block).min(count);
+            let table = self.parameters.entities.block(which.clone(), &mut scratch);
+            self.score_block(vectors, table, which, scores);
+        }
     }
 
-    /// Scores against some entities, into their columns.
-    fn score_block(&self, vectors: &[f32], which: Range<usize>, scratch: &mut Vec<f32>, scores: &mut [f32]) {
+    /// Scores against some entities, whose rows are `table`, into their columns.
+    fn score_block(&self, vectors: &[f32], table: &[f32], which: Range<usize>, scores: &mut [f32]) {
         let (width, count) = (self.width(), self.shape.entities);
-        let (first, many) = (which.start, which.len());
-        let table = self.parameters.entities.block(which, scratch);
-        let questions = vectors.len() / width;
-        match self.shape.comparison() {
-            comparison @ (Comparison::Dot | Comparison::L2) => {
-                let out = (&mut scores[first..], View::rows(0, questions, many, count));
-                let right = (table, View::packed(many, width).transposed());
-                product(out, (vectors, View::packed(questions, width)), right, false);
-                if comparison == Comparison::L2 {
-                    euclidean::exact_scores(scores, (first, count), vectors, table, width);
-                }
+        let comparison = self.shape.comparison();
+        if let Comparison::Dot | Comparison::L2 = comparison {
+            let questions = vectors.len() / width;
+            let out = (&mut scores[which.start..], View::rows(0, questions, which.len(), count));
+            let right = (table, View::packed(which.len(), width).transposed());
+            let left = (vectors, View::packed(questions, width));
+            shared_product_in(TrainingPrecision::F32, out, left, right, false);
+            if comparison == Comparison::L2 {
+                euclidean::exact_scores(scores, (which, count), vectors, table, width);
             }
-            comparison => {
-                for (row, query) in scores.chunks_exact_mut(count).zip(vectors.chunks_exact(width)) {
-                    comparison.scores(Isa::detected(), query, table, &mut row[first..first + many]);
-                }
-            }
+            return;
         }
+        let rows = scores.par_chunks_exact_mut(count).zip(vectors.par_chunks_exact(width));
+        rows.for_each(|(row, query)| {
+            comparison.scores(Isa::detected(), query, table, &mut row[which.clone()]);
+        });
     }
 
     fn vectors(&self, questions: impl Iterator<Item = (EntityId, RelationId)>, subjects: bool) -> Vec<f32> {
