@@ -11,7 +11,6 @@ use super::{
     model::EmbeddingModel,
     optimizer::{State, Step},
     options::{EmbeddingOptions, Storage, TrainingOptions},
-    parameters::Shape,
     questions::Questions,
     step::{Place, Stepper},
     table::Rows,
@@ -71,7 +70,7 @@ pub fn train(
         )));
     }
     let model = EmbeddingModel::new(kb, options, seed)?;
-    let shape: Shape = model.shape.clone();
+    let shape = model.shape.clone();
     let mut sizes = vec![shape.entities * shape.width()];
     sizes.extend(
         shape.tensors().iter().map(|(_, [rows, width], trained)| rows * width * usize::from(*trained)),
