@@ -239,9 +239,6 @@ pub struct TrainingOptions {
     pub learning_rate: f64,
     /// `f32`, or `bf16` for the products of the vectors of questions and of all entities; vectors and their steps stay in 32 bits.
     pub precision: TrainingPrecision,
-    /// How many scores of a question pass their gradients on, about: drawn by the sizes of these, so that gradients are right on average.
-    /// 0 takes all. For models whose scores are inner products or Euclidean distances, not with negative sampling.
-    pub gradient_samples: usize,
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
     /// Passes between evaluations on the valid part.
@@ -273,7 +270,6 @@ impl Default for TrainingOptions {
             optimizer: OptimizerKind::default(),
             learning_rate: 0.1,
             precision: TrainingPrecision::default(),
-            gradient_samples: 0,
             regularizer: Regularizer::default(),
             evaluate_every: 5,
             patience: 10,
@@ -363,17 +359,6 @@ impl EmbeddingOptions {
             "0 but for DistMult and ComplEx among all entities",
             &weight,
         );
-        let is_by_differences = match self.model {
-            ModelKind::TransE => self.norm == Some(Norm::L1),
-            ModelKind::RotatE => self.norm != Some(Norm::L2),
-            _ => false,
-        };
-        check(
-            "training.gradient-samples",
-            training.gradient_samples == 0 || !(is_by_differences || samples),
-            "0 with negative sampling and for distances that are not Euclidean",
-            &training.gradient_samples,
-        );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -446,10 +431,6 @@ mod tests {
             (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
             (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
-            (
-                serde_json::json!({ "model": "rotate", "training": { "gradient-samples": 9 } }),
-                "training.gradient-samples",
-            ),
             (
                 serde_json::json!({ "model": "transe", "training": { "regularizer": { "power": 4 } } }),
                 "training.regularizer.power",
