@@ -6,6 +6,9 @@
 //! F. André et al., "Cache locality is not enough: high-performance nearest neighbor search with product quantization
 //! fast scan", 2015. Sums are exact, so every instruction set gives the same.
 
+#[cfg(target_arch = "x86_64")]
+mod together;
+
 use crate::{
     isa::{Isa, dispatch},
     math::ROUND,
@@ -19,7 +22,7 @@ const ROWS: usize = 64;
 /// Parts whose sums fit 16 bits.
 const MOST_PARTS: usize = 256;
 /// Bytes of codes that a worker takes at once: they stay in the second cache while queries pass by.
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 64 << 10;
 
 /// The size of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,18 +136,31 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// The code of a part of a row.
+    /// What a query's tables, part after part, say of the codes of a row: the sums of every fourth part are added up first.
     ///
     /// # Panics
-    /// Where there is no such row or part.
+    /// Where there is no such row, or the tables are not those of all parts.
     #[must_use]
-    pub fn code(&self, row: usize, part: usize) -> u8 {
-        assert!(row < self.rows && part < self.parts);
+    pub fn sum(&self, tables: &[f32], row: usize) -> f32 {
+        let codes = self.bits.codes();
+        assert!(row < self.rows && tables.len() == self.parts * codes);
         let block = &self.bytes[row / ROWS * self.bits.block_bytes(self.parts)..];
+        let of_row = block[row % ROWS..].iter().step_by(ROWS);
+        let mut sums = [0f32; 4];
         match self.bits {
-            CodeBits::Four => block[part / 2 * ROWS + row % ROWS] >> (part % 2 * 4) & 15,
-            CodeBits::Eight => block[part * ROWS + row % ROWS],
+            CodeBits::Four => {
+                for (at, (byte, tables)) in of_row.zip(tables.as_chunks::<32>().0).enumerate() {
+                    sums[at % 2 * 2] += tables[usize::from(byte & 15)];
+                    sums[at % 2 * 2 + 1] += tables[16 + usize::from(byte >> 4)];
+                }
+            }
+            CodeBits::Eight => {
+                for (at, (byte, table)) in of_row.zip(tables.as_chunks::<256>().0).enumerate() {
+                    sums[at % 4] += table[usize::from(*byte)];
+                }
+            }
         }
+        sums.iter().sum()
     }
 
     /// For each query the `k` rows with the greatest sums, as row and sum: best first, of equal sums the smaller row.
@@ -163,41 +179,68 @@ impl<'a> Codes<'a> {
         let size = self.parts * self.bits.codes();
         assert!(tables.len().is_multiple_of(size));
         assert!(isa <= Isa::detected(), "{isa:?} is not available here");
-        let block_bytes = self.bits.block_bytes(self.parts);
-        let together = (CHUNK / block_bytes).max(1);
+        let count = tables.len() / size;
+        #[cfg(target_arch = "x86_64")]
+        if self.bits == CodeBits::Four && together::is_faster(isa, count) {
+            return self.search_together(tables, k.min(self.rows), filter);
+        }
         let blocks = self.rows.div_ceil(ROWS);
-        best(blocks.div_ceil(together), tables.len() / size, k.min(self.rows), &|chunk, tops| {
-            let of = chunk * together..((chunk + 1) * together).min(blocks);
+        best(blocks.div_ceil(self.chunk()), count, k.min(self.rows), &|chunk, tops| {
+            let of = chunk * self.chunk()..((chunk + 1) * self.chunk()).min(blocks);
             for (table, top) in tables.chunks_exact(size).zip(tops) {
                 for block in of.clone() {
-                    let bytes = &self.bytes[block * block_bytes..][..block_bytes];
-                    // A threshold is a sum or infinite.
-                    let least = if top.threshold() < 0.0 { 0.0 } else { top.threshold() + 1.0 };
-                    let mut sums = [0; ROWS];
-                    if least <= f32::from(u16::MAX)
-                        && lookup(isa, self.bits, bytes, table, least as u16, &mut sums)
-                    {
-                        offer(top, &sums, block * ROWS, self.rows, filter);
-                    }
+                    self.offer(block, top, filter, |least, sums| {
+                        lookup(isa, self.bits, self.block(block), table, least, sums)
+                    });
                 }
             }
         })
     }
-}
 
-/// Keeps the rows of a block whose sums exceed the threshold.
-fn offer(top: &mut Top, sums: &[u16; ROWS], first: usize, rows: usize, filter: Option<Filter<'_>>) {
-    for (sum, row) in sums.iter().zip(first..rows) {
-        let (row, score) = (row as u32, f32::from(*sum));
-        if score > top.threshold() && filter.is_none_or(|filter| filter(row)) {
-            top.offer(row, score);
+    /// Blocks that a worker takes at once.
+    fn chunk(&self) -> usize {
+        (CHUNK / self.bits.block_bytes(self.parts)).max(1)
+    }
+
+    fn block(&self, at: usize) -> &'a [u8] {
+        let size = self.bits.block_bytes(self.parts);
+        &self.bytes[at * size..][..size]
+    }
+
+    /// Offers the rows of a block to a query. `lookup` is given the least sum that matters, and gives a bit for each row that
+    /// reaches it, and if there is one all sums.
+    #[inline(always)]
+    fn offer(
+        &self,
+        block: usize,
+        top: &mut Top,
+        filter: Option<Filter<'_>>,
+        lookup: impl FnOnce(u16, &mut [u16; ROWS]) -> u64,
+    ) {
+        // A threshold is a sum or infinite.
+        let least = if top.threshold() < 0.0 { 0.0 } else { top.threshold() + 1.0 };
+        if least > f32::from(u16::MAX) {
+            return;
+        }
+        let first = block * ROWS;
+        let there = u64::MAX >> (ROWS - (self.rows - first).min(ROWS));
+        let mut sums = [0; ROWS];
+        let mut found = lookup(least as u16, &mut sums) & there;
+        while found != 0 {
+            let at = found.trailing_zeros() as usize;
+            found &= found - 1;
+            let (row, score) = ((first + at) as u32, f32::from(sums[at]));
+            // The threshold may have risen meanwhile.
+            if score > top.threshold() && filter.is_none_or(|filter| filter(row)) {
+                top.offer(row, score);
+            }
         }
     }
 }
 
-/// Whether a sum of a block is `least` or more, and if so all sums.
+/// A bit for each row of a block whose sum is `least` or more, and if there is one all sums.
 #[inline]
-fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
+fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         use crate::simd::lookup;
@@ -220,7 +263,7 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums
     #[cfg(not(target_arch = "x86_64"))]
     let _ = isa;
     one_by_one(bits, block, table, sums);
-    sums.iter().any(|sum| *sum >= least)
+    sums.iter().rev().fold(0, |rows, sum| rows << 1 | u64::from(*sum >= least))
 }
 
 fn one_by_one(bits: CodeBits, block: &[u8], table: &[u8], sums: &mut [u16; ROWS]) {
@@ -284,7 +327,9 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for (bits, parts, rows, queries) in [
             (CodeBits::Four, 2, 1, 1),
-            (CodeBits::Four, 96, 1000, 3),
+            (CodeBits::Four, 96, 1000, 5),
+            (CodeBits::Four, 96, 130, 3),
+            (CodeBits::Four, 10, 200, 70),
             (CodeBits::Four, 256, 130, 1),
             (CodeBits::Eight, 1, 64, 2),
             (CodeBits::Eight, 48, 20_000, 2),
@@ -301,7 +346,13 @@ mod tests {
                 Codes::pack(bits, parts, codes, block);
             }
             let packed = Codes::new(bits, parts, rows, &bytes);
-            assert_eq!(packed.code(rows - 1, parts - 1), codes[rows * parts - 1]);
+            let table = &tables[..parts * bits.codes()];
+            let values: Vec<f32> = table.iter().map(|byte| f32::from(*byte)).collect();
+            for row in [0, rows - 1] {
+                let entries = codes[row * parts..][..parts].iter().zip(table.chunks(bits.codes()));
+                let sum: u32 = entries.map(|(code, table)| u32::from(table[usize::from(*code)])).sum();
+                assert_eq!(packed.sum(&values, row), sum as f32);
+            }
             for isa in Isa::available() {
                 for k in [rows, 10] {
                     let found = packed.search(isa, &tables, k, Some(&|row| row % 3 != 1));

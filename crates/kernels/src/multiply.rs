@@ -128,8 +128,8 @@ thread_local! {
     static SCRATCH: Cell<[Vec<f32>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. Each element is one
-/// sum, whose order does not depend on the number of threads: that of `a`'s columns, in 32 bits.
+/// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. The order of an element's
+/// sum does not depend on the number of threads: that of `a`'s columns, in 32 bits, in pieces of 1,024 where there are more.
 ///
 /// # Panics
 /// Where sizes do not fit, a view leaves its slice, or values of `out` share a place or do not lie side by side in a row.
@@ -151,6 +151,16 @@ pub fn multiply(
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = precision;
+    if !is_tiled(isa, o) && va.columns > PIECE {
+        for start in (0..va.columns).step_by(PIECE) {
+            let columns = PIECE.min(va.columns - start);
+            let left = View { offset: va.offset + start * va.column_stride, columns, ..va };
+            let right = View { offset: vb.offset + start * vb.row_stride, rows: columns, ..vb };
+            let scaled = Scaled { adds: scaled.adds || start > 0, ..scaled };
+            multiply(isa, threads, precision, (out, o), (a, left), (b, right), scaled);
+        }
+        return;
+    }
     let depth = va.columns;
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
@@ -240,6 +250,9 @@ fn has_sums(
 
 /// Values of an operand that are brought into order at once, at most; so memory does not grow with the operands.
 const ORDERED: usize = 1 << 22;
+
+/// Inputs that are summed before their sum is added to that of the others, so that a part's rows and a panel stay in the second cache.
+const PIECE: usize = 1024;
 
 /// Rows of at most so many values are read by columns without being brought into order.
 const NARROW: usize = 64;

@@ -10,7 +10,9 @@ fn value(values: &[f32], view: View, row: usize, column: usize) -> f64 {
 
 #[test]
 fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
-    for (rows, depth, columns) in [(1, 1, 1), (5, 7, 3), (13, 40, 33), (70, 512, 64), (100, 16, 97)] {
+    for (rows, depth, columns) in
+        [(1, 1, 1), (5, 7, 3), (13, 40, 33), (9, PIECE + 30, 35), (70, 512, 64), (100, 16, 97)]
+    {
         for flags in 0..8u32 {
             let flag = |at: u32| flags & (1 << at) != 0;
             let view = |rows: usize, columns: usize, is_transposed: bool| {

@@ -10,9 +10,9 @@ pub(crate) fn has_vbmi() -> bool {
     *VBMI.get_or_init(|| is_x86_feature_detected!("avx512vbmi"))
 }
 
-/// Two parts in a byte, 16 entries a part. Whether a sum is `least` or more.
+/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is `least` or more.
 #[target_feature(enable = "avx2")]
-pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
+pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let low = _mm256_set1_epi8(15);
     let bytes = _mm256_set1_epi16(0x00ff);
     for (half, sums) in sums.as_chunks_mut::<32>().0.iter_mut().enumerate() {
@@ -43,12 +43,19 @@ pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16;
         }
         interleave(&evens, &odds, sums);
     }
-    sums.iter().any(|sum| *sum >= least)
+    reaching(least, sums)
 }
 
-/// Two parts in a byte, 16 entries a part. Whether a sum is `least` or more; if not, there are no sums.
+/// A bit for each row whose sum is `least` or more.
+#[inline]
+pub(crate) fn reaching(least: u16, sums: &[u16; ROWS]) -> u64 {
+    sums.iter().rev().fold(0, |rows, sum| rows << 1 | u64::from(*sum >= least))
+}
+
+/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is `least` or more; without one there are
+/// no sums.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(crate) fn four_avx512(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
+pub(crate) fn four_avx512(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let low = _mm512_set1_epi8(15);
     let mut both = Sums::default();
     for (codes, table) in block.as_chunks::<ROWS>().0.iter().zip(table.as_chunks::<32>().0) {
@@ -69,9 +76,23 @@ pub(crate) fn four_avx512(block: &[u8], table: &[u8], least: u16, sums: &mut [u1
     both.store(least, sums)
 }
 
-/// A part in a byte, 256 entries a part. Whether a sum is `least` or more; if not, there are no sums.
+/// As [`reaching`].
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+pub(crate) fn reaching_avx512(least: u16, sums: &[u16; ROWS]) -> u64 {
+    let bound = _mm512_set1_epi16(least as i16);
+    // SAFETY: 32 of 64 sums.
+    let (lower, upper) = unsafe {
+        (_mm512_loadu_si512(sums.as_ptr().cast()), _mm512_loadu_si512(sums.as_ptr().add(32).cast()))
+    };
+    let (lower, upper) = (_mm512_cmpge_epu16_mask(lower, bound), _mm512_cmpge_epu16_mask(upper, bound));
+    u64::from(lower) | u64::from(upper) << 32
+}
+
+/// A part in a byte, 256 entries a part. A bit for each row whose sum is `least` or more; without one there are
+/// no sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> bool {
+pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let mut both = Sums::default();
     for (codes, table) in block.as_chunks::<ROWS>().0.iter().zip(table.as_chunks::<256>().0) {
         // SAFETY: a block's 64 bytes, and the 256 bytes of a part's table.
@@ -110,11 +131,11 @@ impl Sums {
     /// Writes the sums where one is `least` or more.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
-    fn store(&self, least: u16, sums: &mut [u16; ROWS]) -> bool {
+    fn store(&self, least: u16, sums: &mut [u16; ROWS]) -> u64 {
         let even = _mm512_sub_epi16(self.both, _mm512_slli_epi16::<8>(self.odd));
         let bound = _mm512_set1_epi16(least as i16);
         if _mm512_cmpge_epu16_mask(even, bound) == 0 && _mm512_cmpge_epu16_mask(self.odd, bound) == 0 {
-            return false;
+            return 0;
         }
         let (mut evens, mut odds) = ([0u16; 32], [0u16; 32]);
         // SAFETY: both arrays have 64 bytes.
@@ -123,7 +144,7 @@ impl Sums {
             _mm512_storeu_si512(odds.as_mut_ptr().cast(), self.odd);
         }
         interleave(&evens, &odds, sums);
-        true
+        reaching_avx512(least, sums)
     }
 }
 

@@ -277,18 +277,11 @@ impl Pq {
     }
 
     /// Scores what was found by bytes with the tables as they are.
-    fn score(&self, codes: &Codes<'_>, tables: &Tables, found: &mut [(u32, f32)]) {
+    fn score(codes: &Codes<'_>, tables: &Tables, found: &mut [(u32, f32)]) {
         for (row, score) in found.iter_mut() {
-            *score = self.sum(codes, tables, *row);
+            *score = codes.sum(&tables.exact, *row as usize);
         }
         found.sort_unstable_by(by_rank);
-    }
-
-    /// A row's score by the tables as they are.
-    fn sum(&self, codes: &Codes<'_>, tables: &Tables, row: u32) -> f32 {
-        let entries = tables.exact.chunks_exact(self.bits.codes()).enumerate();
-        let sum = entries.map(|(part, table)| table[usize::from(codes.code(row as usize, part))]);
-        sum.sum::<f32>() + 0.0
     }
 }
 
@@ -325,7 +318,7 @@ impl VectorIndex for Pq {
                             let vectors = Vectors::new(self.dim, rescore.half, &rescore.vectors);
                             rescore_with(&vectors, isa, query, found, ids, scores);
                         }
-                        None => self.score(&codes, tables, found),
+                        None => Self::score(&codes, tables, found),
                     }
                     found.truncate(k);
                 },
@@ -343,7 +336,7 @@ impl VectorIndex for Pq {
         let codes = Codes::new(self.bits, self.parts, self.count, &self.codes);
         let one = |(query, ids): (&[f32], &Vec<u32>)| {
             let tables = self.tables(query);
-            ids.iter().map(|id| self.sum(&codes, &tables, *id)).collect()
+            ids.iter().map(|id| codes.sum(&tables.exact, *id as usize)).collect()
         };
         Ok(queries.rows().zip(lists).map(one).collect())
     }
