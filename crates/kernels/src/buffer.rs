@@ -1,6 +1,12 @@
-//! Memory for weights: page-aligned, in huge pages where the system gives them.
+//! Memory for what tiles read: for weights page-aligned, in huge pages where the system gives them; for what is made from call to
+//! call beginning at a line of the cache.
 
-use std::{fmt, marker::PhantomData, ops::Deref, slice};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    slice,
+};
 
 use memmap2::{MmapMut, MmapOptions};
 
@@ -52,5 +58,69 @@ impl<T: Plain> Deref for Buffer<T> {
 impl<T: Plain> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({})", self.length)
+    }
+}
+
+/// Values that begin at a line of the cache, which what an allocator gives mostly does not: a vector that lies in two lines takes as
+/// long to be read as two.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    lines: Vec<Line>,
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+impl Lines {
+    /// So many zeros.
+    #[must_use]
+    pub fn zeroed(length: usize) -> Self {
+        let mut lines = Self::default();
+        lines.resize(length);
+        lines
+    }
+
+    /// Makes it so many values: those that were there, and zeros behind them.
+    pub fn resize(&mut self, length: usize) {
+        let (before, there) = (self.length, self.lines.len() * 16);
+        self.lines.resize(length.div_ceil(16), Line([0.0; 16]));
+        self.length = length;
+        // Lines that are new are zero.
+        self[before.min(length)..there.min(length)].fill(0.0);
+    }
+}
+
+impl Deref for Lines {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: lines are 16 values each, one after the other, and there are as many as the length needs.
+        unsafe { slice::from_raw_parts(self.lines.as_ptr().cast(), self.length) }
+    }
+}
+
+impl DerefMut for Lines {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_what_was_there_and_begin_where_a_line_does() {
+        let mut lines = Lines::zeroed(20);
+        assert_eq!(lines.as_ptr().align_offset(64), 0);
+        lines.copy_from_slice(&[1.0; 20]);
+        lines.resize(5);
+        assert_eq!(lines[..], [1.0; 5]);
+        lines.resize(37);
+        assert_eq!((&lines[..5], &lines[5..]), (&[1.0; 5][..], &[0.0; 32][..]));
+        assert_eq!(lines.as_ptr().align_offset(64), 0);
     }
 }

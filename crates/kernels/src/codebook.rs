@@ -1,6 +1,7 @@
 //! The nearest of a few vectors, for many: the step of k-means and of product quantisation.
 
 use crate::{
+    buffer::Lines,
     isa::{Isa, dispatch},
     scan::Storage,
     simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
@@ -12,7 +13,7 @@ pub struct Codebook {
     dim: usize,
     count: usize,
     /// In panels of 32, as a tile reads them.
-    panels: Vec<f32>,
+    panels: Lines,
     /// What makes the greatest inner product the least distance: minus half of each vector's square, and minus infinity
     /// where a panel has no vector.
     bias: Vec<f32>,
@@ -29,10 +30,12 @@ impl Codebook {
         assert!(vectors.len().is_multiple_of(dim) && (1..=256).contains(&count));
         let size = Storage::F32.panel_bytes(dim);
         let mut bytes = vec![0; size];
-        let mut panels = Vec::new();
-        for vectors in vectors.chunks(dim * LANES) {
+        let mut panels = Lines::zeroed(count.next_multiple_of(LANES) * dim);
+        for (vectors, panel) in vectors.chunks(dim * LANES).zip(panels.chunks_exact_mut(dim * LANES)) {
             Storage::F32.pack(dim, vectors, &mut bytes);
-            panels.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
+            for (out, value) in panel.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *out = f32::from_le_bytes(*value);
+            }
         }
         let mut bias: Vec<f32> = vectors
             .chunks(dim)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(target_arch = "x86_64")]
 use crate::amx::{self, Sums};
 use crate::{
+    buffer::Lines,
     grid::Grid,
     isa::{Isa, dispatch},
     simd::{
@@ -125,7 +126,7 @@ impl Scaled {
 
 thread_local! {
     /// Memory of the operands that were brought into order, kept from one product to the next.
-    static SCRATCH: Cell<[Vec<f32>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
+    static SCRATCH: Cell<(Lines, Vec<f32>)> = Cell::default();
 }
 
 /// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. The order of an element's
@@ -163,7 +164,7 @@ pub fn multiply(
     }
     let depth = va.columns;
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
-    let [mut panels, mut rows] = SCRATCH.take();
+    let (mut panels, mut rows) = SCRATCH.take();
     let is_tiled = is_tiled(isa, o);
     // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where they
     // lie: each line of the cache holds a tile's values of one or two rows.
@@ -179,7 +180,7 @@ pub fn multiply(
         let size = depth * LANES;
         let length = columns.div_ceil(LANES) * depth * LANES;
         if !is_panel {
-            panels.resize(panels.len().max(length), 0.0);
+            panels.resize(panels.len().max(length));
             let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
             let pack = |(at, panel): (usize, &mut [f32])| pack_panel(b, right, at, panel);
             if threads > 1 {
@@ -222,7 +223,7 @@ pub fn multiply(
             unsafe { product.run(isa, threads, count) };
         }
     }
-    SCRATCH.set([panels, rows]);
+    SCRATCH.set((panels, rows));
 }
 
 /// Checks a product's operands. Whether there is something to be summed; where there is not, the result is there already.

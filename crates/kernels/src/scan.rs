@@ -19,6 +19,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::{
+    buffer::Lines,
     isa::{Isa, dispatch},
     matrix::Input,
     quantise::{Scratch, quantise, quantise_output},
@@ -297,7 +298,7 @@ impl<'a> Panels<'a> {
         let together =
             (cached_values / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let (mut sums, mut ints) = ([[0f32; LANES]; STRIP], [[0i32; LANES]; STRIP]);
-        let mut wide = Vec::new();
+        let mut wide = Lines::default();
         for first in (0..tops.len()).step_by(together) {
             let count = together.min(tops.len() - first);
             for panel in panels.clone() {
@@ -306,7 +307,7 @@ impl<'a> Panels<'a> {
                 // Several tiles read values that were widened once.
                 let widened = self.storage == Storage::F16 && count > 2 * S::ROWS;
                 if widened {
-                    wide.resize(self.dim * LANES, 0.0);
+                    wide.resize(self.dim * LANES);
                     widen::<S>(self.panel(panel), &mut wide);
                 }
                 for strip in strips::<S>(first..first + count) {

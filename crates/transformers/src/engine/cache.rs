@@ -1,6 +1,6 @@
 //! What a decoder keeps between steps.
 
-use sporran_kernels::{PackedHead, Rows};
+use sporran_kernels::{Lines, PackedHead, Rows};
 
 use super::layers::Machine;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ pub(crate) struct State {
     own: Vec<Vec<Rows>>,
     paths: Vec<Vec<u32>>,
     /// For each layer, the packed keys and values of all inputs.
-    cross: Vec<Vec<f32>>,
+    cross: Vec<Lines>,
     /// Where the packed heads of each input begin and how many keys they have. Inputs that are done stay in `cross`.
     sources: Vec<Source>,
 }
@@ -45,9 +45,9 @@ impl State {
     /// one input after the other.
     pub(super) fn add_layer(&mut self, sources: &Rows, heads: usize, head_width: usize, machine: &Machine) {
         let size: usize = self.sources.iter().map(|s| heads * PackedHead::size(s.count, head_width)).sum();
-        let mut packed = vec![0.0; size];
+        let mut packed = Lines::zeroed(size);
         let mut parts: Vec<(usize, usize, usize, &mut [f32])> = Vec::new();
-        let (mut rest, mut row) = (packed.as_mut_slice(), 0);
+        let (mut rest, mut row) = (&mut packed[..], 0);
         for source in &self.sources {
             for head in 0..heads {
                 let (part, others) = rest.split_at_mut(PackedHead::size(source.count, head_width));

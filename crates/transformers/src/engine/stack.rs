@@ -1,6 +1,6 @@
 //! The layers of an encoder or of a decoder, and what runs through them.
 
-use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, attend, attend_steps};
+use sporran_kernels::{Distances, Lines, Norm, PackedHead, Queries, Rows, attend, attend_steps};
 
 use super::{
     cache::State,
@@ -86,7 +86,7 @@ impl Stack {
             let isa = machine.core.isa;
             mixed.each_part(machine.core.team, &blocks, self.head_width, &|block, head, mut part| {
                 let rows = blocks[block].clone();
-                let mut packed = vec![0.0; PackedHead::size(rows.len(), self.head_width)];
+                let mut packed = Lines::zeroed(PackedHead::size(rows.len(), self.head_width));
                 let column = |which: usize| (which * self.heads + head) * self.head_width;
                 let of = |row: usize, which: usize| &inputs.row(row)[column(which)..][..self.head_width];
                 PackedHead::pack(
