@@ -263,6 +263,16 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums
     #[cfg(not(target_arch = "x86_64"))]
     let _ = isa;
     one_by_one(bits, block, table, sums);
+    reaching(least, sums)
+}
+
+/// A bit for each row whose sum is `least` or more.
+#[inline(always)]
+pub(crate) fn reaching(least: u16, sums: &[u16; ROWS]) -> u64 {
+    // Mostly there is none, which is seen several sums at a time.
+    if sums.iter().copied().fold(0, u16::max) < least {
+        return 0;
+    }
     sums.iter().rev().fold(0, |rows, sum| rows << 1 | u64::from(*sum >= least))
 }
 

@@ -2,6 +2,8 @@
 
 use std::{arch::x86_64::*, sync::OnceLock};
 
+use crate::codes::reaching;
+
 const ROWS: usize = 64;
 
 /// Whether bytes can be permuted across a whole vector.
@@ -44,12 +46,6 @@ pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16;
         interleave(&evens, &odds, sums);
     }
     reaching(least, sums)
-}
-
-/// A bit for each row whose sum is `least` or more.
-#[inline]
-pub(crate) fn reaching(least: u16, sums: &[u16; ROWS]) -> u64 {
-    sums.iter().rev().fold(0, |rows, sum| rows << 1 | u64::from(*sum >= least))
 }
 
 /// Two parts in a byte, 16 entries a part. A bit for each row whose sum is `least` or more; without one there are
