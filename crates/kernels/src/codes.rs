@@ -9,6 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 mod together;
 
+use std::ops::Range;
+
 use crate::{
     isa::{Isa, dispatch},
     math::ROUND,
@@ -184,11 +186,9 @@ impl<'a> Codes<'a> {
         if self.bits == CodeBits::Four && together::is_faster(isa, count) {
             return self.search_together(tables, k.min(self.rows), filter);
         }
-        let blocks = self.rows.div_ceil(ROWS);
-        best(blocks.div_ceil(self.chunk()), count, k.min(self.rows), &|chunk, tops| {
-            let of = chunk * self.chunk()..((chunk + 1) * self.chunk()).min(blocks);
+        best(self.chunks(), count, k.min(self.rows), &|chunk, tops| {
             for (table, top) in tables.chunks_exact(size).zip(tops) {
-                for block in of.clone() {
+                for block in self.blocks(chunk) {
                     self.offer(block, top, filter, |least, sums| {
                         lookup(isa, self.bits, self.block(block), table, least, sums)
                     });
@@ -197,8 +197,18 @@ impl<'a> Codes<'a> {
         })
     }
 
-    /// Blocks that a worker takes at once.
-    fn chunk(&self) -> usize {
+    /// The number of chunks: a worker takes one at a time.
+    fn chunks(&self) -> usize {
+        self.rows.div_ceil(ROWS).div_ceil(self.chunk_blocks())
+    }
+
+    /// The blocks of a chunk.
+    fn blocks(&self, chunk: usize) -> Range<usize> {
+        let size = self.chunk_blocks();
+        chunk * size..((chunk + 1) * size).min(self.rows.div_ceil(ROWS))
+    }
+
+    fn chunk_blocks(&self) -> usize {
         (CHUNK / self.bits.block_bytes(self.parts)).max(1)
     }
 

@@ -62,12 +62,10 @@ impl Codes<'_> {
         assert!(Isa::detected() >= Isa::Vnni && has_vbmi());
         let eights = self.parts.div_ceil(8);
         let tables = arranged(tables, self.parts);
-        let blocks = self.rows.div_ceil(ROWS);
-        best(blocks.div_ceil(self.chunk()), tables.len() / eights, k, &|chunk, tops| {
-            let of = chunk * self.chunk()..((chunk + 1) * self.chunk()).min(blocks);
+        best(self.chunks(), tables.len() / eights, k, &|chunk, tops| {
             let mut indices = vec![[[Line::ZERO; 4]; 2]; eights];
             let share = |(tables, tops): (&[Tables], &mut [Top])| {
-                for block in of.clone() {
+                for block in self.blocks(chunk) {
                     // SAFETY: the assertion above.
                     unsafe { spread(self.block(block), &mut indices) };
                     for (tables, top) in tables.chunks_exact(eights).zip(&mut *tops) {
