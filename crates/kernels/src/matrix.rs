@@ -7,15 +7,15 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use crate::amx::{self, Sums};
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Lines},
     grid::Grid,
     isa::{Isa, dispatch},
     math::Activation,
     quantise::{Scratch, quantise, quantise_output},
     rows::{Rows, SharedRows},
     simd::{
-        LANES, STRIP, Simd,
-        strip::{strips, sum_f32, sum_i8},
+        LANES, Simd,
+        strip::{strips, tiles},
     },
     team::Team,
 };
@@ -405,44 +405,51 @@ impl<'a> Product<'a> {
     ) {
         let depth = self.matrix.inputs;
         let quads = depth.div_ceil(4);
-        let mut sums = [[0f32; LANES]; STRIP];
-        let mut ints = [[0i32; LANES]; STRIP];
+        let highest = rows.len().min(S::STRIP);
+        let mut sums = Lines::zeroed(highest * LANES);
+        let sums = sums.as_chunks_mut::<LANES>().0;
+        let (mut ints, steps) = match input {
+            Input::F32 { .. } => (vec![], depth),
+            Input::Int8 { .. } => (vec![[0i32; LANES]; highest], quads),
+        };
         for panel in panels {
             let ends = self.ends(panel);
             let columns = &ends.columns;
             for Range { start, end } in strips::<S>(rows.clone()) {
-                let height = end - start;
-                for row in start..end {
-                    // SAFETY: this part's rows and columns only, by the contract.
-                    let out = unsafe { out.part(to + row, columns.start, columns.len()) };
-                    S::prefetch(out);
-                }
-                match (&self.matrix.values, input) {
-                    (Values::F32(weights), Input::F32 { values, stride }) => {
-                        let a = &values[start * stride..(end - 1) * stride + depth];
-                        let panel = &weights[panel * depth * LANES..][..depth * LANES];
-                        // SAFETY: the slices are what the strip reads: `height` rows and a panel.
-                        unsafe {
-                            sum_f32::<S>(height, depth, a.as_ptr(), (stride, 1), panel.as_ptr(), &mut sums);
+                for tile in tiles::<S>(end - start, steps) {
+                    let tile = tile.to(out.place(to + start, columns.start), out.stride);
+                    let of_tile = start + tile.rows.start..start + tile.rows.end;
+                    match (&self.matrix.values, input) {
+                        (Values::F32(weights), Input::F32 { values, stride }) => {
+                            let a = &values[start * stride..(end - 1) * stride + depth];
+                            let panel = &weights[panel * depth * LANES..][..depth * LANES];
+                            // SAFETY: the slices are what the strip reads: its rows and a panel.
+                            unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, 1), panel.as_ptr(), sums) };
+                        }
+                        (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, scales }) => {
+                            let a = &values[start * stride..(end - 1) * stride + 4 * quads * S::INPUT];
+                            let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
+                            // SAFETY: as above.
+                            unsafe { tile.sum_i8::<S>(a.as_ptr(), stride, bytes.as_ptr(), &mut ints) };
+                            if tile.ends {
+                                let scales = &scales[of_tile.clone()];
+                                let sums = &mut sums[tile.rows.clone()];
+                                for ((sums, ints), scale) in
+                                    sums.iter_mut().zip(&ints[tile.rows.clone()]).zip(scales)
+                                {
+                                    ends.scale(ints, *scale, sums);
+                                }
+                            }
+                        }
+                        _ => unreachable!("`run` makes the input for the kind of weights"),
+                    }
+                    if tile.ends {
+                        for (row, sums) in of_tile.zip(&mut sums[tile.rows]) {
+                            // SAFETY: this part's rows and columns only, by the contract.
+                            let out = unsafe { out.part(to + row, columns.start, columns.len()) };
+                            self.end_row::<S>(&ends, sums, out);
                         }
                     }
-                    (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, scales }) => {
-                        let a = &values[start * stride..(end - 1) * stride + 4 * quads * S::INPUT];
-                        let bytes = &weights[panel * quads * 4 * LANES..][..quads * 4 * LANES];
-                        // SAFETY: as above.
-                        unsafe {
-                            sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr(), &mut ints);
-                        }
-                        for ((sums, ints), scale) in sums.iter_mut().zip(&ints).zip(&scales[start..end]) {
-                            ends.scale(ints, *scale, sums);
-                        }
-                    }
-                    _ => unreachable!("`run` makes the input for the kind of weights"),
-                }
-                for (row, sums) in (start..end).zip(&mut sums) {
-                    // SAFETY: this part's rows and columns only, by the contract.
-                    let out = unsafe { out.part(to + row, columns.start, columns.len()) };
-                    self.end_row::<S>(&ends, sums, out);
                 }
             }
         }

@@ -15,8 +15,8 @@ use crate::{
     grid::Grid,
     isa::{Isa, dispatch},
     simd::{
-        LANES, MOST_ROWS, STRIP, Simd,
-        strip::{strips, sum_f32},
+        LANES, MOST_ROWS, Simd,
+        strip::{strips, tiles},
     },
 };
 
@@ -403,18 +403,23 @@ impl Operands<'_> {
     #[inline(always)]
     unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
         let Self { strides: (stride, step), depth, .. } = *self;
-        let mut sums = [[0f32; LANES]; STRIP];
+        let mut sums = Lines::zeroed(rows.len().min(S::STRIP) * LANES);
+        let sums = sums.as_chunks_mut::<LANES>().0;
         for panel in panels {
             let values = &self.panels[panel * depth * LANES..][..depth * LANES];
             for Range { start, end } in strips::<S>(rows.clone()) {
                 let a = &self.a[start * stride..(end - 1) * stride + (depth - 1) * step + 1];
-                // SAFETY: the slices are what the strip reads: rows of `depth` values, and a panel.
-                unsafe {
-                    sum_f32::<S>(end - start, depth, a.as_ptr(), (stride, step), values.as_ptr(), &mut sums);
-                }
-                for (row, sums) in (start..end).zip(&sums) {
-                    // SAFETY: this part's rows and panels, by the contract.
-                    unsafe { self.end_row(panel, row, sums) };
+                let to = self.out.0.wrapping_add(start * self.out_stride + panel * LANES);
+                for tile in tiles::<S>(end - start, depth) {
+                    let tile = tile.to(to, self.out_stride);
+                    // SAFETY: the slices are what the strip reads: rows of `depth` values, and a panel.
+                    unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, step), values.as_ptr(), sums) };
+                    if tile.ends {
+                        for (row, sums) in tile.rows.clone().zip(&sums[tile.rows]) {
+                            // SAFETY: this part's rows and panels, by the contract.
+                            unsafe { self.end_row(panel, start + row, sums) };
+                        }
+                    }
                 }
             }
         }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{Dots, LANES, MOST_ROWS, Simd, Vnni, strip::tile},
+    simd::{LANES, MOST_ROWS, Simd, Vnni, strip::tile},
 };
 
 /// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
@@ -294,8 +294,8 @@ impl Vnni {
         unsafe {
             let mut sums = [Self::zero_floats(); M];
             for at in 0..depth {
-                let (left, right) = Self::load_bytes(panel.add(at * LANES).cast());
-                let (left, right) = (as_pairs(left), as_pairs(right));
+                let half = |first: usize| as_pairs(_mm512_loadu_si512(panel.add(at * LANES + first).cast()));
+                let (left, right) = (half(0), half(16));
                 for (row, sum) in sums.iter_mut().enumerate() {
                     let by = _mm512_set1_epi32(rows.add(at * MOST_ROWS + row).read().cast_signed());
                     sum.0 = _mm512_dpbf16_ps(sum.0, as_pairs(by), left);

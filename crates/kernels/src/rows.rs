@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use crate::team::Team;
+use crate::{buffer::Lines, team::Team};
 
 /// The gap between rows, in values: one cache line. Rows whose distance is a multiple of 4 KiB would all fall into
 /// the same few lines of the first cache.
@@ -11,7 +11,7 @@ const GAP: usize = 16;
 /// A matrix of activations, row after row, each row followed by a gap.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    values: Vec<f32>,
+    values: Lines,
     count: usize,
     width: usize,
     stride: usize,
@@ -29,13 +29,13 @@ impl Rows {
     /// `count` rows of `width` zeros without a gap, whose [`values`](Self::into_values) lie side by side.
     #[must_use]
     pub fn dense(count: usize, width: usize) -> Self {
-        Self { values: vec![0.0; count * width], count, width, stride: width }
+        Self { values: Lines::zeroed(count * width), count, width, stride: width }
     }
 
     /// The values, gaps included.
     #[must_use]
     pub fn into_values(self) -> Vec<f32> {
-        self.values
+        self.values.to_vec()
     }
 
     /// Makes these `count` rows of `width`; what was in them is lost, and what is in them now is not defined. No
@@ -44,7 +44,7 @@ impl Rows {
         self.stride = width.next_multiple_of(GAP) + GAP;
         self.count = count;
         self.width = width;
-        self.values.resize(count * self.stride, 0.0);
+        self.values.resize(count * self.stride);
     }
 
     /// The number of rows.
@@ -153,7 +153,7 @@ pub(crate) struct SharedRows {
     values: *mut f32,
     pub(crate) count: usize,
     pub(crate) width: usize,
-    stride: usize,
+    pub(crate) stride: usize,
 }
 
 // SAFETY: the pointer is only used through `part`, whose callers keep the parts of different threads apart.
@@ -162,6 +162,12 @@ unsafe impl Send for SharedRows {}
 unsafe impl Sync for SharedRows {}
 
 impl SharedRows {
+    /// Where column `start` of row `at` is.
+    #[inline(always)]
+    pub(crate) fn place(&self, at: usize, start: usize) -> *const f32 {
+        self.values.wrapping_add(at * self.stride + start)
+    }
+
     /// Columns `start..start + length` of row `at`.
     ///
     /// # Safety

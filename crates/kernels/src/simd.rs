@@ -7,7 +7,7 @@ pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
 pub(crate) const MOST_ROWS: usize = 12;
 /// The most rows of a strip on any instruction set.
-pub(crate) const STRIP: usize = 48;
+pub(crate) const STRIP: usize = 192;
 
 /// How far ahead of its reads a tile asks for memory. The processor's own guesses keep too few reads under way where a tile has
 /// several rows: with eight, Sapphire Rapids read 21 GB/s of weights on two cores, and 50 GB/s asked so; at 4 KiB 43, and beyond
@@ -19,8 +19,36 @@ pub(crate) const AHEAD: usize = 8 << 10;
 pub(crate) struct Piece {
     /// Whether the sums are added to those that are there, of the pieces before.
     adds: bool,
-    /// Whether what lies behind the piece may be asked for, where few rows leave the time.
-    asks: bool,
+    /// What of the memory is asked for meanwhile.
+    asks: Asks,
+    /// Where its sums go behind the last piece, which is asked for too.
+    to: Option<To>,
+}
+
+/// Where 32 results of each row of a tile go.
+#[derive(Clone, Copy)]
+pub(crate) struct To {
+    first: *const u8,
+    /// From a row to the next, in bytes.
+    stride: usize,
+}
+
+impl To {
+    /// Rows `stride` values apart.
+    #[inline(always)]
+    pub(crate) fn rows(first: *const f32, stride: usize) -> Self {
+        Self { first: first.cast(), stride: 4 * stride }
+    }
+}
+
+/// The memory that a tile asks for.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// Whatever lies [`AHEAD`] bytes after what is read: few rows pass through a panel no faster than memory gives it.
+    Ahead,
+    /// What lies so many steps after the piece's first and on, a step's row for each four steps: the tile's share of the next piece.
+    From(usize),
+    Nothing,
 }
 
 /// Thirty-two lanes.
@@ -33,8 +61,7 @@ pub(crate) trait Simd: Copy {
     const ROWS: usize;
     /// The most rows whose sums are made together, by tiles that read a piece of a panel one after the other.
     const STRIP: usize = Self::ROWS;
-    /// The rows of such a piece of a panel, 128 bytes each, which stays in the first cache. Registers that hold few rows read it often.
-    /// A set whose pieces are not whole panels has tiles of its own, which do what [`Piece`] says.
+    /// The most rows of such a piece of a panel, 128 bytes each, which stays in the cache that the tiles read it from.
     const PIECE: usize = usize::MAX;
     /// The bytes of an input in which [`tile_i8`](Self::tile_i8) reads its 8 bits. Where there are two, the second and the third of each
     /// four have changed places.
@@ -67,6 +94,24 @@ pub(crate) trait Simd: Copy {
         if Self::FMA { a.mul_add(b, c) } else { a * b + c }
     }
 
+    /// The sums that a tile begins with.
+    ///
+    /// # Safety
+    /// The machine must have `S`, and `out` be good for `M` rows.
+    #[inline(always)]
+    unsafe fn begin_floats<const M: usize>(piece: Piece, out: *const [f32; LANES]) -> [Self::Floats; M] {
+        // SAFETY: the contract.
+        unsafe {
+            let mut sums = [Self::zero_floats(); M];
+            if piece.adds {
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = Self::load_floats(out.add(row).cast());
+                }
+            }
+            sums
+        }
+    }
+
     /// The sums of a tile in f32: `out[r]` is row `r` of `a` times the panel.
     ///
     /// # Safety
@@ -78,14 +123,13 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         (stride, step): (usize, usize),
         panel: *const f32,
-        _piece: Piece,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: `at < depth` and `row < M`, so the pointers are good by the contract.
         unsafe {
-            let mut sums = [Self::zero_floats(); M];
+            let mut sums = Self::begin_floats::<M>(piece, out);
             for at in 0..depth {
-                Self::prefetch_ahead(panel.wrapping_add(at * LANES));
                 let b = Self::load_floats(panel.add(at * LANES));
                 for (row, sum) in sums.iter_mut().enumerate() {
                     *sum = Self::add_product(*sum, *a.add(row * stride + at * step), b);
@@ -107,12 +151,12 @@ pub(crate) trait Simd: Copy {
         a: *const f32,
         stride: usize,
         panel: *const u16,
-        _piece: Piece,
+        piece: Piece,
         out: *mut [f32; LANES],
     ) {
         // SAFETY: as in `tile_f32`.
         unsafe {
-            let mut sums = [Self::zero_floats(); M];
+            let mut sums = Self::begin_floats::<M>(piece, out);
             for at in 0..depth {
                 let b = Self::load_halves(panel.add(at * LANES));
                 for (row, sum) in sums.iter_mut().enumerate() {
@@ -156,7 +200,7 @@ pub(crate) trait Dots: Simd {
     unsafe fn store_ints(to: *mut i32, values: Self::Ints);
 }
 
-/// [`Simd::tile_i8`] of such a set, whose pieces are whole panels.
+/// [`Simd::tile_i8`] of such a set.
 ///
 /// # Safety
 /// As for that.
@@ -166,6 +210,7 @@ unsafe fn tile_of_dots<S: Dots, const M: usize>(
     a: *const u8,
     stride: usize,
     panel: *const i8,
+    piece: Piece,
     out: *mut [i32; LANES],
 ) {
     // SAFETY: as in `tile_f32`; four bytes are read without alignment.
@@ -179,7 +224,10 @@ unsafe fn tile_of_dots<S: Dots, const M: usize>(
             }
         }
         for (row, sum) in sums.into_iter().enumerate() {
-            S::store_ints(out.add(row).cast(), sum);
+            let out = &mut *out.add(row);
+            let before = if piece.adds { *out } else { [0; LANES] };
+            S::store_ints(out.as_mut_ptr(), sum);
+            out.iter_mut().zip(before).for_each(|(out, before)| *out += before);
         }
     }
 }
@@ -239,11 +287,11 @@ impl Simd for Portable {
         a: *const u8,
         stride: usize,
         panel: *const i8,
-        _piece: Piece,
+        piece: Piece,
         out: *mut [i32; LANES],
     ) {
         // SAFETY: the trait's contract.
-        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, out) }
+        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
     }
 }
 
@@ -294,5 +342,7 @@ pub(crate) use x86::{Avx2, Avx512, Vnni};
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lookup;
 pub(crate) mod strip;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -15,7 +15,7 @@ fn rows(values: &[f32], width: usize) -> Rows {
 }
 
 /// Rows, inputs and outputs: single ones, whole tiles and panels, and one more.
-const SHAPES: [(usize, usize, usize); 10] = [
+const SHAPES: [(usize, usize, usize); 11] = [
     (1, 1, 1),
     (1, 64, 32),
     (3, 7, 5),
@@ -27,6 +27,8 @@ const SHAPES: [(usize, usize, usize); 10] = [
     // Deeper than AMX splits at once, and odd numbers of its tiles.
     (53, 832, 70),
     (545, 64, 40),
+    // Several pieces of a panel, in int8 too.
+    (40, 2_501, 33),
 ];
 
 fn run(isa: Isa, product: &Product<'_>, input: &Rows, out: &mut Rows) {
@@ -100,7 +102,8 @@ fn a_row_is_the_same_among_few_and_among_many() {
     for (isa, precision) in
         Isa::available().into_iter().flat_map(|isa| [(isa, Precision::F32), (isa, Precision::Int8)])
     {
-        let (m, k, n) = (700, 448, 130);
+        // Several pieces in f32.
+        let (m, k, n) = (700, 1_102, 130);
         let (a, w) = (random(m * k, 6), random(n * k, 7));
         let matrix = Matrix::pack(&[&w[..30 * k], &w[30 * k..]], k, precision);
         let input = rows(&a, k);
@@ -108,7 +111,9 @@ fn a_row_is_the_same_among_few_and_among_many() {
         run(isa, &Product::new(&matrix), &input, &mut all);
         // In f32, AMX multiplies other parts of the values than the sets below it, which do few rows.
         let fewest = if (isa, precision) == (Isa::Amx, Precision::F32) { 48 } else { 1 };
-        for (count, first) in [(fewest, 0), (fewest, 37), (fewest + 1, 99), (600, 100)] {
+        // Tiles of every height.
+        let heights = (1..12).map(|more| (fewest + more, 9 * more));
+        for (count, first) in [(fewest, 0), (fewest, 37), (600, 100)].into_iter().chain(heights) {
             let mut some = Rows::new(count, n);
             Product::new(&matrix).run(&mut Machine::new(isa), &input, first..first + count, &mut some, 0);
             for row in 0..count {

@@ -2,7 +2,7 @@
 
 use std::{iter, ops::Range};
 
-use super::{LANES, Piece, Simd};
+use super::{Asks, LANES, Piece, Simd, To};
 
 /// Calls `$set::$tile::<M>` with `M` the number of rows, which must be at most `$set::ROWS`.
 macro_rules! tile {
@@ -40,9 +40,11 @@ pub(crate) fn strips<S: Simd>(rows: Range<usize>) -> impl Iterator<Item = Range<
         .map(move |at| rows.start + at * rows.len() / strips..rows.start + (at + 1) * rows.len() / strips)
 }
 
-/// A tile: its rows, the first of its steps and their number, and what it does with its piece of the panel.
-struct Tile {
-    rows: Range<usize>,
+/// A tile: its rows, of those of the strip, the first of its steps and their number, and what it does with its piece of the panel.
+pub(crate) struct Tile {
+    pub(crate) rows: Range<usize>,
+    /// Whether its sums are whole behind it.
+    pub(crate) ends: bool,
     from: usize,
     count: usize,
     piece: Piece,
@@ -52,25 +54,92 @@ struct Tile {
 ///
 /// They are gone through by loops: a closure would be compiled without the features of the set where it isn't inlined.
 #[inline(always)]
-fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
+pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
     /// With so many rows the processor is busy enough.
     const MANY: usize = 32;
+    /// Tiles that share what is asked for of the next piece.
+    const SHARES: usize = 4;
     let tiles = rows.div_ceil(S::ROWS);
-    // Not divided where there is one tile, which may be a small one.
+    // Neither is divided where there is one, which may be a small one.
     let cut = move |at: usize| if tiles == 1 { at * rows } else { at * rows / tiles };
+    let longest = if steps <= S::PIECE {
+        steps
+    } else {
+        steps.div_ceil(steps.div_ceil(S::PIECE)).next_multiple_of(SHARES)
+    };
     let (mut from, mut at) = (0, 0);
     iter::from_fn(move || {
         if from >= steps {
             return None;
         }
-        let piece = Piece { adds: from > 0, asks: rows <= MANY };
-        let tile = Tile { rows: cut(at)..cut(at + 1), from, count: S::PIECE.min(steps - from), piece };
+        let count = longest.min(steps - from);
+        let asks = match rows {
+            ..=MANY => Asks::Ahead,
+            _ if at < SHARES => Asks::From(count + at * (count / SHARES)),
+            _ => Asks::Nothing,
+        };
+        let piece = Piece { adds: from > 0, asks, to: None };
+        let tile = Tile { rows: cut(at)..cut(at + 1), ends: from + count == steps, from, count, piece };
         at += 1;
         if at == tiles {
-            (from, at) = (from + tile.count, 0);
+            (from, at) = (from + count, 0);
         }
         Some(tile)
     })
+}
+
+impl Tile {
+    /// The tile, which asks for where its sums go, of rows as the strip's.
+    #[inline(always)]
+    pub(crate) fn to(mut self, first: *const f32, stride: usize) -> Self {
+        self.piece.to = self.ends.then(|| To::rows(first.wrapping_add(self.rows.start * stride), stride));
+        self
+    }
+
+    /// The sums of the tile in f32, of its steps and those before: `out[r]` is row `r` of the strip, `a`, times the panel.
+    ///
+    /// # Safety
+    /// As for [`sum_f32`].
+    #[inline(always)]
+    pub(crate) unsafe fn sum_f32<S: Simd>(
+        &self,
+        a: *const f32,
+        (stride, step): (usize, usize),
+        panel: *const f32,
+        out: &mut [[f32; LANES]],
+    ) {
+        let Range { start, end } = self.rows;
+        // SAFETY: rows and inputs of the strip, which are good by the contract.
+        unsafe {
+            let a = a.add(start * stride + self.from * step);
+            let panel = panel.add(self.from * LANES);
+            let out = out[start..end].as_mut_ptr();
+            tile!(S::tile_f32, end - start, self.count, a, (stride, step), panel, self.piece, out);
+        }
+    }
+
+    /// The sums of the tile in int8, of its steps and those before: `out[r]` is row `r` of the strip, `a` (unsigned), times the panel
+    /// (signed, four rows interleaved).
+    ///
+    /// # Safety
+    /// As for [`sum_i8`].
+    #[inline(always)]
+    pub(crate) unsafe fn sum_i8<S: Simd>(
+        &self,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        out: &mut [[i32; LANES]],
+    ) {
+        let Range { start, end } = self.rows;
+        // SAFETY: as in `sum_f32`.
+        unsafe {
+            let a = a.add(start * stride + 4 * self.from * S::INPUT);
+            let panel = panel.add(4 * self.from * LANES);
+            let out = out[start..end].as_mut_ptr();
+            tile!(S::tile_i8, end - start, self.count, a, stride, panel, self.piece, out);
+        }
+    }
 }
 
 /// The sums of a strip in f32: `out[r]` is row `r` of `a` times the panel.
@@ -86,14 +155,9 @@ pub(crate) unsafe fn sum_f32<S: Simd>(
     panel: *const f32,
     out: &mut [[f32; LANES]],
 ) {
-    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
-        // SAFETY: rows and inputs of the strip, which are good by the contract.
-        unsafe {
-            let a = a.add(start * stride + from * step);
-            let panel = panel.add(from * LANES);
-            let out = out[start..end].as_mut_ptr();
-            tile!(S::tile_f32, end - start, count, a, (stride, step), panel, piece, out);
-        }
+    for tile in tiles::<S>(rows, depth) {
+        // SAFETY: the contract.
+        unsafe { tile.sum_f32::<S>(a, (stride, step), panel, out) };
     }
 }
 
@@ -110,7 +174,7 @@ pub(crate) unsafe fn sum_f16<S: Simd>(
     panel: *const u16,
     out: &mut [[f32; LANES]],
 ) {
-    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, depth) {
+    for Tile { rows: Range { start, end }, from, count, piece, .. } in tiles::<S>(rows, depth) {
         // SAFETY: as in `sum_f32`.
         unsafe {
             let a = a.add(start * stride + from);
@@ -134,13 +198,8 @@ pub(crate) unsafe fn sum_i8<S: Simd>(
     panel: *const i8,
     out: &mut [[i32; LANES]],
 ) {
-    for Tile { rows: Range { start, end }, from, count, piece } in tiles::<S>(rows, quads) {
-        // SAFETY: as in `sum_f32`.
-        unsafe {
-            let a = a.add(start * stride + 4 * from * S::INPUT);
-            let panel = panel.add(4 * from * LANES);
-            let out = out[start..end].as_mut_ptr();
-            tile!(S::tile_i8, end - start, count, a, stride, panel, piece, out);
-        }
+    for tile in tiles::<S>(rows, quads) {
+        // SAFETY: the contract.
+        unsafe { tile.sum_i8::<S>(a, stride, panel, out) };
     }
 }

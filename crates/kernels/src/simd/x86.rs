@@ -2,7 +2,10 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{AHEAD, Dots, LANES, Piece, STRIP, Simd, tile_of_dots};
+use super::{
+    AHEAD, Asks, Dots, LANES, Piece, STRIP, Simd, tile_of_dots,
+    tiles::{bytes, floats},
+};
 
 /// AVX2 with FMA and F16C.
 #[derive(Clone, Copy)]
@@ -40,7 +43,7 @@ fn prefetch_ahead<T>(from: *const T) {
 
 impl Simd for Avx2 {
     const ROWS: usize = 6;
-    const STRIP: usize = STRIP;
+    const STRIP: usize = 48;
     const PIECE: usize = 128;
     const INPUT: usize = 2;
     const FMA: bool = true;
@@ -264,7 +267,7 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
         }
         for at in 0..depth {
             let from = panel.add(at * LANES);
-            if piece.asks {
+            if let Asks::Ahead = piece.asks {
                 prefetch_columns::<_, N>(from);
             }
             let mut b = [_mm256_setzero_ps(); N];
@@ -323,7 +326,7 @@ unsafe fn int_columns<const N: usize, const M: usize>(
         }
         for at in 0..quads {
             let from = panel.add(4 * at * LANES);
-            if piece.asks {
+            if let Asks::Ahead = piece.asks {
                 prefetch_columns::<_, N>(from);
             }
             for pair in 0..2 {
@@ -350,11 +353,14 @@ unsafe fn int_columns<const N: usize, const M: usize>(
     }
 }
 
-/// What the two AVX-512 sets share: all but the dot product of bytes.
+/// What the two AVX-512 sets share: all but the tile of bytes.
 macro_rules! avx512 {
-    ($set:ident, $dot:expr) => {
+    ($set:ident, $tile_i8:item) => {
         impl Simd for $set {
             const ROWS: usize = 12;
+            const STRIP: usize = STRIP;
+            // 64 KiB, which stay in the second cache; what the first has room for brought no more.
+            const PIECE: usize = 512;
             const FMA: bool = true;
             type Floats = (__m512, __m512);
 
@@ -414,58 +420,88 @@ macro_rules! avx512 {
             }
 
             #[inline(always)]
-            unsafe fn tile_i8<const M: usize>(
-                quads: usize,
-                a: *const u8,
-                stride: usize,
-                panel: *const i8,
-                _piece: Piece,
-                out: *mut [i32; LANES],
+            unsafe fn tile_f32<const M: usize>(
+                depth: usize,
+                a: *const f32,
+                (stride, step): (usize, usize),
+                panel: *const f32,
+                piece: Piece,
+                out: *mut [f32; LANES],
             ) {
                 // SAFETY: the trait's contract.
-                unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, out) }
-            }
-        }
-
-        impl Dots for $set {
-            type Ints = (__m512i, __m512i);
-            type Bytes = (__m512i, __m512i);
-
-            #[inline(always)]
-            unsafe fn zero_ints() -> Self::Ints {
-                // SAFETY: AVX-512 by the trait's contract.
-                unsafe { (_mm512_setzero_si512(), _mm512_setzero_si512()) }
+                unsafe { floats::<M>(depth, a, (4 * stride, 4 * step), panel.cast(), piece, out.cast()) }
             }
 
             #[inline(always)]
-            unsafe fn load_bytes(from: *const i8) -> Self::Bytes {
-                // SAFETY: AVX-512, and a pointer that is good for 128 bytes, by the trait's contract.
-                unsafe { (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(64).cast())) }
-            }
-
-            #[inline(always)]
-            unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints {
-                // SAFETY: AVX-512 by the trait's contract, with VNNI where the dot product uses it.
-                unsafe {
-                    let a = _mm512_set1_epi32(a);
-                    ($dot(sum.0, a, b.0), $dot(sum.1, a, b.1))
-                }
-            }
-
-            #[inline(always)]
-            unsafe fn store_ints(to: *mut i32, values: Self::Ints) {
-                // SAFETY: AVX-512, and a pointer that is good for 32 values, by the trait's contract.
-                unsafe {
-                    _mm512_storeu_si512(to.cast(), values.0);
-                    _mm512_storeu_si512(to.add(16).cast(), values.1);
-                }
-            }
+            $tile_i8
         }
     };
 }
 
-avx512!(Vnni, _mm512_dpbusd_epi32);
-avx512!(Avx512, dot_without_vnni);
+avx512!(
+    Vnni,
+    unsafe fn tile_i8<const M: usize>(
+        quads: usize,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        piece: Piece,
+        out: *mut [i32; LANES],
+    ) {
+        // SAFETY: the trait's contract.
+        unsafe { bytes::<M>(quads, a, (stride, 4), panel.cast(), piece, out.cast()) }
+    }
+);
+
+avx512!(
+    Avx512,
+    unsafe fn tile_i8<const M: usize>(
+        quads: usize,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        piece: Piece,
+        out: *mut [i32; LANES],
+    ) {
+        // SAFETY: the trait's contract.
+        unsafe { tile_of_dots::<Self, M>(quads, a, stride, panel, piece, out) }
+    }
+);
+
+impl Dots for Avx512 {
+    type Ints = (__m512i, __m512i);
+    type Bytes = (__m512i, __m512i);
+
+    #[inline(always)]
+    unsafe fn zero_ints() -> Self::Ints {
+        // SAFETY: AVX-512 by the trait's contract.
+        unsafe { (_mm512_setzero_si512(), _mm512_setzero_si512()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const i8) -> Self::Bytes {
+        // SAFETY: AVX-512, and a pointer that is good for 128 bytes, by the trait's contract.
+        unsafe { (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(64).cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints {
+        // SAFETY: AVX-512 by the trait's contract.
+        unsafe {
+            let a = _mm512_set1_epi32(a);
+            (dot_without_vnni(sum.0, a, b.0), dot_without_vnni(sum.1, a, b.1))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_ints(to: *mut i32, values: Self::Ints) {
+        // SAFETY: AVX-512, and a pointer that is good for 32 values, by the trait's contract.
+        unsafe {
+            _mm512_storeu_si512(to.cast(), values.0);
+            _mm512_storeu_si512(to.add(16).cast(), values.1);
+        }
+    }
+}
 
 /// The products of even and of odd bytes are summed apart, since a sum of two would not fit 16 bits.
 #[inline(always)]
