@@ -36,7 +36,7 @@ impl Grid {
             return Self { rows, panels, row_blocks, panel_blocks };
         }
         let block =
-            (isa.cached_values() / depth).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+            (isa.cached_values() / depth).clamp(4 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(PANELS) }
     }
 

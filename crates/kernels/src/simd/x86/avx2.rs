@@ -1,0 +1,351 @@
+//! AVX2.
+
+use std::arch::{asm, x86_64::*};
+
+use super::{prefetch, prefetch_ahead};
+use crate::simd::{Asks, LANES, Piece, Simd, tiles::avx2};
+
+/// AVX2 with FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+impl Simd for Avx2 {
+    const ROWS: usize = 6;
+    const STRIP: usize = 48;
+    const PIECE: usize = 128;
+    const INPUT: usize = 2;
+    const FMA: bool = true;
+    type Floats = [__m256; 4];
+
+    #[inline(always)]
+    fn prefetch<T>(values: &[T]) {
+        prefetch(values);
+    }
+
+    #[inline(always)]
+    fn prefetch_ahead<T>(from: *const T) {
+        prefetch_ahead(from);
+    }
+
+    #[inline(always)]
+    unsafe fn zero_floats() -> Self::Floats {
+        // SAFETY: the machine has AVX2 by the trait's contract.
+        unsafe { [_mm256_setzero_ps(); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn load_floats(from: *const f32) -> Self::Floats {
+        // SAFETY: AVX2, and a pointer that is good for 32 values, by the trait's contract.
+        unsafe { std::array::from_fn(|i| _mm256_loadu_ps(from.add(8 * i))) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(mut sum: Self::Floats, a: f32, b: Self::Floats) -> Self::Floats {
+        // SAFETY: AVX2 and FMA by the trait's contract.
+        unsafe {
+            let a = _mm256_set1_ps(a);
+            for i in 0..4 {
+                sum[i] = _mm256_fmadd_ps(a, b[i], sum[i]);
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn store_floats(to: *mut f32, values: Self::Floats) {
+        // SAFETY: AVX2, and a pointer that is good for 32 values, by the trait's contract.
+        unsafe {
+            for (i, values) in values.into_iter().enumerate() {
+                _mm256_storeu_ps(to.add(8 * i), values);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(from: *const u16) -> Self::Floats {
+        // SAFETY: AVX2 with F16C, and a pointer that is good for 32 values, by the trait's contract.
+        unsafe { std::array::from_fn(|i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(mut sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        // SAFETY: AVX2 and FMA by the trait's contract.
+        unsafe {
+            for i in 0..4 {
+                sum[i] = _mm256_fmadd_ps(a[i], b[i], sum[i]);
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn tile_f32<const M: usize>(
+        depth: usize,
+        a: *const f32,
+        strides: (usize, usize),
+        panel: *const f32,
+        piece: Piece,
+        out: *mut [f32; LANES],
+    ) {
+        if M < MANY || matches!(piece.asks, Asks::Ahead) {
+            // SAFETY: the trait's contract.
+            return unsafe { float_tile::<f32, M>(depth, a, strides, panel, piece, out) };
+        }
+        let strides = (4 * strides.0, 4 * strides.1);
+        for (first, piece) in halves(piece) {
+            // SAFETY: the trait's contract; a row of a panel is twice 16 values.
+            unsafe {
+                let (panel, out) = (panel.add(first).cast(), out.cast::<f32>().add(first).cast());
+                avx2::floats::<M>(depth, a, strides, panel, piece, out);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile_f16<const M: usize>(
+        depth: usize,
+        a: *const f32,
+        stride: usize,
+        panel: *const u16,
+        piece: Piece,
+        out: *mut [f32; LANES],
+    ) {
+        // SAFETY: the trait's contract.
+        unsafe { float_tile::<u16, M>(depth, a, (stride, 1), panel, piece, out) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile_i8<const M: usize>(
+        quads: usize,
+        a: *const u8,
+        stride: usize,
+        panel: *const i8,
+        piece: Piece,
+        out: *mut [i32; LANES],
+    ) {
+        if M >= MANY && !matches!(piece.asks, Asks::Ahead) {
+            for (first, piece) in halves(piece) {
+                // SAFETY: the trait's contract; a row of a panel is twice 16 times four values.
+                unsafe {
+                    let (panel, out) = (panel.add(4 * first).cast(), out.cast::<i32>().add(first).cast());
+                    avx2::bytes::<M>(quads, a, (stride, 8), panel, piece, out);
+                }
+            }
+            return;
+        }
+        // SAFETY: the trait's contract.
+        unsafe {
+            if M <= WHOLE {
+                int_columns::<4, M>(quads, a, stride, panel, piece, out.cast());
+            } else {
+                for first in [0, 16] {
+                    let out = out.cast::<i32>().add(first);
+                    int_columns::<2, M>(quads, a, stride, panel.add(4 * first), piece, out);
+                }
+            }
+        }
+    }
+}
+
+/// The rows of [`tiles::avx2`](super::tiles::avx2): what a strip of more rows than ask ahead is cut into. Beside fewer rows, what is
+/// asked for matters more than the rate.
+const MANY: usize = 5;
+
+/// The first of 16 columns and then of the others, the first of which ask for the tile's share.
+fn halves(piece: Piece) -> [(usize, Piece); 2] {
+    [(0, piece), (16, Piece { asks: Asks::Nothing, ..piece })]
+}
+
+/// The bytes of a panel's row, but for one in f16.
+const ROW: usize = 4 * LANES;
+
+/// The rows of a panel, ahead of what is read, that are asked for into the first cache.
+const SOON: usize = 16;
+
+/// Tiles of more rows are computed sixteen columns after sixteen: the sums of six rows fit AVX2's registers then, and what is read
+/// of a panel is used for all of them.
+const WHOLE: usize = 2;
+
+/// Asks for what is read behind `from`, of a row of a panel that only a few rows are multiplied by and that comes from memory. Whole
+/// rows are read one after the other, while half of each row leaves the processor no run to follow; such halves are read again and
+/// again, so the next piece can be asked for meanwhile. Beside more rows it would only take time from them.
+#[inline(always)]
+fn prefetch_columns<T, const N: usize>(from: *const T) {
+    if N == 4 {
+        return prefetch_ahead(from);
+    }
+    // SAFETY: as in `prefetch_ahead`.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(SOON * ROW / size_of::<T>()).cast());
+        _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(Avx2::PIECE * ROW / size_of::<T>()).cast());
+    }
+}
+
+/// What a panel of numbers holds.
+trait Stored: Copy {
+    /// Eight values as f32.
+    ///
+    /// # Safety
+    /// The machine must have AVX2 and F16C, and `from` be good for eight values.
+    unsafe fn load(from: *const Self) -> __m256;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    unsafe fn load(from: *const Self) -> __m256 {
+        // SAFETY: the contract.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+}
+
+/// The bits of an f16.
+impl Stored for u16 {
+    #[inline(always)]
+    unsafe fn load(from: *const Self) -> __m256 {
+        // SAFETY: the contract.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+}
+
+/// [`Simd::tile_f32`], and [`Simd::tile_f16`].
+///
+/// # Safety
+/// As for those.
+#[inline(always)]
+unsafe fn float_tile<T: Stored, const M: usize>(
+    depth: usize,
+    a: *const f32,
+    strides: (usize, usize),
+    panel: *const T,
+    piece: Piece,
+    out: *mut [f32; LANES],
+) {
+    // SAFETY: the contract; a row of a panel is twice 16 values.
+    unsafe {
+        if M <= WHOLE {
+            float_columns::<T, 4, M>(depth, a, strides, panel, piece, out.cast());
+        } else {
+            for first in [0, 16] {
+                float_columns::<T, 2, M>(
+                    depth,
+                    a,
+                    strides,
+                    panel.add(first),
+                    piece,
+                    out.cast::<f32>().add(first),
+                );
+            }
+        }
+    }
+}
+
+/// The sums of `M` rows and `N` times eight columns: those that begin at `panel` and at `out`.
+///
+/// # Safety
+/// As for [`Simd::tile_f32`].
+#[inline(always)]
+unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
+    depth: usize,
+    a: *const f32,
+    (stride, step): (usize, usize),
+    panel: *const T,
+    piece: Piece,
+    out: *mut f32,
+) {
+    // SAFETY: the contract. No closures: see `strip::tiles`.
+    unsafe {
+        let mut sums = [[_mm256_setzero_ps(); N]; M];
+        if piece.adds {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_loadu_ps(out.add(row * LANES + 8 * i));
+                }
+            }
+        }
+        for at in 0..depth {
+            let from = panel.add(at * LANES);
+            if let Asks::Ahead = piece.asks {
+                prefetch_columns::<_, N>(from);
+            }
+            let mut b = [_mm256_setzero_ps(); N];
+            for (i, b) in b.iter_mut().enumerate() {
+                *b = T::load(from.add(8 * i));
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let a = _mm256_set1_ps(*a.add(row * stride + at * step));
+                for i in 0..N {
+                    sums[i] = _mm256_fmadd_ps(a, b[i], sums[i]);
+                }
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (i, sum) in sums.iter().enumerate() {
+                _mm256_storeu_ps(out.add(row * LANES + 8 * i), *sum);
+            }
+        }
+    }
+}
+
+/// `values`, which the compiler must have at this place: it would make one sum of two products first otherwise, for which it needs
+/// more registers than there are.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn as_it_is(mut values: __m256i) -> __m256i {
+    // SAFETY: it does nothing.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) values, options(pure, nomem, nostack, preserves_flags)) };
+    values
+}
+
+/// The sums of `M` rows in 16 bits and `N` times eight columns in 8 bits: those that begin at `panel` and at `out`. Products of the
+/// first and the third byte of four are summed, and of the second and the fourth, each pair by one instruction, whose inputs have 16
+/// bits; the one for pairs of bytes has no room for the sum.
+///
+/// # Safety
+/// As for [`Simd::tile_i8`].
+#[inline(always)]
+unsafe fn int_columns<const N: usize, const M: usize>(
+    quads: usize,
+    a: *const u8,
+    stride: usize,
+    panel: *const i8,
+    piece: Piece,
+    out: *mut i32,
+) {
+    // SAFETY: the contract. No closures: see `strip::tiles`.
+    unsafe {
+        let mut sums = [[_mm256_setzero_si256(); N]; M];
+        if piece.adds {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_loadu_si256(out.add(row * LANES + 8 * i).cast());
+                }
+            }
+        }
+        for at in 0..quads {
+            let from = panel.add(4 * at * LANES);
+            if let Asks::Ahead = piece.asks {
+                prefetch_columns::<_, N>(from);
+            }
+            for pair in 0..2 {
+                let mut b = [_mm256_setzero_si256(); N];
+                for (i, b) in b.iter_mut().enumerate() {
+                    let bytes = _mm256_loadu_si256(from.add(32 * i).cast());
+                    let bytes = if pair == 0 { _mm256_slli_epi16::<8>(bytes) } else { bytes };
+                    *b = _mm256_srai_epi16::<8>(bytes);
+                }
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let inputs = a.add(row * stride + 8 * at + 4 * pair).cast::<i32>();
+                    let inputs = _mm256_set1_epi32(inputs.read_unaligned());
+                    for i in 0..N {
+                        sums[i] = as_it_is(_mm256_add_epi32(sums[i], _mm256_madd_epi16(inputs, b[i])));
+                    }
+                }
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (i, sum) in sums.iter().enumerate() {
+                _mm256_storeu_si256(out.add(row * LANES + 8 * i).cast(), *sum);
+            }
+        }
+    }
+}
