@@ -115,11 +115,25 @@ pub struct Scaled {
 
 impl Scaled {
     /// Makes results of sums.
+    ///
+    /// # Safety
+    /// The machine must have `S`.
     #[inline(always)]
-    pub(crate) fn store(self, out: &mut [f32], sums: &[f32; LANES]) {
+    pub(crate) unsafe fn store<S: Simd>(self, out: &mut [f32], sums: &[f32; LANES]) {
         match out.as_mut_array::<LANES>() {
-            Some(out) => store(out, sums, self),
-            None => store(out, &sums[..out.len()], self),
+            // By hand: what a compiler makes of the loop below takes a value at a time.
+            // SAFETY: the contract, and 32 values each.
+            Some(out) => unsafe {
+                let before = if self.adds { S::load_floats(out.as_ptr()) } else { S::zero_floats() };
+                let sums = S::load_floats(sums.as_ptr());
+                S::store_floats(out.as_mut_ptr(), S::add_product(before, self.scale, sums));
+            },
+            None => {
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    let before = if self.adds { *out } else { 0.0 };
+                    *out = S::mul_add(self.scale, *sum, before);
+                }
+            }
         }
     }
 }
@@ -195,11 +209,11 @@ pub fn multiply(
             let (a, strides) = if is_ready {
                 (&a[first..], (va.row_stride, va.column_stride))
             } else {
-                let size = BLOCK * row_stride;
+                let size = TOGETHER * row_stride;
                 rows.resize(rows.len().max(count * row_stride), 0.0);
                 let left = View { offset: first, rows: count, ..va };
                 let pack =
-                    |(at, block): (usize, &mut [f32])| pack_rows(a, left, at * BLOCK, row_stride, block);
+                    |(at, block): (usize, &mut [f32])| pack_rows(a, left, at * TOGETHER, row_stride, block);
                 if threads > 1 {
                     rows[..count * row_stride].par_chunks_mut(size).enumerate().for_each(pack);
                 } else {
@@ -261,6 +275,9 @@ const NARROW: usize = 64;
 /// Rows, or columns, that are brought into order together.
 const BLOCK: usize = 16;
 
+/// Rows that a thread brings into order: many, since each first value of a column costs a look into the table of pages.
+const TOGETHER: usize = 256;
+
 /// Columns `32 at` and on, row after row, with zeros behind the last column.
 fn pack_panel(b: &[f32], view: View, at: usize, panel: &mut [f32]) {
     let first = at * LANES;
@@ -287,13 +304,31 @@ fn pack_panel(b: &[f32], view: View, at: usize, panel: &mut [f32]) {
 
 /// Rows `first` and on, each `stride` values from the next.
 fn pack_rows(a: &[f32], view: View, first: usize, stride: usize, out: &mut [f32]) {
-    let rows = out.len() / stride;
-    for start in (0..view.columns).step_by(BLOCK) {
-        let end = view.columns.min(start + BLOCK);
+    let rows = (out.len() / stride).min(view.rows - first);
+    let from = view.offset + first * view.row_stride;
+    if view.column_stride == 1 {
         for (row, out) in out.chunks_exact_mut(stride).enumerate().take(rows) {
-            let from = view.offset + (first + row) * view.row_stride;
-            for (column, out) in (start..end).zip(&mut out[start..end]) {
-                *out = a[from + column * view.column_stride];
+            out[..view.columns].copy_from_slice(&a[from + row * view.row_stride..][..view.columns]);
+        }
+        return;
+    }
+    // What lies side by side is read together, and what is written lies side by side too.
+    let mut block = [[0f32; TOGETHER]; BLOCK];
+    for start in (0..view.columns).step_by(BLOCK) {
+        let columns = BLOCK.min(view.columns - start);
+        for (column, values) in block.iter_mut().enumerate().take(columns) {
+            let from = &a[from + (start + column) * view.column_stride..];
+            if view.row_stride == 1 {
+                values[..rows].copy_from_slice(&from[..rows]);
+            } else {
+                for (row, value) in values.iter_mut().enumerate().take(rows) {
+                    *value = from[row * view.row_stride];
+                }
+            }
+        }
+        for (row, out) in out.chunks_exact_mut(stride).enumerate().take(rows) {
+            for (out, values) in out[start..start + columns].iter_mut().zip(&block) {
+                *out = values[row];
             }
         }
     }
@@ -371,7 +406,7 @@ impl Operands<'_> {
             for panel in panels.clone() {
                 for (at, row) in rows.clone().enumerate() {
                     // SAFETY: the contract of `tiled_part`.
-                    unsafe { product.end_row(panel, row, sums.floats(panel - panels.start, at)) };
+                    unsafe { product.end_row::<S>(panel, row, sums.floats(panel - panels.start, at)) };
                 }
             }
         }
@@ -387,17 +422,16 @@ impl Operands<'_> {
     /// Makes results of the sums of a row and a panel, and stores them.
     ///
     /// # Safety
-    /// As for [`part`](Self::part).
+    /// As for [`part`](Self::part), and the machine must have `S`.
     #[inline(always)]
-    unsafe fn end_row(&self, panel: usize, row: usize, sums: &[f32; LANES]) {
+    unsafe fn end_row<S: Simd>(&self, panel: usize, row: usize, sums: &[f32; LANES]) {
         let first = panel * LANES;
         let width = LANES.min(self.columns - first);
         // SAFETY: an element of this part, by the contract.
-        let out = unsafe {
+        unsafe {
             let place = self.out.0.add(row * self.out_stride + first);
-            std::slice::from_raw_parts_mut(place, width)
-        };
-        self.scaled.store(out, sums);
+            self.scaled.store::<S>(std::slice::from_raw_parts_mut(place, width), sums);
+        }
     }
 
     #[inline(always)]
@@ -417,7 +451,7 @@ impl Operands<'_> {
                     if tile.ends {
                         for (row, sums) in tile.rows.clone().zip(&sums[tile.rows]) {
                             // SAFETY: this part's rows and panels, by the contract.
-                            unsafe { self.end_row(panel, start + row, sums) };
+                            unsafe { self.end_row::<S>(panel, start + row, sums) };
                         }
                     }
                 }
@@ -435,13 +469,6 @@ fn is_tiled(isa: Isa, out: View) -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 fn is_tiled(_isa: Isa, _out: View) -> bool {
     false
-}
-
-#[inline(always)]
-fn store(out: &mut [f32], sums: &[f32], Scaled { scale, adds }: Scaled) {
-    for (out, sum) in out.iter_mut().zip(sums) {
-        *out = if adds { *out + scale * sum } else { scale * sum };
-    }
 }
 
 #[cfg(test)]

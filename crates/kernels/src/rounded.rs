@@ -267,11 +267,11 @@ impl Operands<'_> {
                 unsafe { tile!(Vnni::tile_bf16, height, depth, rows.as_ptr(), values.as_ptr(), &mut sums) };
                 for (row, sums) in sums[..height].iter().enumerate() {
                     // SAFETY: elements of this part, by the contract.
-                    let out = unsafe {
+                    unsafe {
                         let from = (first + row) * self.out_stride + panel * LANES;
-                        std::slice::from_raw_parts_mut(self.out.0.add(from), width)
-                    };
-                    self.scaled.store(out, sums);
+                        let out = std::slice::from_raw_parts_mut(self.out.0.add(from), width);
+                        self.scaled.store::<Vnni>(out, sums);
+                    }
                 }
             }
         }
