@@ -26,15 +26,15 @@ impl Rows {
         rows
     }
 
-    /// `count` rows of `width` zeros without a gap, whose [`values`](Self::into_values) lie side by side.
+    /// `count` rows of `width` zeros without a gap, whose [`values`](Self::to_values) lie side by side.
     #[must_use]
     pub fn dense(count: usize, width: usize) -> Self {
         Self { values: Lines::zeroed(count * width), count, width, stride: width }
     }
 
-    /// The values, gaps included.
+    /// A copy of the values, gaps included: those here begin at a line of the cache, as a vector's need not.
     #[must_use]
-    pub fn into_values(self) -> Vec<f32> {
+    pub fn to_values(&self) -> Vec<f32> {
         self.values.to_vec()
     }
 

@@ -102,7 +102,7 @@ pub(crate) fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
     let mut out = Rows::dense(tokens, weights.outputs());
     let product = Product { bias: Some(bias), ..Product::new(weights) };
     product.run(&mut Machine::alone(), &input, 0..tokens, &mut out, 0);
-    out.into_values()
+    out.to_values()
 }
 
 /// A seed of its own for each use of dropout.

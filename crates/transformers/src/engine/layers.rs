@@ -61,7 +61,7 @@ impl Linear {
     pub(super) fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
         let mut out = Rows::dense(input.count(), self.matrix.outputs());
         self.write(machine, input, 0..input.count(), None, Store::Set, &mut out, 0);
-        out.into_values()
+        out.to_values()
     }
 
     /// Adds the layer of all rows of `input` to the rows of `out`.

@@ -74,20 +74,19 @@ macro_rules! go_on {
 /// are no such rows.
 #[rustfmt::skip]
 macro_rules! sums {
-    ($m:tt, $broadcast:literal, $product:literal, ($steps:expr, $a:expr, $strides:expr, $panel:expr, $piece:expr, $out:expr)) => {{
-        let (steps, a, (stride, step), piece) = ($steps, $a, $strides, $piece);
-        let panel: *const u8 = $panel;
-        let fours = if step == 4 { steps / 4 } else { 0 };
-        let ones = u16::try_from(steps - 4 * fours).expect("a piece is short");
-        let (ahead, all) = match piece.asks {
-            Asks::Ahead => (panel.wrapping_add(AHEAD), true),
-            Asks::From(step) => (panel.wrapping_add(step * STEP), false),
-            Asks::Nothing => (panel, false),
+    ($m:tt, $broadcast:literal, $product:literal, ($steps:ident, $a:ident, $strides:ident, $panel:ident, $piece:ident, $out:ident)) => {{
+        let (stride, step) = $strides;
+        let fours = if step == 4 { $steps / 4 } else { 0 };
+        let ones = u16::try_from($steps - 4 * fours).expect("a piece is short");
+        let (ahead, all) = match $piece.asks {
+            Asks::Ahead => ($panel.wrapping_add(AHEAD), true),
+            Asks::From(step) => ($panel.wrapping_add(step * STEP), false),
+            Asks::Nothing => ($panel, false),
         };
         // Lines that are asked for at once would wait for each other, and all that is read behind them.
-        let (to, lines) = match piece.to {
+        let (to, lines) = match $piece.to {
             Some(to) if !all => (to, fours.min($m)),
-            _ => (To { first: panel, stride: 0 }, 0),
+            _ => (To { first: $panel, stride: 0 }, 0),
         };
         asm!(
             "/* {stride} */",
@@ -136,19 +135,19 @@ macro_rules! sums {
             "jnz 7b",
             "8:",
             rows!(end $m ()),
-            in("k1") if piece.adds { u16::MAX } else { 0 },
+            in("k1") if $piece.adds { u16::MAX } else { 0 },
             in("k2") u16::from(all),
             in("k3") ones,
             lines = inout(reg) lines => _,
             fours = inout(reg) fours - lines => _,
-            panel = inout(reg) panel => _,
+            panel = inout(reg) $panel => _,
             ahead = inout(reg) ahead => _,
             to = inout(reg) to.first => _,
             to_stride = in(reg) to.stride,
-            a0 = inout(reg) a => _,
-            a3 = inout(reg) a.wrapping_byte_add(3 * stride) => _,
-            a6 = inout(reg) a.wrapping_byte_add(6 * stride) => _,
-            a9 = inout(reg) a.wrapping_byte_add(9 * stride) => _,
+            a0 = inout(reg) $a => _,
+            a3 = inout(reg) $a.wrapping_byte_add(3 * stride) => _,
+            a6 = inout(reg) $a.wrapping_byte_add(6 * stride) => _,
+            a9 = inout(reg) $a.wrapping_byte_add(9 * stride) => _,
             stride = in(reg) stride,
             step = in(reg) step,
             out = in(reg) $out,
@@ -176,25 +175,21 @@ macro_rules! tile {
             piece: Piece,
             out: *mut u8,
         ) {
-            let with = (steps, a, strides, panel, piece, out);
-            macro_rules! of {
-                ($m:tt) => { sums!($m, $broadcast, $product, (with.0, with.1, with.2, with.3, with.4, with.5)) };
-            }
             // SAFETY: the assembly reads and writes what the contract names, and leaves the stack alone.
             unsafe {
                 match M {
-                    1 => of!(1),
-                    2 => of!(2),
-                    3 => of!(3),
-                    4 => of!(4),
-                    5 => of!(5),
-                    6 => of!(6),
-                    7 => of!(7),
-                    8 => of!(8),
-                    9 => of!(9),
-                    10 => of!(10),
-                    11 => of!(11),
-                    12 => of!(12),
+                    1 => sums!(1, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    2 => sums!(2, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    3 => sums!(3, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    4 => sums!(4, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    5 => sums!(5, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    6 => sums!(6, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    7 => sums!(7, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    8 => sums!(8, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    9 => sums!(9, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    10 => sums!(10, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    11 => sums!(11, $broadcast, $product, (steps, a, strides, panel, piece, out)),
+                    12 => sums!(12, $broadcast, $product, (steps, a, strides, panel, piece, out)),
                     _ => unreachable!("a tile has at most 12 rows"),
                 }
             }
