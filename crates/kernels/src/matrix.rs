@@ -224,11 +224,41 @@ impl<'a> Product<'a> {
     /// # Panics
     /// Where a width or a number of rows does not fit.
     pub fn run(&self, machine: &mut Machine, input: &Rows, from: Range<usize>, out: &mut Rows, to: usize) {
+        assert!(out.width() == self.matrix.outputs);
+        // SAFETY: `out` is borrowed until all parts are done.
+        unsafe { self.write(machine, input, from, out.shared(), to) };
+    }
+
+    /// Multiplies all rows of `input`: the results, row after row without gaps.
+    ///
+    /// # Panics
+    /// Where a width does not fit.
+    #[must_use]
+    pub fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
+        let mut values = vec![0.0; input.count() * self.matrix.outputs];
+        let out = SharedRows::of_values(&mut values, input.count());
+        // SAFETY: the values are nobody else's until all parts are done.
+        unsafe { self.write(machine, input, 0..input.count(), out, 0) };
+        values
+    }
+
+    /// [`run`](Self::run), to rows as wide as there are outputs.
+    ///
+    /// # Safety
+    /// `out` must be alive and nobody else may use it.
+    unsafe fn write(
+        &self,
+        machine: &mut Machine,
+        input: &Rows,
+        from: Range<usize>,
+        out: SharedRows,
+        to: usize,
+    ) {
         let Machine { isa, team, scratch } = machine;
         let (isa, team) = (*isa, *team);
         let (matrix, count) = (self.matrix, from.len());
         assert!(from.end <= input.count() && input.width() == matrix.inputs);
-        assert!(to + count <= out.count() && out.width() == matrix.outputs);
+        assert!(to + count <= out.count);
         assert!(self.bias.is_none_or(|bias| bias.len() == matrix.outputs));
         let stride = input.stride();
         let values = &input.values()[from.start * stride..from.end * stride];
@@ -236,13 +266,12 @@ impl<'a> Product<'a> {
             Values::F32(_) => Input::F32 { values, stride },
             Values::Int8 { .. } => quantise(isa, team, values, stride, matrix.inputs, scratch),
         };
-        let out = out.shared();
         let is_tiled = input.is_tiled(isa, count, matrix.inputs);
         let grid =
             Grid::new(isa, count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads(), is_tiled);
         team.run(grid.parts(), &|part| {
             let (rows, panels) = grid.part(part);
-            // SAFETY: the parts of a grid do not overlap, and `out` is borrowed until all parts are done.
+            // SAFETY: the parts of a grid do not overlap, and the rest is the contract.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
                 if is_tiled {

@@ -26,18 +26,6 @@ impl Rows {
         rows
     }
 
-    /// `count` rows of `width` zeros without a gap, whose [`values`](Self::to_values) lie side by side.
-    #[must_use]
-    pub fn dense(count: usize, width: usize) -> Self {
-        Self { values: Lines::zeroed(count * width), count, width, stride: width }
-    }
-
-    /// A copy of the values, gaps included: those here begin at a line of the cache, as a vector's need not.
-    #[must_use]
-    pub fn to_values(&self) -> Vec<f32> {
-        self.values.to_vec()
-    }
-
     /// Makes these `count` rows of `width`; what was in them is lost, and what is in them now is not defined. No
     /// memory is taken where there was as much before.
     pub fn reshape(&mut self, count: usize, width: usize) {
@@ -162,6 +150,12 @@ unsafe impl Send for SharedRows {}
 unsafe impl Sync for SharedRows {}
 
 impl SharedRows {
+    /// `count` rows side by side, without gaps.
+    pub(crate) fn of_values(values: &mut [f32], count: usize) -> Self {
+        let width = values.len().checked_div(count).unwrap_or(0);
+        Self { values: values.as_mut_ptr(), count, width, stride: width }
+    }
+
     /// Where column `start` of row `at` is.
     #[inline(always)]
     pub(crate) fn place(&self, at: usize, start: usize) -> *const f32 {

@@ -33,14 +33,6 @@ pub(crate) struct To {
     stride: usize,
 }
 
-impl To {
-    /// Rows `stride` values apart.
-    #[inline(always)]
-    pub(crate) fn rows(first: *const f32, stride: usize) -> Self {
-        Self { first: first.cast(), stride: 4 * stride }
-    }
-}
-
 /// The memory that a tile asks for.
 #[derive(Clone, Copy)]
 enum Asks {
@@ -83,10 +75,6 @@ pub(crate) trait Simd: Copy {
     /// Asks for the memory of `values`, which are needed soon.
     #[inline(always)]
     fn prefetch<T>(_values: &[T]) {}
-
-    /// Asks for the 128 bytes that a walk over panels reads [`AHEAD`] bytes after those at `from`. There need not be any.
-    #[inline(always)]
-    fn prefetch_ahead<T>(_from: *const T) {}
 
     /// `a * b + c`, in one instruction where there is one.
     #[inline(always)]
@@ -198,6 +186,10 @@ pub(crate) trait Dots: Simd {
     /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
     unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
     unsafe fn store_ints(to: *mut i32, values: Self::Ints);
+
+    /// Asks for the 128 bytes that a walk over panels reads [`AHEAD`] bytes after those at `from`. There need not be any.
+    #[inline(always)]
+    fn prefetch_ahead<T>(_from: *const T) {}
 }
 
 /// [`Simd::tile_i8`] of such a set.

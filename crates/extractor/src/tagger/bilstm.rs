@@ -99,10 +99,8 @@ pub(crate) fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
     for (at, state) in states.chunks_exact(weights.inputs()).enumerate() {
         input.row_mut(at).copy_from_slice(state);
     }
-    let mut out = Rows::dense(tokens, weights.outputs());
     let product = Product { bias: Some(bias), ..Product::new(weights) };
-    product.run(&mut Machine::alone(), &input, 0..tokens, &mut out, 0);
-    out.to_values()
+    product.values(&mut Machine::alone(), &input)
 }
 
 /// A seed of its own for each use of dropout.

@@ -111,8 +111,9 @@ fn a_row_is_the_same_among_few_and_among_many() {
         run(isa, &Product::new(&matrix), &input, &mut all);
         // In f32, AMX multiplies other parts of the values than the sets below it, which do few rows.
         let fewest = if (isa, precision) == (Isa::Amx, Precision::F32) { 48 } else { 1 };
-        // Tiles of every height.
-        let heights = (1..12).map(|more| (fewest + more, 9 * more));
+        // Tiles of every height, and of nine to twelve rows in strips that share what they ask for.
+        let heights = (1..12).map(|more| (fewest + more, 9 * more)).chain([(33, 5), (37, 2), (49, 3)]);
+        let heights = heights.filter(|(count, _)| *count >= fewest);
         for (count, first) in [(fewest, 0), (fewest, 37), (600, 100)].into_iter().chain(heights) {
             let mut some = Rows::new(count, n);
             Product::new(&matrix).run(&mut Machine::new(isa), &input, first..first + count, &mut some, 0);
@@ -149,6 +150,20 @@ fn a_sum_in_f32_is_as_near_to_the_exact_one_on_every_instruction_set() {
     }
     // The plainest adds term after term, as all but AMX do.
     assert!(worst.iter().all(|error| *error > 0.0 && *error < 1.5 * worst[0]), "{worst:?}");
+}
+
+#[test]
+fn values_are_the_rows_without_their_gaps() {
+    let (m, k, n) = (70, 33, 65);
+    let (a, w) = (random(m * k, 12), random(n * k, 13));
+    let matrix = Matrix::pack(&[&w], k, Precision::F32);
+    for isa in Isa::available() {
+        let mut out = Rows::new(m, n);
+        run(isa, &Product::new(&matrix), &rows(&a, k), &mut out);
+        let values = Product::new(&matrix).values(&mut Machine::new(isa), &rows(&a, k));
+        assert!(values.len() == m * n && values.chunks(n).enumerate().all(|(at, row)| row == out.row(at)));
+    }
+    assert!(Product::new(&matrix).values(&mut Machine::alone(), &Rows::new(0, k)).is_empty());
 }
 
 #[test]

@@ -57,6 +57,33 @@ fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
 }
 
 #[test]
+fn rows_are_brought_into_order_however_they_lie() {
+    // More rows than a thread orders at once.
+    let (rows, depth, columns) = (2 * TOGETHER + 70, 43, 35);
+    let views = [
+        View::rows(1, rows, depth, 512),
+        View::rows(1, depth, rows, rows + 3).transposed(),
+        View { offset: 1, rows, columns: depth, row_stride: 2, column_stride: 2 * rows + 5 },
+    ];
+    let vb = View::packed(depth, columns);
+    let b = wave(vb.end(), 0.3);
+    for (kind, va) in views.into_iter().enumerate() {
+        let a = wave(va.end(), 0.7);
+        for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
+            let mut out = vec![0.0; rows * columns];
+            let scaled = Scaled { scale: 1.0, adds: false };
+            multiply(isa, threads, F32, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
+            for (at, found) in out.iter().enumerate() {
+                let (row, column) = (at / columns, at % columns);
+                let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                let expected = terms.sum::<f64>();
+                assert!((f64::from(*found) - expected).abs() < 1e-4, "{isa:?} {kind} {row} {column}");
+            }
+        }
+    }
+}
+
+#[test]
 fn operands_that_are_ordered_in_parts_give_the_same_sums() {
     // Deep enough that both are cut: more rows and columns than are ordered at once.
     let (rows, depth, columns) = (NARROW + 6, ORDERED / 24, 70);

@@ -92,7 +92,8 @@ impl Tile {
     /// The tile, which asks for where its sums go, of rows as the strip's.
     #[inline(always)]
     pub(crate) fn to(mut self, first: *const f32, stride: usize) -> Self {
-        self.piece.to = self.ends.then(|| To::rows(first.wrapping_add(self.rows.start * stride), stride));
+        let first = first.wrapping_add(self.rows.start * stride).cast();
+        self.piece.to = self.ends.then_some(To { first, stride: 4 * stride });
         self
     }
 

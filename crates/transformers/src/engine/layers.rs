@@ -59,9 +59,7 @@ impl Linear {
 
     /// The layer of all rows of `input`, row after row.
     pub(super) fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
-        let mut out = Rows::dense(input.count(), self.matrix.outputs());
-        self.write(machine, input, 0..input.count(), None, Store::Set, &mut out, 0);
-        out.to_values()
+        self.product(None, Store::Set).values(&mut machine.core, input)
     }
 
     /// Adds the layer of all rows of `input` to the rows of `out`.

@@ -23,11 +23,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch_ahead<T>(from: *const T) {
-        prefetch_ahead(from);
-    }
-
-    #[inline(always)]
     unsafe fn zero_floats() -> Self::Floats {
         // SAFETY: the machine has AVX2 by the trait's contract.
         unsafe { [_mm256_setzero_ps(); 4] }

@@ -30,11 +30,6 @@ macro_rules! avx512 {
             }
 
             #[inline(always)]
-            fn prefetch_ahead<T>(from: *const T) {
-                prefetch_ahead(from);
-            }
-
-            #[inline(always)]
             unsafe fn zero_floats() -> Self::Floats {
                 // SAFETY: AVX-512 by the trait's contract.
                 unsafe { (_mm512_setzero_ps(), _mm512_setzero_ps()) }
@@ -160,6 +155,11 @@ impl Dots for Avx512 {
             _mm512_storeu_si512(to.cast(), values.0);
             _mm512_storeu_si512(to.add(16).cast(), values.1);
         }
+    }
+
+    #[inline(always)]
+    fn prefetch_ahead<T>(from: *const T) {
+        prefetch_ahead(from);
     }
 }
 
