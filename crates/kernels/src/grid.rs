@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::{Isa, simd::MOST_ROWS};
 
+/// Rows of which no block is worth keeping in the cache.
+const FEW: usize = 64;
+
 /// How a product is cut into parts.
 pub(crate) struct Grid {
     rows: usize,
@@ -24,7 +27,6 @@ impl Grid {
     ) -> Self {
         // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
         // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
-        const FEW: usize = 64;
         const PANELS: usize = 16;
         if rows <= FEW {
             return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
@@ -38,6 +40,37 @@ impl Grid {
         let block =
             (isa.cached_values() / depth).clamp(4 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(PANELS) }
+    }
+
+    /// Of a product of `rows` rows with so many panels, `depth` inputs of each at a time, whose parts bring their operands into order.
+    pub(crate) fn of_pieces(isa: Isa, rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
+        /// Rows and panels that are worth bringing the other operand into order for.
+        const ROWS: usize = 96;
+        const PANELS: usize = 8;
+        /// Parts for each thread with which one more or less makes no difference.
+        const MANY: usize = 16;
+        if rows <= FEW {
+            return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
+        }
+        let mut row_blocks = rows.div_ceil((isa.cached_values() / depth).max(4 * MOST_ROWS));
+        let mut panel_blocks = panels.div_ceil(2 * PANELS);
+        let parts = row_blocks * panel_blocks;
+        if parts < MANY * threads {
+            // As many for each thread.
+            let parts = parts.next_multiple_of(threads);
+            if parts.div_ceil(row_blocks) * PANELS <= panels {
+                panel_blocks = parts.div_ceil(row_blocks);
+            } else {
+                row_blocks = row_blocks.max(parts.div_ceil(panel_blocks).min(rows / ROWS));
+                panel_blocks = panel_blocks.max(parts.div_ceil(row_blocks).min(panels));
+            }
+        }
+        Self { rows, panels, row_blocks, panel_blocks }
+    }
+
+    /// The blocks that the rows are cut into.
+    pub(crate) fn row_blocks(&self) -> usize {
+        self.row_blocks
     }
 
     pub(crate) fn parts(&self) -> usize {

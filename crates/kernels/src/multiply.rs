@@ -1,7 +1,8 @@
 //! Products of matrices that lie anywhere in slices, for what changes between two products, as weights do in training.
 //!
 //! Both operands are brought into the order in which a tile reads them where they are not so already: the right one into panels of
-//! 32 columns, the left one row after row. That costs one pass over each, for as many products as the other has rows.
+//! 32 columns, the left one row after row. A thread orders what its part of the product takes, a piece of it at a time, just before it
+//! is read, so that it never leaves the second cache. Only a right operand that many parts take is ordered for all of them before.
 
 use std::{cell::Cell, ops::Range};
 
@@ -15,7 +16,7 @@ use crate::{
     grid::Grid,
     isa::{Isa, dispatch},
     simd::{
-        LANES, MOST_ROWS, Simd,
+        LANES, Simd,
         strip::{strips, tiles},
     },
 };
@@ -61,7 +62,6 @@ impl View {
     }
 
     /// A part, by its first row and column and the number of each.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn part(self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Self {
         Self {
             offset: self.offset + row * self.row_stride + column * self.column_stride,
@@ -139,12 +139,14 @@ impl Scaled {
 }
 
 thread_local! {
-    /// Memory of the operands that were brought into order, kept from one product to the next.
-    static SCRATCH: Cell<(Lines, Vec<f32>)> = Cell::default();
+    /// Memory for a part's rows and a panel in order, kept from one part to the next.
+    static PART: Cell<[Lines; 2]> = Cell::default();
+    /// Memory for panels that all parts read, kept from one product to the next.
+    static PANELS: Cell<Lines> = Cell::default();
 }
 
 /// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. The order of an element's
-/// sum does not depend on the number of threads: that of `a`'s columns, in 32 bits, in pieces of 1,024 where there are more.
+/// sum does not depend on the number of threads: that of `a`'s columns, in 32 bits, in pieces of 512 where there are more.
 ///
 /// # Panics
 /// Where sizes do not fit, a view leaves its slice, or values of `out` share a place or do not lie side by side in a row.
@@ -166,78 +168,77 @@ pub fn multiply(
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = precision;
-    if !is_tiled(isa, o) && va.columns > PIECE {
-        for start in (0..va.columns).step_by(PIECE) {
-            let columns = PIECE.min(va.columns - start);
-            let left = View { offset: va.offset + start * va.column_stride, columns, ..va };
-            let right = View { offset: vb.offset + start * vb.row_stride, rows: columns, ..vb };
-            let scaled = Scaled { adds: scaled.adds || start > 0, ..scaled };
-            multiply(isa, threads, precision, (out, o), (a, left), (b, right), scaled);
+    let is_tiled = is_tiled(isa, o);
+    let grid = |columns: usize| {
+        let panels = columns.div_ceil(LANES);
+        if is_tiled {
+            Grid::new(isa, o.rows, panels, va.columns, threads, true)
+        } else {
+            Grid::of_pieces(isa, o.rows, panels, va.columns.min(PIECE), threads)
         }
+    };
+    let mut product = Operands {
+        a,
+        va,
+        // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where
+        // they lie: each line of the cache holds a tile's values of one or two rows.
+        is_ready: is_tiled
+            || (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
+            || (va.row_stride == 1 && va.column_stride <= NARROW),
+        b,
+        vb,
+        panels: None,
+        out: Shared(out[o.offset..].as_mut_ptr()),
+        out_stride: o.row_stride,
+        scaled,
+        is_tiled,
+    };
+    let whole = grid(o.columns);
+    let is_panel = vb.columns == LANES && vb.column_stride == 1 && vb.row_stride == LANES;
+    if is_panel {
+        product.panels = Some(&b[vb.offset..]);
+    }
+    if is_panel || (whole.row_blocks() <= OWN && !is_tiled) {
+        // SAFETY: the views were checked above, and `out` is borrowed until all parts are done.
+        unsafe { product.run(isa, threads, &whole) };
         return;
     }
-    let depth = va.columns;
+    let depth = if is_tiled {
+        va.columns
+    } else {
+        let pieces = ORDERED / PIECE / o.columns.next_multiple_of(LANES);
+        va.columns.min(pieces.max(1) * PIECE)
+    };
+    let most = (ORDERED / depth / LANES).max(1) * LANES;
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
-    let (mut panels, mut rows) = SCRATCH.take();
-    let is_tiled = is_tiled(isa, o);
-    // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where they
-    // lie: each line of the cache holds a tile's values of one or two rows.
-    let is_ready = is_tiled
-        || (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
-        || (va.row_stride == 1 && va.column_stride <= NARROW);
-    let is_panel = vb.columns == LANES && vb.column_stride == 1 && vb.row_stride == LANES;
-    let row_stride = depth.next_multiple_of(16) + 16;
-    let most_rows = if is_ready { o.rows } else { (ORDERED / row_stride).max(MOST_ROWS) };
-    let most_columns = (ORDERED / depth / LANES).max(1) * LANES;
-    for column in (0..o.columns).step_by(most_columns) {
-        let columns = most_columns.min(o.columns - column);
-        let size = depth * LANES;
-        let length = columns.div_ceil(LANES) * depth * LANES;
-        if !is_panel {
+    let mut panels = PANELS.take();
+    for column in (0..o.columns).step_by(most) {
+        let columns = most.min(o.columns - column);
+        let grid = grid(columns);
+        for first in (0..va.columns).step_by(depth) {
+            let depth = depth.min(va.columns - first);
+            let vb = vb.part((first, depth), (column, columns));
+            let length = columns.div_ceil(LANES) * depth * LANES;
             panels.resize(panels.len().max(length));
-            let right = View { offset: vb.offset + column * vb.column_stride, columns, ..vb };
-            let pack = |(at, panel): (usize, &mut [f32])| pack_panel(b, right, at, panel);
+            let order = |(at, panel): (usize, &mut [f32])| order::panel(isa, b, vb, at, panel);
             if threads > 1 {
-                panels[..length].par_chunks_mut(size).enumerate().for_each(pack);
+                panels[..length].par_chunks_mut(depth * LANES).enumerate().for_each(order);
             } else {
-                panels[..length].chunks_mut(size).enumerate().for_each(pack);
+                panels[..length].chunks_mut(depth * LANES).enumerate().for_each(order);
             }
-        }
-        for row in (0..o.rows).step_by(most_rows) {
-            let count = most_rows.min(o.rows - row);
-            let first = va.offset + row * va.row_stride;
-            let (a, strides) = if is_ready {
-                (&a[first..], (va.row_stride, va.column_stride))
-            } else {
-                let size = TOGETHER * row_stride;
-                rows.resize(rows.len().max(count * row_stride), 0.0);
-                let left = View { offset: first, rows: count, ..va };
-                let pack =
-                    |(at, block): (usize, &mut [f32])| pack_rows(a, left, at * TOGETHER, row_stride, block);
-                if threads > 1 {
-                    rows[..count * row_stride].par_chunks_mut(size).enumerate().for_each(pack);
-                } else {
-                    rows[..count * row_stride].chunks_mut(size).enumerate().for_each(pack);
-                }
-                (&rows[..], (row_stride, 1))
-            };
-            let out = Shared(out[o.offset + row * o.row_stride + column..].as_mut_ptr());
             let product = Operands {
-                a,
-                strides,
-                panels: if is_panel { &b[vb.offset..] } else { &panels },
-                depth,
-                columns,
-                out,
-                out_stride: o.row_stride,
-                scaled,
-                is_tiled,
+                va: va.part((0, va.rows), (first, depth)),
+                vb,
+                panels: Some(&panels),
+                out: Shared(out[o.offset + column..].as_mut_ptr()),
+                scaled: Scaled { adds: scaled.adds || first > 0, ..scaled },
+                ..product
             };
-            // SAFETY: the views were checked above, and `out` is borrowed until all parts are done.
-            unsafe { product.run(isa, threads, count) };
+            // SAFETY: as above.
+            unsafe { product.run(isa, threads, &grid) };
         }
     }
-    SCRATCH.set((panels, rows));
+    PANELS.set(panels);
 }
 
 /// Checks a product's operands. Whether there is something to be summed; where there is not, the result is there already.
@@ -263,76 +264,17 @@ fn has_sums(
     va.columns > 0
 }
 
-/// Values of an operand that are brought into order at once, at most; so memory does not grow with the operands.
+/// Values of panels that are brought into order for all parts at once, at most; so memory does not grow with the operands.
 const ORDERED: usize = 1 << 22;
 
 /// Inputs that are summed before their sum is added to that of the others, so that a part's rows and a panel stay in the second cache.
-const PIECE: usize = 1024;
+const PIECE: usize = 512;
+
+/// Blocks of rows, at most, that each bring the panels into order for themselves.
+const OWN: usize = 2;
 
 /// Rows of at most so many values are read by columns without being brought into order.
 const NARROW: usize = 64;
-
-/// Rows, or columns, that are brought into order together.
-const BLOCK: usize = 16;
-
-/// Rows that a thread brings into order: many, since each first value of a column costs a look into the table of pages.
-const TOGETHER: usize = 256;
-
-/// Columns `32 at` and on, row after row, with zeros behind the last column.
-fn pack_panel(b: &[f32], view: View, at: usize, panel: &mut [f32]) {
-    let first = at * LANES;
-    let width = LANES.min(view.columns - first);
-    if width < LANES {
-        panel.fill(0.0);
-    }
-    let from = view.offset + first * view.column_stride;
-    if view.column_stride == 1 {
-        for (row, out) in panel.chunks_exact_mut(LANES).enumerate() {
-            out[..width].copy_from_slice(&b[from + row * view.row_stride..][..width]);
-        }
-        return;
-    }
-    for (block, out) in panel.chunks_mut(BLOCK * LANES).enumerate() {
-        for lane in 0..width {
-            let from = from + lane * view.column_stride + block * BLOCK * view.row_stride;
-            for (row, out) in out.chunks_exact_mut(LANES).enumerate() {
-                out[lane] = b[from + row * view.row_stride];
-            }
-        }
-    }
-}
-
-/// Rows `first` and on, each `stride` values from the next.
-fn pack_rows(a: &[f32], view: View, first: usize, stride: usize, out: &mut [f32]) {
-    let rows = (out.len() / stride).min(view.rows - first);
-    let from = view.offset + first * view.row_stride;
-    if view.column_stride == 1 {
-        for (row, out) in out.chunks_exact_mut(stride).enumerate().take(rows) {
-            out[..view.columns].copy_from_slice(&a[from + row * view.row_stride..][..view.columns]);
-        }
-        return;
-    }
-    // What lies side by side is read together, and what is written lies side by side too.
-    let mut block = [[0f32; TOGETHER]; BLOCK];
-    for start in (0..view.columns).step_by(BLOCK) {
-        let columns = BLOCK.min(view.columns - start);
-        for (column, values) in block.iter_mut().enumerate().take(columns) {
-            let from = &a[from + (start + column) * view.column_stride..];
-            if view.row_stride == 1 {
-                values[..rows].copy_from_slice(&from[..rows]);
-            } else {
-                for (row, value) in values.iter_mut().enumerate().take(rows) {
-                    *value = from[row * view.row_stride];
-                }
-            }
-        }
-        for (row, out) in out.chunks_exact_mut(stride).enumerate().take(rows) {
-            for (out, values) in out[start..start + columns].iter_mut().zip(&block) {
-                *out = values[row];
-            }
-        }
-    }
-}
 
 /// Where a result's elements are.
 #[derive(Clone, Copy)]
@@ -342,14 +284,17 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// A product whose operands lie as tiles read them.
+/// What the parts of a product share.
+#[derive(Clone, Copy)]
 struct Operands<'a> {
     a: &'a [f32],
-    /// From a row to the next, and from a value of a row to the next.
-    strides: (usize, usize),
-    panels: &'a [f32],
-    depth: usize,
-    columns: usize,
+    va: View,
+    /// Whether tiles read `a` where it lies.
+    is_ready: bool,
+    b: &'a [f32],
+    vb: View,
+    /// `b` in order, one panel after the other; otherwise each part orders its own.
+    panels: Option<&'a [f32]>,
     out: Shared,
     out_stride: usize,
     scaled: Scaled,
@@ -357,12 +302,11 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Computes `rows` rows.
+    /// Computes all parts of the grid.
     ///
     /// # Safety
-    /// `a` must have these rows and `out` these elements, which nobody else may use.
-    unsafe fn run(&self, isa: Isa, threads: usize, rows: usize) {
-        let grid = Grid::new(isa, rows, self.columns.div_ceil(LANES), self.depth, threads, self.is_tiled);
+    /// The views must lie in their slices, and `out` have the grid's elements, which nobody else may use.
+    unsafe fn run(&self, isa: Isa, threads: usize, grid: &Grid) {
         let part = |at: usize| {
             let (rows, panels) = grid.part(at);
             // SAFETY: the contract; the parts of a grid do not overlap.
@@ -384,7 +328,7 @@ impl Operands<'_> {
     /// Computes `rows` by `panels`.
     ///
     /// # Safety
-    /// `a` must have these rows and `out` these elements, which no other thread may use.
+    /// As for [`run`](Self::run), for these elements.
     unsafe fn part(&self, isa: Isa, rows: Range<usize>, panels: Range<usize>) {
         #[inline(always)]
         fn body<S: Simd>(product: &Operands<'_>, rows: Range<usize>, panels: Range<usize>) {
@@ -398,23 +342,26 @@ impl Operands<'_> {
     /// Computes `rows` by `panels` by [`amx`].
     ///
     /// # Safety
-    /// As for [`part`](Self::part).
+    /// As for [`part`](Self::part); the panels must be in order.
     #[cfg(target_arch = "x86_64")]
     unsafe fn tiled_part(&self, isa: Isa, rows: Range<usize>, panels: Range<usize>) {
         #[inline(always)]
         fn body<S: Simd>(product: &Operands<'_>, sums: &mut Sums, rows: Range<usize>, panels: Range<usize>) {
             for panel in panels.clone() {
                 for (at, row) in rows.clone().enumerate() {
+                    let sums = sums.floats(panel - panels.start, at);
                     // SAFETY: the contract of `tiled_part`.
-                    unsafe { product.end_row::<S>(panel, row, sums.floats(panel - panels.start, at)) };
+                    unsafe { product.end_row::<S>(panel, row, product.scaled, sums) };
                 }
             }
         }
-        let (product, size) = (self, self.depth * LANES);
+        let (product, va) = (self, self.va);
+        let size = va.columns * LANES;
         Sums::with(|sums| {
-            let a = &self.a[rows.start * self.strides.0..];
-            let panel = &self.panels[panels.start * size..panels.end * size];
-            sums.add_floats(a, self.strides, rows.len(), self.depth, panel);
+            let a = &self.a[va.offset + rows.start * va.row_stride..];
+            let ordered = self.panels.expect("panels are ordered for AMX before");
+            let values = &ordered[panels.start * size..panels.end * size];
+            sums.add_floats(a, (va.row_stride, va.column_stride), rows.len(), va.columns, values);
             dispatch!(isa, body(product: &Operands<'_>, sums: &mut Sums, rows: Range<usize>, panels: Range<usize>));
         });
     }
@@ -424,39 +371,65 @@ impl Operands<'_> {
     /// # Safety
     /// As for [`part`](Self::part), and the machine must have `S`.
     #[inline(always)]
-    unsafe fn end_row<S: Simd>(&self, panel: usize, row: usize, sums: &[f32; LANES]) {
+    unsafe fn end_row<S: Simd>(&self, panel: usize, row: usize, scaled: Scaled, sums: &[f32; LANES]) {
         let first = panel * LANES;
-        let width = LANES.min(self.columns - first);
+        let width = LANES.min(self.vb.columns - first);
         // SAFETY: an element of this part, by the contract.
         unsafe {
             let place = self.out.0.add(row * self.out_stride + first);
-            self.scaled.store::<S>(std::slice::from_raw_parts_mut(place, width), sums);
+            scaled.store::<S>(std::slice::from_raw_parts_mut(place, width), sums);
         }
     }
 
+    /// # Safety
+    /// As for [`part`](Self::part), and the machine must have `S`.
     #[inline(always)]
     unsafe fn part_body<S: Simd>(&self, rows: Range<usize>, panels: Range<usize>) {
-        let Self { strides: (stride, step), depth, .. } = *self;
+        let depth = self.va.columns;
+        let [mut left, mut right] = PART.take();
         let mut sums = Lines::zeroed(rows.len().min(S::STRIP) * LANES);
         let sums = sums.as_chunks_mut::<LANES>().0;
-        for panel in panels {
-            let values = &self.panels[panel * depth * LANES..][..depth * LANES];
-            for Range { start, end } in strips::<S>(rows.clone()) {
-                let a = &self.a[start * stride..(end - 1) * stride + (depth - 1) * step + 1];
-                let to = self.out.0.wrapping_add(start * self.out_stride + panel * LANES);
-                for tile in tiles::<S>(end - start, depth) {
-                    let tile = tile.to(to, self.out_stride);
-                    // SAFETY: the slices are what the strip reads: rows of `depth` values, and a panel.
-                    unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, step), values.as_ptr(), sums) };
-                    if tile.ends {
-                        for (row, sums) in tile.rows.clone().zip(&sums[tile.rows]) {
-                            // SAFETY: this part's rows and panels, by the contract.
-                            unsafe { self.end_row::<S>(panel, start + row, sums) };
+        for first in (0..depth).step_by(PIECE) {
+            let count = PIECE.min(depth - first);
+            let scaled = Scaled { adds: self.scaled.adds || first > 0, ..self.scaled };
+            let va = self.va.part((rows.start, rows.len()), (first, count));
+            let (a, stride, step) = if self.is_ready {
+                (&self.a[va.offset..], va.row_stride, va.column_stride)
+            } else {
+                let stride = count.next_multiple_of(16) + 16;
+                left.resize(left.len().max(rows.len() * stride));
+                // SAFETY: the machine has `S`, by the contract.
+                unsafe { order::rows::<S>(self.a, va, stride, &mut left) };
+                (&left[..], stride, 1)
+            };
+            for panel in panels.clone() {
+                let values = if let Some(panels) = self.panels {
+                    &panels[(panel * depth + first) * LANES..][..count * LANES]
+                } else {
+                    right.resize(right.len().max(count * LANES));
+                    let vb = self.vb.part((first, count), (0, self.vb.columns));
+                    // SAFETY: as above.
+                    unsafe { order::panel_in::<S>(self.b, vb, panel, &mut right[..count * LANES]) };
+                    &right[..count * LANES]
+                };
+                for Range { start, end } in strips::<S>(0..rows.len()) {
+                    let a = &a[start * stride..(end - 1) * stride + (count - 1) * step + 1];
+                    let to = (rows.start + start) * self.out_stride + panel * LANES;
+                    for tile in tiles::<S>(end - start, count) {
+                        let tile = tile.to(self.out.0.wrapping_add(to), self.out_stride);
+                        // SAFETY: the slices are what the strip reads: rows of `count` values, and a panel.
+                        unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, step), values.as_ptr(), sums) };
+                        if tile.ends {
+                            for (row, sums) in tile.rows.clone().zip(&sums[tile.rows]) {
+                                // SAFETY: this part's rows and panels, by the contract.
+                                unsafe { self.end_row::<S>(panel, rows.start + start + row, scaled, sums) };
+                            }
                         }
                     }
                 }
             }
         }
+        PART.set([left, right]);
     }
 }
 
@@ -471,5 +444,6 @@ fn is_tiled(_isa: Isa, _out: View) -> bool {
     false
 }
 
+mod order;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{LANES, MOST_ROWS, Simd, Vnni, strip::tile},
+    simd::{LANES, MOST_ROWS, SQUARE as WIDTH, Simd, Vnni, strip::tile, transpose},
 };
 
 /// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
@@ -25,8 +25,6 @@ const PANELS: usize = 4;
 /// Rows, or columns, that a thread brings into order together: far enough apart, each first value of theirs costs a look into the
 /// table of pages.
 const TOGETHER: usize = 256;
-/// The values, or pairs, of a vector.
-const WIDTH: usize = 16;
 
 /// Two inputs of a row or of a column, the first in the lower half.
 type Pair = u32;
@@ -200,41 +198,6 @@ fn group_rows<const SIZE: usize>(values: &[f32], view: View, depth: usize, out: 
             }
         }
     }
-}
-
-/// Sixteen rows of sixteen pairs as columns.
-#[target_feature(enable = "avx512f")]
-fn transpose(rows: [__m512i; WIDTH]) -> [__m512i; WIDTH] {
-    // In each quarter of a vector, fours of rows become columns.
-    let mut fours = [_mm512_setzero_si512(); WIDTH];
-    for (rows, fours) in rows.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
-        let (low, high) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[0], rows[1]));
-        let (low2, high2) =
-            (_mm512_unpacklo_epi32(rows[2], rows[3]), _mm512_unpackhi_epi32(rows[2], rows[3]));
-        *fours = [
-            _mm512_unpacklo_epi64(low, low2),
-            _mm512_unpackhi_epi64(low, low2),
-            _mm512_unpacklo_epi64(high, high2),
-            _mm512_unpackhi_epi64(high, high2),
-        ];
-    }
-    // Then quarters change places.
-    let mut columns = fours;
-    for at in 0..4 {
-        let (even, odd) = (
-            _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[at], fours[4 + at]),
-            _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[at], fours[4 + at]),
-        );
-        let (even2, odd2) = (
-            _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[8 + at], fours[12 + at]),
-            _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[8 + at], fours[12 + at]),
-        );
-        columns[at] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even, even2);
-        columns[4 + at] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd, odd2);
-        columns[8 + at] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even, even2);
-        columns[12 + at] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd, odd2);
-    }
-    columns
 }
 
 /// A product whose operands are in order.

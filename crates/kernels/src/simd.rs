@@ -6,6 +6,8 @@ use half::f16;
 pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
 pub(crate) const MOST_ROWS: usize = 12;
+/// The rows and columns that [`Simd::transpose`] takes.
+pub(crate) const SQUARE: usize = 16;
 /// The most rows of a strip on any instruction set.
 pub(crate) const STRIP: usize = 192;
 
@@ -71,6 +73,20 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_halves(from: *const u16) -> Self::Floats;
     /// `sum + a * b`, lane by lane.
     unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// Writes the rows of 16 by 16 values, `stride` apart, as columns of rows that are `to_stride` apart.
+    ///
+    /// # Safety
+    /// The machine must have the instruction set, and the pointers be good for those rows.
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        for row in 0..SQUARE {
+            for column in 0..SQUARE {
+                // SAFETY: the contract.
+                unsafe { *to.add(column * to_stride + row) = *from.add(row * stride + column) };
+            }
+        }
+    }
 
     /// Asks for the memory of `values`, which are needed soon.
     #[inline(always)]
@@ -329,7 +345,7 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512, Vnni};
+pub(crate) use x86::{Avx2, Avx512, Vnni, transpose};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lookup;

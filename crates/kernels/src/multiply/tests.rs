@@ -57,47 +57,62 @@ fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
 }
 
 #[test]
-fn rows_are_brought_into_order_however_they_lie() {
-    // More rows than a thread orders at once.
-    let (rows, depth, columns) = (2 * TOGETHER + 70, 43, 35);
-    let views = [
-        View::rows(1, rows, depth, 512),
-        View::rows(1, depth, rows, rows + 3).transposed(),
-        View { offset: 1, rows, columns: depth, row_stride: 2, column_stride: 2 * rows + 5 },
-    ];
-    let vb = View::packed(depth, columns);
-    let b = wave(vb.end(), 0.3);
-    for (kind, va) in views.into_iter().enumerate() {
-        let a = wave(va.end(), 0.7);
-        for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
-            let mut out = vec![0.0; rows * columns];
-            let scaled = Scaled { scale: 1.0, adds: false };
-            multiply(isa, threads, F32, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
-            for (at, found) in out.iter().enumerate() {
-                let (row, column) = (at / columns, at % columns);
-                let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
-                let expected = terms.sum::<f64>();
-                assert!((f64::from(*found) - expected).abs() < 1e-4, "{isa:?} {kind} {row} {column}");
+fn operands_are_brought_into_order_however_they_lie() {
+    // With 100 rows each part orders panels of its own; with 900 all parts share them. Several pieces, and squares that are not whole.
+    for (rows, depth, columns) in [(100, 43, 75), (900, PIECE + 43, 35)] {
+        let views = |rows: usize, columns: usize| {
+            [
+                View::rows(1, rows, columns, columns.next_multiple_of(512)),
+                View::rows(1, columns, rows, rows + 3).transposed(),
+                View { offset: 1, rows, columns, row_stride: 2, column_stride: 2 * rows + 5 },
+            ]
+        };
+        let pairs = views(rows, depth).into_iter().zip(views(depth, columns));
+        for (kind, (va, vb)) in pairs.enumerate() {
+            let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+            let sum = |row: usize, column: usize| -> f64 {
+                (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum()
+            };
+            let expected: Vec<f64> = (0..rows * columns).map(|at| sum(at / columns, at % columns)).collect();
+            for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
+                let mut out = vec![0.0; rows * columns];
+                let (o, scaled) = (View::packed(rows, columns), Scaled { scale: 1.0, adds: false });
+                multiply(isa, threads, F32, (&mut out, o), (&a, va), (&b, vb), scaled);
+                for (at, (found, expected)) in out.iter().zip(&expected).enumerate() {
+                    let (row, column) = (at / columns, at % columns);
+                    assert!((f64::from(*found) - expected).abs() < 1e-3, "{isa:?} {kind} {row} {column}");
+                }
             }
         }
     }
 }
 
 #[test]
-fn operands_that_are_ordered_in_parts_give_the_same_sums() {
-    // Deep enough that both are cut: more rows and columns than are ordered at once.
-    let (rows, depth, columns) = (NARROW + 6, ORDERED / 24, 70);
-    let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
-    let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
-    let mut out = vec![0.0; rows * columns];
-    let scaled = Scaled { scale: 1.0, adds: false };
-    multiply(Isa::detected(), 2, F32, (&mut out, View::packed(rows, columns)), (&a, va), (&b, vb), scaled);
-    for (row, column) in [(0, 0), (11, 31), (12, 32), (29, 69), (23, 64), (69, 69)] {
-        let expected: f64 = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column)).sum();
-        let found = f64::from(out[row * columns + column]);
-        // A sum of that many terms in 32 bits.
-        let bound = 1e-4 * expected.abs() + 1.0;
-        assert!((found - expected).abs() < bound, "{row} {column}: {found} {expected}");
+fn panels_that_are_ordered_in_parts_give_the_same_sums() {
+    // More than are ordered for all parts at once: too deep, and too many.
+    for (rows, depth, columns) in [(900, ORDERED / 1000, 1000), (900, PIECE + 70, ORDERED / PIECE + 40)] {
+        let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
+        let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));
+        let mut out = vec![0.0; rows * columns];
+        let scaled = Scaled { scale: 1.0, adds: false };
+        multiply(
+            Isa::detected(),
+            2,
+            F32,
+            (&mut out, View::packed(rows, columns)),
+            (&a, va),
+            (&b, vb),
+            scaled,
+        );
+        for row in (0..rows).step_by(29).chain([rows - 1]) {
+            for column in (0..columns).step_by(113).chain([columns - 1]) {
+                let terms = (0..depth).map(|at| value(&a, va, row, at) * value(&b, vb, at, column));
+                let (found, expected) = (f64::from(out[row * columns + column]), terms.sum::<f64>());
+                // A sum of that many terms in 32 bits.
+                let bound = 1e-4 * expected.abs() + 0.01;
+                assert!((found - expected).abs() < bound, "{row} {column}: {found} {expected}");
+            }
+        }
     }
 }
 

@@ -29,4 +29,4 @@ fn prefetch_ahead<T>(from: *const T) {
 mod avx2;
 mod avx512;
 pub(crate) use avx2::Avx2;
-pub(crate) use avx512::{Avx512, Vnni};
+pub(crate) use avx512::{Avx512, Vnni, transpose};

@@ -12,6 +12,8 @@ use super::{
     vectors,
 };
 
+pub(super) use super::convolution::Memory;
+
 /// Questions of one piece of work.
 const PIECE: usize = 32;
 
@@ -90,12 +92,13 @@ fn relations(
     rows
 }
 
-/// The questions' vectors, (questions, width of an entity's row); without dropouts, as in inference.
+/// The questions' vectors, (questions, width of an entity's row); without dropouts, as in inference. `memory` is that of a batch before.
 pub(super) fn forward(
     shape: &Shape,
     parameters: &Parameters,
     questions: &[Question],
     dropouts: Option<&Dropouts>,
+    memory: Memory,
 ) -> (Vec<f32>, Cache) {
     let of_relations = dropouts.and_then(|dropouts| dropouts.relation.as_ref());
     let heads = heads(shape, parameters, questions, dropouts.and_then(|dropouts| dropouts.entity.as_ref()));
@@ -107,7 +110,7 @@ pub(super) fn forward(
         ModelKind::ConvE => {
             let relations = relations(shape, parameters, questions, of_relations);
             let training = dropouts.map(|dropouts| dropouts.convolution);
-            let (out, cache) = convolution::forward(shape, parameters, heads, relations, training);
+            let (out, cache) = convolution::forward(shape, parameters, heads, relations, training, memory);
             (out, Cache::Convolution(Box::new(cache)))
         }
         model => {
@@ -135,7 +138,7 @@ pub(super) fn backward(
     parameters: &Parameters,
     questions: &[Question],
     dropouts: &Dropouts,
-    (cache, to): (&Cache, &[f32]),
+    (cache, to): (&mut Cache, &[f32]),
     gradients: &mut [Vec<f32>],
 ) -> Vec<f32> {
     let isa = Isa::detected();
@@ -185,9 +188,13 @@ pub(super) fn backward(
     to_heads
 }
 
-/// What a batch moves beside its gradients.
-pub(super) fn follow(cache: &Cache, parameters: &mut Parameters) {
-    if let Cache::Convolution(convolution) = cache {
-        convolution.follow(parameters);
+/// Moves what a batch moves beside its gradients, and gives its memory back.
+pub(super) fn follow(cache: Cache, parameters: &mut Parameters) -> Memory {
+    match cache {
+        Cache::Convolution(convolution) => {
+            convolution.follow(parameters);
+            convolution.into_memory()
+        }
+        Cache::Vectors { .. } | Cache::Matrices(_) => Memory::default(),
     }
 }

@@ -19,6 +19,7 @@ mod loss;
 mod matrices;
 mod mixture;
 mod model;
+mod normalisation;
 pub(crate) mod optimizer;
 mod options;
 mod parameters;

@@ -264,7 +264,8 @@ impl EmbeddingModel {
         let directions = self.shape.directions;
         let questions: Vec<Question> =
             questions.map(|(entity, relation)| directions.question(entity, relation.0, subjects)).collect();
-        interaction::forward(&self.shape, &self.parameters, &questions, None).0
+        interaction::forward(&self.shape, &self.parameters, &questions, None, interaction::Memory::default())
+            .0
     }
 }
 

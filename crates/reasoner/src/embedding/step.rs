@@ -36,6 +36,7 @@ pub(super) struct Stepper<'o> {
     scores: Vec<f32>,
     /// The entities' rows with dropout, where there is some.
     dropped: Vec<f32>,
+    memory: interaction::Memory,
 }
 
 /// The gradients of the entities' vectors, as they are made.
@@ -64,7 +65,17 @@ impl<'o> Stepper<'o> {
             .map(|(_, [rows, width], trained)| vec![0.0; if *trained { rows * width } else { 0 }])
             .collect();
         let (loss, penalty) = (Loss::new(training), EntityPenalty::new(shape, training));
-        Self { shape, options, loss, penalty, gradients, scores: Vec::new(), dropped: Vec::new() }
+        let (scores, dropped) = (Vec::new(), Vec::new());
+        Self {
+            shape,
+            options,
+            loss,
+            penalty,
+            gradients,
+            scores,
+            dropped,
+            memory: interaction::Memory::default(),
+        }
     }
 
     fn training(&self) -> &'o TrainingOptions {
@@ -77,7 +88,9 @@ impl<'o> Stepper<'o> {
         let training = self.training();
         let dropouts = Dropouts::new(self.options, place.seed, place.epoch, place.batch);
         self.gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
-        let (queries, cache) = interaction::forward(shape, parameters, &batch.questions, Some(&dropouts));
+        let memory = std::mem::take(&mut self.memory);
+        let (queries, mut cache) =
+            interaction::forward(shape, parameters, &batch.questions, Some(&dropouts), memory);
         let comparison = shape.comparison();
         let shares = Shares::new(batch, shape.directions.rows());
         let (loss, entities);
@@ -97,7 +110,7 @@ impl<'o> Stepper<'o> {
                 parameters,
                 &batch.questions,
                 &dropouts,
-                (&cache, &sampled.to_queries),
+                (&mut cache, &sampled.to_queries),
                 &mut self.gradients,
             );
             let penalty = (&shares, self.penalty);
@@ -126,7 +139,7 @@ impl<'o> Stepper<'o> {
                 parameters,
                 &batch.questions,
                 &dropouts,
-                (&cache, &among.to_queries),
+                (&mut cache, &among.to_queries),
                 &mut self.gradients,
             );
             self.penalise_relations(parameters, &shares);
@@ -210,7 +223,7 @@ impl<'o> Stepper<'o> {
         for ((tensor, gradient), state) in tensors.filter(|((tensor, _), _)| tensor.trained) {
             step.dense(&mut tensor.values, gradient, state);
         }
-        interaction::follow(&cache, parameters);
+        self.memory = interaction::follow(cache, parameters);
         Ok(loss)
     }
 }

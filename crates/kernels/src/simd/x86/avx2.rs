@@ -23,6 +23,17 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+            // SAFETY: AVX2, and pointers that are good for 16 rows of 16 values, by the trait's contract.
+            unsafe {
+                let (from, to) = (from.add(row * stride + column), to.add(column * to_stride + row));
+                transpose(from, stride, to, to_stride);
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn zero_floats() -> Self::Floats {
         // SAFETY: the machine has AVX2 by the trait's contract.
         unsafe { [_mm256_setzero_ps(); 4] }
@@ -340,6 +351,38 @@ unsafe fn int_columns<const N: usize, const M: usize>(
         for (row, sums) in sums.iter().enumerate() {
             for (i, sum) in sums.iter().enumerate() {
                 _mm256_storeu_si256(out.add(row * LANES + 8 * i).cast(), *sum);
+            }
+        }
+    }
+}
+
+/// Writes the rows of 8 by 8 values as columns.
+///
+/// # Safety
+/// The machine must have AVX2, and the pointers be good for 8 rows of 8 values.
+#[inline(always)]
+unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+    // SAFETY: the contract.
+    unsafe {
+        for column in [0, 4] {
+            // Four values of the rows `r` and `4 + r` beside each other. No closure, which would be compiled without AVX2.
+            let mut rows = [_mm256_setzero_ps(); 4];
+            for (row, values) in rows.iter_mut().enumerate() {
+                let from = from.add(row * stride + column);
+                let low = _mm256_castps128_ps256(_mm_loadu_ps(from));
+                *values = _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(from.add(4 * stride)));
+            }
+            let [a, b, c, d] = rows;
+            let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let (low2, high2) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+            let columns = [
+                _mm256_shuffle_ps::<0b01_00_01_00>(low, low2),
+                _mm256_shuffle_ps::<0b11_10_11_10>(low, low2),
+                _mm256_shuffle_ps::<0b01_00_01_00>(high, high2),
+                _mm256_shuffle_ps::<0b11_10_11_10>(high, high2),
+            ];
+            for (at, values) in columns.iter().enumerate() {
+                _mm256_storeu_ps(to.add((column + at) * to_stride), *values);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{prefetch, prefetch_ahead};
-use crate::simd::{Dots, LANES, Piece, STRIP, Simd, tile_of_dots, tiles::avx512};
+use crate::simd::{Dots, LANES, Piece, SQUARE, STRIP, Simd, tile_of_dots, tiles::avx512};
 
 /// AVX-512 without VNNI.
 #[derive(Clone, Copy)]
@@ -27,6 +27,21 @@ macro_rules! avx512 {
             #[inline(always)]
             fn prefetch<T>(values: &[T]) {
                 prefetch(values);
+            }
+
+            #[inline(always)]
+            unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+                // SAFETY: AVX-512, and pointers that are good for 16 rows of 16 values, by the trait's contract.
+                unsafe {
+                    // Loops: a closure would be compiled without AVX-512.
+                    let mut rows = [_mm512_setzero_si512(); SQUARE];
+                    for (row, values) in rows.iter_mut().enumerate() {
+                        *values = _mm512_loadu_si512(from.add(row * stride).cast());
+                    }
+                    for (row, values) in transpose(rows).iter().enumerate() {
+                        _mm512_storeu_si512(to.add(row * to_stride).cast(), *values);
+                    }
+                }
             }
 
             #[inline(always)]
@@ -174,4 +189,39 @@ unsafe fn dot_without_vnni(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
         let products = _mm512_add_epi32(_mm512_madd_epi16(even, ones), _mm512_madd_epi16(odd, ones));
         _mm512_add_epi32(sum, products)
     }
+}
+
+/// Sixteen rows of sixteen values of 32 bits as columns.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn transpose(rows: [__m512i; SQUARE]) -> [__m512i; SQUARE] {
+    // In each quarter of a vector, fours of rows become columns.
+    let mut fours = [_mm512_setzero_si512(); SQUARE];
+    for (rows, fours) in rows.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
+        let (low, high) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[0], rows[1]));
+        let (low2, high2) =
+            (_mm512_unpacklo_epi32(rows[2], rows[3]), _mm512_unpackhi_epi32(rows[2], rows[3]));
+        *fours = [
+            _mm512_unpacklo_epi64(low, low2),
+            _mm512_unpackhi_epi64(low, low2),
+            _mm512_unpacklo_epi64(high, high2),
+            _mm512_unpackhi_epi64(high, high2),
+        ];
+    }
+    // Then quarters change places.
+    let mut columns = fours;
+    for at in 0..4 {
+        let (even, odd) = (
+            _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[at], fours[4 + at]),
+            _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[at], fours[4 + at]),
+        );
+        let (even2, odd2) = (
+            _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[8 + at], fours[12 + at]),
+            _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[8 + at], fours[12 + at]),
+        );
+        columns[at] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even, even2);
+        columns[4 + at] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd, odd2);
+        columns[8 + at] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even, even2);
+        columns[12 + at] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd, odd2);
+    }
+    columns
 }

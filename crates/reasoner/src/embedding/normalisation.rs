@@ -1,0 +1,243 @@
+//! Batch normalisation (Ioffe and Szegedy, 2015): statistics of groups of values over a batch, and gradients through them.
+//!
+//! Values come as runs, each of one group, the groups by turns, or as rows with a value of each group. Sums are made part by part while
+//! a part is in the cache.
+
+use super::parameters::Parameters;
+
+/// What is added to variances.
+const EPSILON: f32 = 1e-5;
+/// How far running statistics follow those of a batch.
+const MOMENTUM: f32 = 0.1;
+/// Sums that are made beside each other, since one alone would wait for each addition.
+const LANES: usize = 16;
+
+/// Numbers, means and squared distances from the mean, of each group's values in a part of a batch.
+pub(super) struct Moments {
+    count: f64,
+    means: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Moments {
+    /// Of no values.
+    pub(super) fn new(groups: usize) -> Self {
+        Self { count: 0.0, means: vec![0.0; groups], squares: vec![0.0; groups] }
+    }
+
+    /// Of rows.
+    pub(super) fn of_rows(values: &[f32], groups: usize) -> Self {
+        let mut moments = Self::new(groups);
+        moments.count = (values.len() / groups) as f64;
+        for row in values.chunks_exact(groups) {
+            moments.means.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+        moments.means.iter_mut().for_each(|sum| *sum /= moments.count);
+        for row in values.chunks_exact(groups) {
+            for ((sum, value), mean) in moments.squares.iter_mut().zip(row).zip(&moments.means) {
+                *sum += (f64::from(*value) - mean).powi(2);
+            }
+        }
+        moments
+    }
+
+    /// Adds a run of so many values for each group.
+    pub(super) fn add_runs(&mut self, values: &[f32], run: usize) {
+        let count = run as f64;
+        let together = self.count + count;
+        for ((values, mean), squares) in values.chunks_exact(run).zip(&mut self.means).zip(&mut self.squares)
+        {
+            let own = sum(values, |value| value) / count;
+            let centre = own as f32;
+            let spread = sum(values, |value| (value - centre) * (value - centre));
+            merge((self.count, mean, squares), (count, own, spread));
+        }
+        self.count = together;
+    }
+}
+
+/// The sum of what is made of the values.
+fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
+    let mut sums = [0f32; LANES];
+    let (whole, rest) = values.as_chunks::<LANES>();
+    for values in whole {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += term(*value));
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += term(*value));
+    sums.iter().map(|sum| f64::from(*sum)).sum()
+}
+
+/// Adds the moments of other values of the group (Chan et al., 1979).
+fn merge(to: (f64, &mut f64, &mut f64), (count, mean, squares): (f64, f64, f64)) {
+    let together = to.0 + count;
+    let apart = mean - *to.1;
+    *to.1 += apart * count / together;
+    *to.2 += squares + apart * apart * to.0 * count / together;
+}
+
+/// Means and variances, each over so many values.
+pub(super) struct Statistics {
+    means: Vec<f32>,
+    variances: Vec<f32>,
+    count: f64,
+}
+
+impl Statistics {
+    /// Of all parts, of which there is at least one.
+    pub(super) fn of(parts: Vec<Moments>) -> Self {
+        let mut all = Moments::new(parts[0].means.len());
+        for part in parts {
+            let groups = all.means.iter_mut().zip(&mut all.squares).zip(part.means.iter().zip(&part.squares));
+            for ((mean, squares), (own, spread)) in groups {
+                merge((all.count, mean, squares), (part.count, *own, *spread));
+            }
+            all.count += part.count;
+        }
+        Self {
+            means: all.means.iter().map(|mean| *mean as f32).collect(),
+            variances: all.squares.iter().map(|squares| (squares / all.count) as f32).collect(),
+            count: all.count,
+        }
+    }
+
+    /// Those that follow the batches of training.
+    pub(super) fn running(parameters: &Parameters, mean: usize, variance: usize) -> Self {
+        let values = |at: usize| parameters.tensors[at].values.clone();
+        Self { means: values(mean), variances: values(variance), count: 0.0 }
+    }
+
+    /// Moves the running statistics towards these.
+    pub(super) fn follow(&self, parameters: &mut Parameters, mean: usize, variance: usize) {
+        // The variance of a sample, not of the whole, as is usual.
+        let correction = (self.count / (self.count.max(2.0) - 1.0)) as f32;
+        for (at, found, factor) in [(mean, &self.means, 1.0), (variance, &self.variances, correction)] {
+            for (running, found) in parameters.tensors[at].values.iter_mut().zip(found) {
+                *running += MOMENTUM * (found * factor - *running);
+            }
+        }
+    }
+
+    fn inverse(&self) -> impl Iterator<Item = f32> {
+        self.variances.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt())
+    }
+
+    /// What becomes of each group's values: normalised, scaled and shifted.
+    pub(super) fn lines(&self, scale: &[f32], shift: &[f32]) -> Vec<Line> {
+        let groups = self.inverse().zip(&self.means).zip(scale.iter().zip(shift));
+        groups
+            .map(|((inverse, mean), (scale, shift))| Line {
+                mean: *mean,
+                slope: inverse * scale,
+                shift: *shift,
+            })
+            .collect()
+    }
+
+    /// How gradients go back through the groups, given all parts' pulls. Adds the gradients of scale and shift, which are the tensors
+    /// number `scale_at` and the next.
+    pub(super) fn back(
+        &self,
+        parts: Vec<Pulls>,
+        scale: &[f32],
+        scale_at: usize,
+        gradients: &mut [Vec<f32>],
+    ) -> Vec<Back> {
+        let mut sums = vec![[0f64; 2]; scale.len()];
+        for Pulls(part) in &parts {
+            for (sum, part) in sums.iter_mut().zip(part) {
+                sum[0] += part[0];
+                sum[1] += part[1];
+            }
+        }
+        let groups = sums.iter().enumerate().zip(self.inverse().zip(&self.means).zip(scale));
+        groups
+            .map(|((group, [plain, pulled]), ((inverse, mean), scale))| {
+                let pulled = pulled * f64::from(inverse);
+                gradients[scale_at][group] += pulled as f32;
+                gradients[scale_at + 1][group] += *plain as f32;
+                Back {
+                    mean: *mean,
+                    factor: inverse * scale,
+                    plain: (plain / self.count) as f32,
+                    pulled: (pulled / self.count * f64::from(inverse)) as f32,
+                }
+            })
+            .collect()
+    }
+}
+
+/// A group's values, normalised, scaled and shifted.
+pub(super) struct Line {
+    mean: f32,
+    slope: f32,
+    shift: f32,
+}
+
+impl Line {
+    #[inline(always)]
+    pub(super) fn at(&self, value: f32) -> f32 {
+        (value - self.mean) * self.slope + self.shift
+    }
+}
+
+/// For each group, the sums of gradients, and of gradients times values' distances from the mean, in a part of a batch.
+pub(super) struct Pulls(Vec<[f64; 2]>);
+
+impl Pulls {
+    /// Of no values.
+    pub(super) fn new(groups: usize) -> Self {
+        Self(vec![[0.0; 2]; groups])
+    }
+
+    /// Of rows.
+    pub(super) fn of_rows(to: &[f32], values: &[f32], statistics: &Statistics) -> Self {
+        let groups = statistics.means.len();
+        let mut pulls = Self::new(groups);
+        for (to, values) in to.chunks_exact(groups).zip(values.chunks_exact(groups)) {
+            let rows = to.iter().zip(values).zip(&statistics.means);
+            for ([plain, pulled], ((to, value), mean)) in pulls.0.iter_mut().zip(rows) {
+                *plain += f64::from(*to);
+                *pulled += f64::from(*to * (value - mean));
+            }
+        }
+        pulls
+    }
+
+    /// Adds runs of so many values.
+    pub(super) fn add_runs(&mut self, to: &[f32], values: &[f32], statistics: &Statistics, run: usize) {
+        let groups = self.0.len();
+        for (at, (to, values)) in to.chunks_exact(run).zip(values.chunks_exact(run)).enumerate() {
+            let mean = statistics.means[at % groups];
+            let (mut plain, mut pulled) = ([0f32; LANES], [0f32; LANES]);
+            for (to, values) in to.chunks(LANES).zip(values.chunks(LANES)) {
+                for ((plain, pulled), (to, value)) in
+                    plain.iter_mut().zip(&mut pulled).zip(to.iter().zip(values))
+                {
+                    *plain += to;
+                    *pulled += to * (value - mean);
+                }
+            }
+            let sums = &mut self.0[at % groups];
+            for (sum, lanes) in sums.iter_mut().zip([plain, pulled]) {
+                *sum += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+            }
+        }
+    }
+}
+
+/// How a group's gradients go back: with n values x, mean m, deviation 1 / r, normalised values h = r (x - m), scale s and gradients g
+/// of what is scaled and shifted, those of x are r s (g - mean(g) - h mean(g h)).
+pub(super) struct Back {
+    mean: f32,
+    factor: f32,
+    plain: f32,
+    /// mean(g h) r
+    pulled: f32,
+}
+
+impl Back {
+    #[inline(always)]
+    pub(super) fn at(&self, gradient: f32, value: f32) -> f32 {
+        self.factor * (gradient - self.plain - (value - self.mean) * self.pulled)
+    }
+}
