@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{LANES, MOST_ROWS, SQUARE as WIDTH, Simd, Vnni, strip::tile, transpose},
+    simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, strip::tile, transpose},
 };
 
 /// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
@@ -25,6 +25,8 @@ const PANELS: usize = 4;
 /// Rows, or columns, that a thread brings into order together: far enough apart, each first value of theirs costs a look into the
 /// table of pages.
 const TOGETHER: usize = 256;
+/// The values, or pairs, of a vector, which is a row of what is transposed.
+const WIDTH: usize = SQUARE;
 
 /// Two inputs of a row or of a column, the first in the lower half.
 type Pair = u32;
