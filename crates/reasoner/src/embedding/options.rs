@@ -216,6 +216,10 @@ pub struct TrainingOptions {
     pub loss: LossKind,
     /// `triple` or `question`.
     pub weight: Weight,
+    /// With `kvs-all`: the answers that a question is asked for at once. One that has more is asked several times a pass, each time for
+    /// a part of them: the same loss over a pass, but batches are more alike where some questions have thousands of answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_answers: Option<usize>,
     /// Share of the target that goes to all entities alike; not with negative sampling.
     pub label_smoothing: f64,
     /// What the cross-entropy of each triple's relation among all counts beside the loss of its entities (Chen et al.,
@@ -259,6 +263,7 @@ impl Default for TrainingOptions {
             regime: Regime::default(),
             loss: LossKind::default(),
             weight: Weight::default(),
+            max_answers: None,
             label_smoothing: 0.0,
             relation_weight: 0.0,
             object_negatives: 64,
@@ -359,6 +364,17 @@ impl EmbeddingOptions {
             "0 but for DistMult and ComplEx among all entities",
             &weight,
         );
+        check("training.max-answers", training.max_answers != Some(0), "at least 1", &0);
+        // The parts' losses sum up to the whole's where each answer has a loss of its own that counts alike.
+        let adds_up = training.regime == Regime::KvsAll
+            && training.weight == Weight::Triple
+            && training.loss == LossKind::CrossEntropy;
+        check(
+            "training.max-answers",
+            training.max_answers.is_none() || adds_up,
+            "it only beside `kvs-all`, `cross-entropy` and `weight = \"triple\"`",
+            &"another regime, loss or weight",
+        );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -431,6 +447,14 @@ mod tests {
             (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
             (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
+            (
+                serde_json::json!({ "model": "transe", "training": { "weight": "question", "max-answers": 4 } }),
+                "training.max-answers",
+            ),
+            (
+                serde_json::json!({ "model": "transe", "training": { "max-answers": 0 } }),
+                "training.max-answers",
+            ),
             (
                 serde_json::json!({ "model": "transe", "training": { "regularizer": { "power": 4 } } }),
                 "training.regularizer.power",

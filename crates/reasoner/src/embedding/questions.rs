@@ -45,12 +45,18 @@ impl Directions {
 pub(crate) enum Questions<'t> {
     /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject.
     Triples(&'t [Triple], Directions),
-    /// Each with all its answers.
+    /// Each with all its answers, or several times with a part of them.
     Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId> },
 }
 
 impl<'t> Questions<'t> {
-    pub(crate) fn new(triples: &'t [Triple], regime: Regime, directions: Directions) -> Self {
+    /// `max_answers` is what a grouped question is asked for at once; the answers of one that has more are shared out evenly.
+    pub(crate) fn new(
+        triples: &'t [Triple],
+        regime: Regime,
+        max_answers: Option<usize>,
+        directions: Directions,
+    ) -> Self {
         if regime != Regime::KvsAll {
             return Self::Triples(triples, directions);
         }
@@ -59,9 +65,13 @@ impl<'t> Questions<'t> {
         let objects = index.by_subject().map(|row| (row, false));
         for (((entity, relation), found), subjects) in objects.chain(index.by_object().map(|row| (row, true)))
         {
-            questions.push(directions.question(entity, relation.0, subjects));
+            let times = max_answers.map_or(1, |max| found.len().div_ceil(max));
+            let before = answers.len();
             answers.extend_from_slice(found);
-            ends.push(answers.len());
+            for time in 1..=times {
+                questions.push(directions.question(entity, relation.0, subjects));
+                ends.push(before + found.len() * time / times);
+            }
         }
         Self::Grouped { questions, ends, answers }
     }
@@ -122,8 +132,8 @@ mod tests {
         let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
         for reciprocal in [false, true] {
             let directions = Directions { relations: 2, reciprocal };
-            let single = Questions::new(&triples, Regime::OneVsAll, directions);
-            let grouped = Questions::new(&triples, Regime::KvsAll, directions);
+            let single = Questions::new(&triples, Regime::OneVsAll, None, directions);
+            let grouped = Questions::new(&triples, Regime::KvsAll, None, directions);
             assert_eq!((single.len(), grouped.len()), (6, 5));
             let mut expected: Vec<_> = (0..6)
                 .map(|at| single.at(at))
@@ -140,10 +150,29 @@ mod tests {
     }
 
     #[test]
+    fn a_question_with_many_answers_is_asked_for_parts_of_them() {
+        let triples: Vec<Triple> = (1..=7).map(|object| Triple::new(0, 0, object)).collect();
+        let directions = Directions { relations: 1, reciprocal: true };
+        let sizes = |max| {
+            let questions = Questions::new(&triples, Regime::KvsAll, max, directions);
+            let of_objects = (0..questions.len()).map(|at| questions.at(at)).filter(|(q, _)| !q.subjects);
+            let parts: Vec<Vec<u32>> =
+                of_objects.map(|(_, answers)| answers.iter().map(|answer| answer.0).collect()).collect();
+            assert_eq!(parts.concat(), [1, 2, 3, 4, 5, 6, 7]);
+            parts.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(None), [7]);
+        assert_eq!(sizes(Some(7)), [7]);
+        assert_eq!(sizes(Some(6)), [3, 4]);
+        assert_eq!(sizes(Some(3)), [2, 2, 3]);
+        assert_eq!(sizes(Some(1)), [1; 7]);
+    }
+
+    #[test]
     fn every_pass_has_an_order_of_its_own() {
         let triples: Vec<Triple> = (0..50).map(|at| Triple::new(at, 0, at + 1)).collect();
         let questions =
-            Questions::new(&triples, Regime::OneVsAll, Directions { relations: 1, reciprocal: true });
+            Questions::new(&triples, Regime::OneVsAll, None, Directions { relations: 1, reciprocal: true });
         let (first, second) = (questions.order(7, 0), questions.order(7, 1));
         assert_ne!(first, second);
         assert_eq!(first, questions.order(7, 0));

@@ -250,7 +250,7 @@ mod tests {
         triples: &[Triple],
     ) -> (f64, Vec<Vec<f32>>) {
         let training = &options.training;
-        let questions = Questions::new(triples, training.regime, shape.directions);
+        let questions = Questions::new(triples, training.regime, training.max_answers, shape.directions);
         let batch = Batch::new((0..questions.len()).map(|at| questions.at(at)), training);
         let mut stepper = Stepper::new(shape, options);
         let place = Place { seed: 3, epoch: 1, batch: 2 };
@@ -470,11 +470,12 @@ mod tests {
     #[test]
     fn grouping_by_question_is_the_loss_of_single_triples() {
         for model in models() {
-            let of = |regime: &str, triples: &[Triple]| {
+            let of = |regime: &str, max_answers: Option<usize>, triples: &[Triple]| {
                 // Batch statistics make ConvE's questions depend on each other; dropout would differ.
                 let more = json!({ "map-dropout": 0.0, "hidden-dropout": 0.0,
-                    "training": { "regime": regime, "label-smoothing": 0.1 } });
+                    "training": { "regime": regime, "label-smoothing": 0.1, "max-answers": max_answers } });
                 let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
+                options.check().unwrap();
                 let shape = Shape::new(&options, ENTITY_COUNT, 3);
                 let parameters = Parameters::new(&shape, &options, 11);
                 gradients(&options, &shape, &parameters, triples)
@@ -483,12 +484,15 @@ mod tests {
                 continue;
             }
             let triples = triples();
-            let (grouped, asked) = (of("kvs-all", &triples), of("one-vs-all", &triples));
-            let single: f64 = triples.iter().map(|triple| of("one-vs-all", &[*triple]).0).sum();
+            let asked = of("one-vs-all", None, &triples);
+            let single: f64 = triples.iter().map(|triple| of("one-vs-all", None, &[*triple]).0).sum();
             assert!((asked.0 - single / triples.len() as f64).abs() < 1e-5, "{model}");
-            assert!((grouped.0 - asked.0).abs() < 1e-5, "{model}");
-            for (a, b) in grouped.1.iter().flatten().zip(asked.1.iter().flatten()) {
-                assert!((a - b).abs() < 1e-5, "{model}");
+            for max_answers in [None, Some(1)] {
+                let grouped = of("kvs-all", max_answers, &triples);
+                assert!((grouped.0 - asked.0).abs() < 1e-5, "{model}");
+                for (a, b) in grouped.1.iter().flatten().zip(asked.1.iter().flatten()) {
+                    assert!((a - b).abs() < 1e-5, "{model}");
+                }
             }
         }
     }

@@ -156,7 +156,7 @@ pub fn train(
         options,
         seed,
         relations,
-        questions: Questions::new(triples, Regime::KvsAll, directions),
+        questions: Questions::new(triples, Regime::KvsAll, None, directions),
         known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
         valid,
         over: network.over(kb)?,
@@ -369,7 +369,7 @@ mod tests {
         let triples =
             [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 1, 3)];
         let directions = Directions { relations: 2, reciprocal: true };
-        let questions = Questions::new(&triples, Regime::KvsAll, directions);
+        let questions = Questions::new(&triples, Regime::KvsAll, None, directions);
         let of = |head, step, share| {
             let lessons = (0..questions.len()).map(|at| lesson(&questions, at, 2, share, 1));
             lessons.into_iter().find(|lesson| lesson.question == Question { head, step }).unwrap()
