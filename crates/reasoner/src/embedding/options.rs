@@ -108,6 +108,10 @@ pub struct EmbeddingOptions {
     /// ConvE: the number of filters, of 3 by 3.
     #[serde(default = "filters")]
     pub filters: usize,
+    /// ConvE: whether its batch normalisations have scales and shifts that are learned, as in the paper. Without them the lengths of questions'
+    /// vectors stay what they are at first.
+    #[serde(default = "yes")]
+    pub affine: bool,
     /// `f32` or `f16`.
     #[serde(default)]
     pub storage: Storage,

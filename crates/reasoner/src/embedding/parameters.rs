@@ -16,7 +16,7 @@ pub(super) struct Tensor {
     pub(super) name: &'static str,
     pub(super) shape: [usize; 2],
     pub(super) values: Vec<f32>,
-    /// Whether it follows its gradient; the others are running statistics.
+    /// Whether it follows its gradient; running statistics do not.
     pub(super) trained: bool,
 }
 
@@ -45,11 +45,12 @@ pub(super) struct Shape {
     pub(super) norm: Option<Norm>,
     pub(super) height: usize,
     pub(super) filters: usize,
+    pub(super) affine: bool,
 }
 
 impl Shape {
     pub(super) fn new(options: &EmbeddingOptions, entities: usize, relations: usize) -> Self {
-        let EmbeddingOptions { model, dim, norm, height, filters, reciprocal, .. } = *options;
+        let EmbeddingOptions { model, dim, norm, height, filters, affine, reciprocal, .. } = *options;
         Self {
             model,
             entities,
@@ -59,6 +60,7 @@ impl Shape {
             norm,
             height,
             filters,
+            affine,
         }
     }
 
@@ -99,15 +101,15 @@ impl Shape {
             ModelKind::TuckEr => vec![relations, ("core", [self.relation_dim, self.dim * self.dim], true)],
             ModelKind::ConvE => {
                 let (_, _, places) = self.picture();
-                let (filters, dim) = (self.filters, self.dim);
+                let Self { filters, dim, affine, .. } = *self;
                 vec![
                     relations,
                     ("filters", [filters, 9], true),
-                    ("map-scale", [1, filters], true),
-                    ("map-shift", [1, filters], true),
+                    ("map-scale", [1, filters], affine),
+                    ("map-shift", [1, filters], affine),
                     ("projection", [filters * places, dim], true),
-                    ("hidden-scale", [1, dim], true),
-                    ("hidden-shift", [1, dim], true),
+                    ("hidden-scale", [1, dim], affine),
+                    ("hidden-shift", [1, dim], affine),
                     ("map-mean", [1, filters], false),
                     ("map-variance", [1, filters], false),
                     ("hidden-mean", [1, dim], false),

@@ -59,11 +59,7 @@ struct Gradients {
 impl<'o> Stepper<'o> {
     pub(super) fn new(shape: &'o Shape, options: &'o EmbeddingOptions) -> Self {
         let training = &options.training;
-        let gradients = shape
-            .tensors()
-            .iter()
-            .map(|(_, [rows, width], trained)| vec![0.0; if *trained { rows * width } else { 0 }])
-            .collect();
+        let gradients = shape.tensors().iter().map(|(_, [rows, width], _)| vec![0.0; rows * width]).collect();
         let (loss, penalty) = (Loss::new(training), EntityPenalty::new(shape, training));
         let (scores, dropped) = (Vec::new(), Vec::new());
         Self {
@@ -369,6 +365,7 @@ mod tests {
             json!({ "model": "rescal", "dim": 4 }),
             json!({ "model": "tucker", "dim": 4, "relation-dim": 3 }),
             json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "map-dropout": 0.2, "hidden-dropout": 0.2 }),
+            json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "affine": false }),
         ]
     }
 

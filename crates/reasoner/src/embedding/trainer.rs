@@ -247,6 +247,23 @@ mod tests {
     }
 
     #[test]
+    fn scales_and_shifts_of_normalisations_are_learned_where_they_are_asked_for() {
+        let mut options = models().remove(2);
+        for affine in [true, false] {
+            options.affine = affine;
+            let folder = tempfile::tempdir().unwrap();
+            run(&options, folder.path(), usize::MAX);
+            let model = EmbeddingModel::open(&folder.path().join("model")).unwrap();
+            for (ending, first) in [("-scale", 1.0), ("-shift", 0.0)] {
+                let tensors = model.parameters.tensors.iter().filter(|tensor| tensor.name.ends_with(ending));
+                let are_first: Vec<bool> =
+                    tensors.map(|tensor| tensor.values.iter().all(|value| *value == first)).collect();
+                assert_eq!(are_first, [!affine; 2], "{ending}");
+            }
+        }
+    }
+
+    #[test]
     fn the_rate_falls_behind_milestones() {
         let mut options = models().remove(0);
         options.training.milestones = vec![2, 5];
