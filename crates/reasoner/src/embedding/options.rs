@@ -108,8 +108,8 @@ pub struct EmbeddingOptions {
     /// ConvE: the number of filters, of 3 by 3.
     #[serde(default = "filters")]
     pub filters: usize,
-    /// ConvE: whether its batch normalisations have scales and shifts that are learned, as in the paper. Without them the lengths of questions'
-    /// vectors stay what they are at first.
+    /// ConvE: whether its batch normalisations have scales and shifts that are learned, as in the paper. Without them values behind a
+    /// normalisation keep a variance of 1, so that questions' vectors do not grow.
     #[serde(default = "yes")]
     pub affine: bool,
     /// `f32` or `f16`.
