@@ -220,8 +220,9 @@ pub struct TrainingOptions {
     pub loss: LossKind,
     /// `triple` or `question`.
     pub weight: Weight,
-    /// With `kvs-all`: the answers that a question is asked for at once. One that has more is asked several times a pass, each time for
-    /// a part of them: the same loss over a pass, but batches are more alike where some questions have thousands of answers.
+    /// The answers that a question is asked for at once; with `kvs-all`, `cross-entropy` and `weight = "triple"`. One that has more is
+    /// asked several times a pass, each time for a part of them: the same loss over a pass, but batches are more alike where some
+    /// questions have thousands of answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_answers: Option<usize>,
     /// Share of the target that goes to all entities alike; not with negative sampling.

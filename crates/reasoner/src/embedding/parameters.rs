@@ -16,7 +16,7 @@ pub(super) struct Tensor {
     pub(super) name: &'static str,
     pub(super) shape: [usize; 2],
     pub(super) values: Vec<f32>,
-    /// Whether it follows its gradient; running statistics do not.
+    /// Whether it follows its gradient. Running statistics do not, nor do scales and shifts of normalisations that are not affine.
     pub(super) trained: bool,
 }
 
