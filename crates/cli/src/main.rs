@@ -7,7 +7,7 @@ mod commands;
 mod error;
 mod progress;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 
@@ -38,7 +38,13 @@ fn main() -> ExitCode {
         (_, 1) => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time();
+    // Colours by default, unless NO_COLOR says otherwise; a file wants none either.
+    if std::io::stderr().is_terminal() {
+        log.init()
+    } else {
+        log.with_ansi(false).init()
+    }
     if let Some(threads) = cli.threads {
         // candle has threads of its own, and takes their number from here.
         // SAFETY: no thread has been started yet, so that nothing else looks at the environment.

@@ -1,20 +1,26 @@
 //! Progress bars on standard error.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sporran_pipeline::{Event, Unit};
 use sporran_transformers::Progress as Download;
 
-/// Draws the events of a run, one bar a step, with rate and time left.
+/// Between two lines of a step whose bar is not drawn.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Draws the events of a run, one bar a step, with rate and time left. Where standard error is no terminal, a step that takes long
+/// says once a minute how far it is, so that the log of a run in the background tells it.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    /// When the step last wrote a line, or began.
+    told: Instant,
     quiet: bool,
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { bar: None, quiet }
+        Self { bar: None, told: Instant::now(), quiet }
     }
 
     pub(crate) fn event(&mut self, event: Event) {
@@ -29,12 +35,17 @@ impl Progress {
                 bar.set_message(step);
                 bar.enable_steady_tick(Duration::from_millis(200));
                 self.bar = Some(bar);
+                self.told = Instant::now();
             }
             Event::Advance { done, note } => {
                 if let Some(bar) = &self.bar {
                     bar.set_position(done);
                     if let Some(note) = note {
                         bar.set_prefix(note);
+                    }
+                    if bar.is_hidden() && self.told.elapsed() >= PAUSE {
+                        eprintln!("{}", line(bar));
+                        self.told = Instant::now();
                     }
                 }
             }
@@ -53,6 +64,14 @@ impl Progress {
             eprintln!("{step}: {done} in {took:.1} s");
         }
     }
+}
+
+/// How far a step is, such as `train: 12 of 40 in 831 s, loss 5.02`.
+fn line(bar: &ProgressBar) -> String {
+    let (step, done, note) = (bar.message(), bar.position(), bar.prefix());
+    let of = bar.length().map_or(String::new(), |total| format!(" of {total}"));
+    let comma = if note.is_empty() { "" } else { ", " };
+    format!("{step}: {done}{of} in {:.0} s{comma}{note}", bar.elapsed().as_secs_f64())
 }
 
 fn style(unit: Unit) -> ProgressStyle {
