@@ -1,17 +1,15 @@
 //! Training Fusion-in-Decoder: the answer is learned from all passages at once, each encoded with the input apart.
 
-use candle_core::DType;
 use sporran_generator::{FidGenerator, FidOptions};
 use sporran_transformers::training::{EvaluationError, FusionObjective, FusionRow};
 
 use crate::{
     Options, Result,
     assemble::assemble_retrieval,
-    learn::Learning,
     observe::Observer,
     options::TrainOptions,
     pupil::Pupil,
-    train::{Trained, judged_score, pupil, readings},
+    train::{Trained, judged_score, learning, pupil, readings},
 };
 
 /// Trains the model of a `fid` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.
@@ -46,14 +44,6 @@ pub(crate) fn train_fid(
         .collect::<Result<_>>()?;
     let objective = FusionObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
     let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
-    let learning = Learning {
-        variables: &variables,
-        options: &train.optimizer,
-        folder: options.general.output.join(&options.general.name).join("training"),
-        model: &train.model,
-        dtype: DType::F16,
-        companions: &companions,
-        score: "mean score",
-    };
+    let learning = learning(&options.general, train, &variables, &companions);
     learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
 }

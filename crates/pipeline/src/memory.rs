@@ -1,6 +1,5 @@
 //! Training transformer memory networks: which piece of what is known a dialogue is answered with, and the answer.
 
-use candle_core::DType;
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
 use sporran_kilt::{Passage, PassageStore, Provenance};
 use sporran_transformers::{
@@ -12,11 +11,10 @@ use crate::{
     Options, Result,
     assemble::assemble_retrieval,
     evidence::{gold_passages, holds},
-    learn::Learning,
     observe::Observer,
     options::TrainOptions,
     pupil::Pupil,
-    train::{Reading, Trained, judged_score, pupil, readings},
+    train::{Reading, Trained, judged_score, learning, pupil, readings},
 };
 
 /// Trains the model of a `memnet` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.
@@ -51,15 +49,7 @@ pub(crate) fn train_memory(
         MemoryObjective::new(model.as_ref(), &variables, &rows, train.knowledge, &train.optimizer)?;
     let judge = MemNet::new(network, model.clone(), tokenizer.clone(), store)?;
     let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
-    let learning = Learning {
-        variables: &variables,
-        options: &train.optimizer,
-        folder: options.general.output.join(&options.general.name).join("training"),
-        model: &train.model,
-        dtype: DType::F16,
-        companions: &companions,
-        score: "mean score",
-    };
+    let learning = learning(&options.general, train, &variables, &companions);
     learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
 }
 

@@ -27,13 +27,13 @@ use crate::{
     Error, Options, Result,
     assemble::assemble_dense,
     encoders::sentence_layout,
-    learn::{Learning, encoder_files},
+    learn::encoder_files,
     observe::Observer,
     options::TrainOptions,
     pupil::Pupil,
     query::for_retrieval,
     retrieval::RetrieverOptions,
-    train::{Reading, Trained, judged_score, pupil, readings},
+    train::{Reading, Trained, judged_score, learning, pupil, readings},
 };
 
 fn fault(key: &str, message: &str) -> Error {
@@ -169,15 +169,7 @@ pub(crate) fn train_rag(
     };
     let judge = || score().map_err(EvaluationError::from);
     let trained = models.trained();
-    let learning = Learning {
-        variables: &trained,
-        options: optimizer,
-        folder: options.general.output.join(&options.general.name).join("training"),
-        model: &train.model,
-        dtype: DType::F16,
-        companions: &[],
-        score: "mean score",
-    };
+    let learning = learning(&options.general, train, &trained, &[]);
     let outcome = learning.optimise(&objective, (!asked.is_empty()).then_some(&judge), observe)?;
     if let Some(best) = &outcome.best_folder {
         export_part(best, RAG_PREFIXES[0], &train.model, DType::F16, &companions)?;

@@ -16,7 +16,7 @@ use crate::{
     learn::{Learning, encoder_files},
     observe::Observer,
     options::TrainOptions,
-    train::{Reading, Trained, judged_score, readings},
+    train::{Reading, Trained, judged_score, learning, readings},
 };
 
 /// A question with passages that hold its answer and others.
@@ -86,15 +86,8 @@ pub(crate) fn train_reader(
         answers().map_err(EvaluationError::from)
     };
     let companions = encoder_files(&checkpoint, encoder.config())?;
-    let learning = Learning {
-        variables: encoder.variables(),
-        options: &train.optimizer,
-        folder: options.general.output.join(&options.general.name).join("training"),
-        model: &train.model,
-        dtype: DType::F32,
-        companions: &companions,
-        score: "mean score",
-    };
+    let learning =
+        Learning { dtype: DType::F32, ..learning(&options.general, train, encoder.variables(), &companions) };
     learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
 }
 

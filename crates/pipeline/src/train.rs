@@ -2,7 +2,7 @@
 //!
 //! What the model reads in training is what it will read in a run: the same queries, the same index, the same prompt.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use candle_core::DType;
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -15,9 +15,7 @@ use sporran_kilt::{
 };
 use sporran_transformers::{
     Tokenizer,
-    training::{
-        EvaluationError, Row, Seq2SeqObjective, Training, Variables, best_folder, export, train as optimise,
-    },
+    training::{EvaluationError, Row, Seq2SeqObjective, Variables},
 };
 
 use crate::{
@@ -26,6 +24,7 @@ use crate::{
     encoders::train_encoder,
     fusion::train_fid,
     generation::GeneratorOptions,
+    learn::Learning,
     memory::train_memory,
     observe::{Event, Observer, Unit, advance, begin},
     options::{General, Options, Target, TasksOptions, TrainOptions},
@@ -139,33 +138,28 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     };
     let judge = Seq2SeqGenerator::new(generator, model.clone(), tokenizer.clone())?;
     let evaluate = || judged_score(&judge, &judged).map_err(EvaluationError::from);
-    let folder = options.general.output.join(&options.general.name).join("training");
-    fs::create_dir_all(&folder).map_err(Error::io(&folder, "write"))?;
-
-    begin(observe, format!("train {}", train.model.display()), train.optimizer.steps, Unit::Steps);
     let of_epoch = |epoch| rows.of_epoch(epoch);
-    let training = Training {
-        objective: &Seq2SeqObjective::new(model.as_ref(), &variables, &train.optimizer, &of_epoch),
-        variables: &variables,
+    let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &train.optimizer, &of_epoch);
+    let learning = learning(&options.general, train, &variables, &companions);
+    learning.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)
+}
+
+/// The training of a generator's model, whose checkpoints go into the run's folder.
+pub(crate) fn learning<'a>(
+    general: &General,
+    train: &'a TrainOptions,
+    variables: &'a Variables,
+    companions: &'a [(String, Vec<u8>)],
+) -> Learning<'a> {
+    Learning {
+        variables,
         options: &train.optimizer,
-        evaluate: (!judged.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
-        folder: &folder,
-        companions: &companions,
-    };
-    let outcome = optimise(&training, &mut |progress| {
-        let score = progress.score.map_or_else(String::new, |score| format!(", judged {:.1}", score * 100.0));
-        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-        if progress.score.is_some() {
-            tracing::info!(step = progress.step, "{note}");
-        }
-        observe(Event::Advance { done: progress.step, note: Some(note) });
-        std::ops::ControlFlow::Continue(())
-    })?;
-    observe(Event::End);
-    if let Some(best) = best_folder(&folder)? {
-        export(&best, &train.model, DType::F16, &companions)?;
+        folder: general.output.join(&general.name).join("training"),
+        model: &train.model,
+        dtype: DType::F16,
+        companions,
+        score: "mean score",
     }
-    Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
 }
 
 /// The model's card: what it is and where it comes from.

@@ -1,8 +1,6 @@
 //! Training of the models that answer with entities: EmbedKGQA and TransferNet.
 
-use std::ops::ControlFlow;
-
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use sporran_kilt::{
     kb::KnowledgeBase,
     korc::{Question, load},
@@ -16,8 +14,7 @@ use sporran_reasoner::{
 use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer,
     training::{
-        EvaluationError, Training, TrainingOptions, Variables, VocabularyOptions, best_folder,
-        tokenizer_files, train as optimise, train_vocabulary,
+        EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
     },
 };
 
@@ -27,8 +24,8 @@ use super::{
 };
 use crate::{
     Result,
-    learn::variables_of,
-    observe::{Event, Observer, Unit, begin},
+    learn::{Judge, Learning, variables_of},
+    observe::Observer,
 };
 
 /// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
@@ -60,30 +57,21 @@ pub(super) fn train(
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
         Ok(tune(&model.likely(&readings)?, &gold, options.most_answers, label))
     };
-    let folder = options.folder().join("training");
-    begin(observe, format!("train {}", options.reasoner.model().display()), optimizer.steps, Unit::Steps);
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
-    let training = Training {
-        objective: &QuestionObjective::new(&model, learned, optimizer),
+    let objective = QuestionObjective::new(&model, learned, optimizer);
+    let learning = Learning {
         variables: model.encoder().variables(),
         options: optimizer,
-        evaluate: (!readings.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
-        folder: &folder,
+        folder: options.folder().join("training"),
+        model: options.reasoner.model(),
+        dtype: DType::F32,
         companions: &[],
+        score: "valid P-F1",
     };
-    let outcome = optimise(&training, &mut |progress| {
-        let score =
-            progress.score.map_or_else(String::new, |score| format!(", valid P-F1 {:.1}", score * 100.0));
-        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-        if progress.score.is_some() {
-            tracing::info!(step = progress.step, "{note}");
-        }
-        observe(Event::Advance { done: progress.step, note: Some(note) });
-        ControlFlow::Continue(())
-    })?;
-    observe(Event::End);
-    if let Some(best) = best_folder(&folder)? {
-        model.restore(&best)?;
+    let judge = (!readings.is_empty()).then_some(&evaluate as Judge<'_>);
+    let outcome = learning.optimise(&objective, judge, observe)?;
+    if let Some(best) = &outcome.best_folder {
+        model.restore(best)?;
     }
     if !readings.is_empty() {
         let (threshold, _) = tuned(&model)?;

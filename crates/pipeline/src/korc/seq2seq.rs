@@ -1,7 +1,7 @@
 //! The encoder-decoder that reads a question, its document and, where asked for, triples that look as if they helped, and
 //! writes the answers between commas.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use rayon::prelude::*;
@@ -15,15 +15,14 @@ use sporran_kilt::{
 use sporran_reasoner::question::Linker;
 use sporran_transformers::{
     GenerationOptions,
-    training::{
-        EvaluationError, Row, Seq2SeqObjective, Training, Variables, best_folder, export, train as optimise,
-    },
+    training::{Row, Seq2SeqObjective, Variables},
 };
 
 use super::options::{ReasonOptions, Seq2SeqQuestions};
 use crate::{
     Result,
-    observe::{Event, Observer, Unit, begin},
+    learn::Learning,
+    observe::Observer,
     pupil::{Pupil, Start},
 };
 
@@ -159,29 +158,19 @@ pub(super) fn train(
         let total: f64 = judge.generate(&asked)?.into_iter().zip(&valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)
     };
-    let folder = options.folder().join("training");
-    begin(observe, format!("train {}", system.model.display()), system.optimizer.steps, Unit::Steps);
     let of_epoch = |_| Ok(rows.clone());
-    let training = Training {
-        objective: &Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch),
+    let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch);
+    let learning = Learning {
         variables: &variables,
         options: &system.optimizer,
-        evaluate: (!valid.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
-        folder: &folder,
+        folder: options.folder().join("training"),
+        model: &system.model,
+        dtype: DType::F16,
         companions: &companions,
+        score: "valid P-F1",
     };
-    let outcome = optimise(&training, &mut |progress| {
-        let score =
-            progress.score.map_or_else(String::new, |score| format!(", valid P-F1 {:.1}", score * 100.0));
-        let note = format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-        observe(Event::Advance { done: progress.step, note: Some(note) });
-        ControlFlow::Continue(())
-    })?;
-    observe(Event::End);
-    if let Some(best) = best_folder(&folder)? {
-        export(&best, &system.model, DType::F16, &companions)?;
-    }
-    Ok((outcome.step, outcome.best.map(|(_, score)| score)))
+    let trained = learning.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
+    Ok((trained.steps, trained.best.map(|(_, score)| score)))
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! Making the models of knowledge-base population.
 
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use serde::Serialize;
@@ -21,8 +17,8 @@ use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
     Tokenizer,
     training::{
-        EvaluationError, PairExample, PairObjective, Training, TunedEncoder, Variables, VocabularyOptions,
-        best_folder, export, tokenizer_files, train as optimise, train_vocabulary,
+        EvaluationError, PairExample, PairObjective, TunedEncoder, Variables, VocabularyOptions,
+        tokenizer_files, train_vocabulary,
     },
 };
 
@@ -38,6 +34,7 @@ use super::{
 };
 use crate::{
     Error, Event, Result,
+    learn::Learning,
     observe::{Observer, Unit, advance, begin},
 };
 
@@ -332,34 +329,16 @@ impl<'a> Marker<'a> {
             }
             Ok(f1(judges, &scored, &self.options.properties))
         };
-        let folder = folder.join("training");
-        fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
-        let steps = if optimizer.epochs > 0 { 0 } else { optimizer.steps };
-        begin(observe, format!("train {}", model.display()), steps, Unit::Steps);
-        let training = Training {
-            objective: &objective,
+        let learning = Learning {
             variables: self.encoder.variables(),
             options: optimizer,
-            evaluate: (!judges.is_empty()).then_some(&evaluate as &dyn Fn() -> Result<f64, EvaluationError>),
-            folder: &folder,
+            folder: folder.join("training"),
+            model,
+            dtype: if self.training.half { DType::F16 } else { DType::F32 },
             companions: &self.companions,
+            score: "F1",
         };
-        let outcome = optimise(&training, &mut |progress| {
-            let score = progress.score.map_or_else(String::new, |score| format!(", F1 {score:.3}"));
-            let note =
-                format!("loss {:.3}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
-            if progress.score.is_some() {
-                tracing::info!(step = progress.step, "{note}");
-            }
-            observe(Event::Advance { done: progress.step, note: Some(note) });
-            ControlFlow::Continue(())
-        })?;
-        observe(Event::End);
-        let dtype = if self.training.half { DType::F16 } else { DType::F32 };
-        if let Some(best) = best_folder(&folder)? {
-            export(&best, model, dtype, &self.companions)?;
-        }
-        Ok(outcome.step)
+        Ok(learning.run(&objective, (!judges.is_empty()).then_some(&evaluate), observe)?.steps)
     }
 
     /// The scores of a document's sentences from the logits of the pairs that were read.
