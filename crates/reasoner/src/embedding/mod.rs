@@ -25,6 +25,7 @@ mod options;
 mod parameters;
 pub(crate) mod questions;
 mod relation_prediction;
+mod sampled;
 pub(crate) mod scorer;
 mod step;
 mod table;

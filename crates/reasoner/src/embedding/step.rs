@@ -5,7 +5,7 @@ use sporran_kernels::Isa;
 
 use super::{
     among::among_all,
-    batch::{Batch, ENTITIES, EntityPenalty, Shares, among_sampled, regularise},
+    batch::{Batch, ENTITIES, EntityPenalty, Shares, regularise},
     dense::{Contributions, Dense},
     interaction::{self, Dropouts},
     loss::Loss,
@@ -14,6 +14,7 @@ use super::{
     parameters::{Parameters, RELATIONS, Shape},
     questions::mixed,
     relation_prediction::relate,
+    sampled::among_sampled,
     table::Rows,
 };
 use crate::{Error, Result};
@@ -399,13 +400,15 @@ mod tests {
     fn gradients_among_negatives_are_those_of_every_model_and_loss() {
         for model in models() {
             for loss in ["cross-entropy", "binary", "margin", "self-adversarial"] {
-                check(with(
-                    model.clone(),
-                    &json!({ "entity-dropout": 0.2, "candidate-dropout": 0.1, "training": {
-                        "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
-                        "object-negatives": 4, "subject-negatives": 3
-                    } }),
-                ));
+                for shared in [1, 3] {
+                    check(with(
+                        model.clone(),
+                        &json!({ "entity-dropout": 0.2, "candidate-dropout": 0.1, "training": {
+                            "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
+                            "object-negatives": 4, "subject-negatives": 3, "share-negatives": shared
+                        } }),
+                    ));
+                }
             }
         }
     }
