@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use sporran_kilt::kb::EntityId;
 
 use super::{
-    options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions, Weight},
+    options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions},
     parameters::Shape,
     questions::Question,
 };
@@ -18,47 +18,42 @@ pub(super) const ENTITIES: usize = 512;
 pub(super) struct Batch<'q> {
     pub(super) questions: Vec<Question>,
     pub(super) answers: Vec<Cow<'q, [EntityId]>>,
-    weight: Weight,
-    /// The sum of all weights.
+    weights: Vec<f32>,
+    /// Their sum.
     total: f32,
 }
 
 impl<'q> Batch<'q> {
     pub(super) fn new(
-        rows: impl Iterator<Item = (Question, &'q [EntityId])>,
+        rows: impl Iterator<Item = (Question, &'q [EntityId], f32)>,
         training: &TrainingOptions,
     ) -> Self {
-        let (mut questions, mut answers) = (Vec::new(), Vec::<Cow<'q, [EntityId]>>::new());
+        let (mut questions, mut weights) = (Vec::new(), Vec::new());
+        let mut answers = Vec::<Cow<'q, [EntityId]>>::new();
         // Questions with one answer each whose losses are softmaxes of the same scores: equal ones are asked once, with
         // all their answers, which is the same sum.
         let merges = training.regime == Regime::OneVsAll && training.loss == LossKind::CrossEntropy;
         let mut places: FxHashMap<Question, usize> = FxHashMap::default();
-        for (question, found) in rows {
+        for (question, found, weight) in rows {
             if merges {
                 let place = *places.entry(question).or_insert(questions.len());
                 if place < questions.len() {
                     answers[place].to_mut().extend_from_slice(found);
+                    weights[place] += weight;
                     continue;
                 }
             }
             questions.push(question);
             answers.push(Cow::Borrowed(found));
+            weights.push(weight);
         }
-        let weight = if training.regime == Regime::KvsAll { training.weight } else { Weight::Triple };
-        let total = match weight {
-            Weight::Question => questions.len() as f32,
-            Weight::Triple => answers.iter().map(|answers| answers.len() as f32).sum(),
-        };
-        Self { questions, answers, weight, total }
+        let total = weights.iter().sum();
+        Self { questions, answers, weights, total }
     }
 
     /// A question's share of the batch's loss.
     pub(super) fn scale(&self, at: usize) -> f32 {
-        let weight = match self.weight {
-            Weight::Question => 1.0,
-            Weight::Triple => self.answers[at].len() as f32,
-        };
-        weight / self.total
+        self.weights[at] / self.total
     }
 
     /// The entities that questions start from, with the questions' numbers.

@@ -165,15 +165,18 @@ pub enum LossKind {
     SelfAdversarial,
 }
 
-/// What a question counts that has several answers (`kvs-all`).
+/// What a question counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
-    /// As many as it has answers, so that the loss is that of `one-vs-all`.
+    /// As many as it has answers, so that the loss of `kvs-all` is that of `one-vs-all`.
     #[default]
     Triple,
-    /// One.
+    /// One, however many answers it has; with `kvs-all`.
     Question,
+    /// Negative sampling: a triple counts the less, the more others have its subject and relation or its relation and object (Sun
+    /// et al., 2019).
+    Subsampled,
 }
 
 /// How values follow their gradients.
@@ -218,7 +221,7 @@ pub struct TrainingOptions {
     pub regime: Regime,
     /// `cross-entropy` or `binary`; with negative sampling also `margin` and `self-adversarial`.
     pub loss: LossKind,
-    /// `triple` or `question`.
+    /// `triple`, `question` or `subsampled`.
     pub weight: Weight,
     /// The answers that a question is asked for at once; with `kvs-all`, `cross-entropy` and `weight = "triple"`. One that has more is
     /// asked several times a pass, each time for a part of them: the same loss over a pass, but batches are more alike where some
@@ -364,10 +367,17 @@ impl EmbeddingOptions {
         ] {
             check(key, count > 0, "at least 1", &count);
         }
+        let samples = training.regime == Regime::NegativeSampling;
+        let groups = training.regime == Regime::KvsAll;
+        let (fits, expected) = match training.weight {
+            Weight::Triple => (true, ""),
+            Weight::Question => (groups, "`question` only with `kvs-all`"),
+            Weight::Subsampled => (samples, "`subsampled` only with negative sampling"),
+        };
+        check("training.weight", fits, expected, &"another regime");
         let weight = training.relation_weight;
         check("training.relation-weight", not_negative(weight), "a number of at least 0", &weight);
         let is_linear = matches!(self.model, ModelKind::DistMult | ModelKind::ComplEx);
-        let samples = training.regime == Regime::NegativeSampling;
         check(
             "training.relation-weight",
             weight == 0.0 || (is_linear && !samples),
@@ -376,9 +386,7 @@ impl EmbeddingOptions {
         );
         check("training.max-answers", training.max_answers != Some(0), "at least 1", &0);
         // The parts' losses sum up to the whole's where each answer has a loss of its own that counts alike.
-        let adds_up = training.regime == Regime::KvsAll
-            && training.weight == Weight::Triple
-            && training.loss == LossKind::CrossEntropy;
+        let adds_up = groups && training.weight == Weight::Triple && training.loss == LossKind::CrossEntropy;
         check(
             "training.max-answers",
             training.max_answers.is_none() || adds_up,
@@ -459,6 +467,14 @@ mod tests {
             (serde_json::json!({ "model": "transe", "entity-dropout": 1.0 }), "entity-dropout"),
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
             (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
+            (
+                serde_json::json!({ "model": "transe", "training": { "weight": "subsampled" } }),
+                "training.weight",
+            ),
+            (
+                serde_json::json!({ "model": "transe", "training": { "regime": "one-vs-all", "weight": "question" } }),
+                "training.weight",
+            ),
             (
                 serde_json::json!({ "model": "transe", "training": { "weight": "question", "max-answers": 4 } }),
                 "training.max-answers",

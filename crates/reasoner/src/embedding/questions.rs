@@ -4,7 +4,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kilt::kb::{EntityId, Triple, TripleIndex};
 
-use super::options::Regime;
+use super::options::{Regime, TrainingOptions, Weight};
 
 /// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
 /// that has one row for both directions.
@@ -43,23 +43,28 @@ impl Directions {
 
 /// All questions of a training.
 pub(crate) enum Questions<'t> {
-    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject.
-    Triples(&'t [Triple], Directions),
+    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject. Without weights each counts one.
+    Triples { triples: &'t [Triple], weights: Option<Vec<f32>>, directions: Directions },
     /// Each with all its answers, or several times with a part of them.
-    Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId> },
+    Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId>, weight: Weight },
 }
 
 impl<'t> Questions<'t> {
-    /// `max_answers` is what a grouped question is asked for at once; the answers of one that has more are shared out evenly.
-    pub(crate) fn new(
+    pub(crate) fn new(triples: &'t [Triple], training: &TrainingOptions, directions: Directions) -> Self {
+        if training.regime == Regime::KvsAll {
+            return Self::grouped(triples, training.max_answers, training.weight, directions);
+        }
+        let weights = (training.weight == Weight::Subsampled).then(|| subsampled(triples));
+        Self::Triples { triples, weights, directions }
+    }
+
+    /// One for each pair of entity and relation; the answers of one that has more than `max_answers` are shared out evenly.
+    pub(crate) fn grouped(
         triples: &'t [Triple],
-        regime: Regime,
         max_answers: Option<usize>,
+        weight: Weight,
         directions: Directions,
     ) -> Self {
-        if regime != Regime::KvsAll {
-            return Self::Triples(triples, directions);
-        }
         let index = TripleIndex::new(triples);
         let (mut questions, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         let objects = index.by_subject().map(|row| (row, false));
@@ -73,30 +78,31 @@ impl<'t> Questions<'t> {
                 ends.push(before + found.len() * time / times);
             }
         }
-        Self::Grouped { questions, ends, answers }
+        Self::Grouped { questions, ends, answers, weight }
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Triples(triples, _) => 2 * triples.len(),
+            Self::Triples { triples, .. } => 2 * triples.len(),
             Self::Grouped { questions, .. } => questions.len(),
         }
     }
 
-    /// Question `at` with its answers.
-    pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId]) {
+    /// Question `at`, its answers and what it counts.
+    pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId], f32) {
         match self {
-            Self::Triples(triples, directions) => {
+            Self::Triples { triples, weights, directions } => {
                 let Triple { subject, relation, object } = &triples[at / 2];
-                if at % 2 == 1 {
-                    (directions.question(*object, relation.0, true), std::slice::from_ref(subject))
-                } else {
-                    (directions.question(*subject, relation.0, false), std::slice::from_ref(object))
-                }
+                let weight = weights.as_ref().map_or(1.0, |weights| weights[at / 2]);
+                let (entity, answer) = if at % 2 == 1 { (object, subject) } else { (subject, object) };
+                let question = directions.question(*entity, relation.0, at % 2 == 1);
+                (question, std::slice::from_ref(answer), weight)
             }
-            Self::Grouped { questions, ends, answers } => {
+            Self::Grouped { questions, ends, answers, weight } => {
                 let start = at.checked_sub(1).map_or(0, |before| ends[before]);
-                (questions[at], &answers[start..ends[at]])
+                let answers = &answers[start..ends[at]];
+                let weight = if *weight == Weight::Question { 1.0 } else { answers.len() as f32 };
+                (questions[at], answers, weight)
             }
         }
     }
@@ -109,6 +115,17 @@ impl<'t> Questions<'t> {
         order.shuffle(&mut rng);
         order
     }
+}
+
+/// What each triple counts by [`Weight::Subsampled`]: one by the square root of how many triples have its subject and relation and how
+/// many its relation and object, each taken for three more (as in RotatE's published program), so that rare ones are not all that counts.
+fn subsampled(triples: &[Triple]) -> Vec<f32> {
+    let index = TripleIndex::new(triples);
+    let alike = |triple: &Triple| {
+        let Triple { subject, relation, object } = *triple;
+        index.objects(subject, relation).len() + index.subjects(relation, object).len() + 6
+    };
+    triples.iter().map(|triple| 1.0 / (alike(triple) as f32).sqrt()).collect()
 }
 
 /// A seed for one thing of one batch (SplitMix64; Steele et al., 2014).
@@ -132,16 +149,20 @@ mod tests {
         let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
         for reciprocal in [false, true] {
             let directions = Directions { relations: 2, reciprocal };
-            let single = Questions::new(&triples, Regime::OneVsAll, None, directions);
-            let grouped = Questions::new(&triples, Regime::KvsAll, None, directions);
+            let [single, grouped] = [Regime::OneVsAll, Regime::KvsAll].map(|regime| {
+                let training = TrainingOptions { regime, ..TrainingOptions::default() };
+                Questions::new(&triples, &training, directions)
+            });
             assert_eq!((single.len(), grouped.len()), (6, 5));
             let mut expected: Vec<_> = (0..6)
                 .map(|at| single.at(at))
-                .map(|(q, answers)| (q.entity, q.relation, q.inverse, answers[0]))
+                .map(|(q, answers, _)| (q.entity, q.relation, q.inverse, answers[0]))
                 .collect();
             let mut found: Vec<_> = (0..5)
                 .map(|at| grouped.at(at))
-                .flat_map(|(q, answers)| answers.iter().map(move |a| (q.entity, q.relation, q.inverse, *a)))
+                .flat_map(|(q, answers, _)| {
+                    answers.iter().map(move |a| (q.entity, q.relation, q.inverse, *a))
+                })
                 .collect();
             expected.sort_unstable();
             found.sort_unstable();
@@ -153,11 +174,11 @@ mod tests {
     fn a_question_with_many_answers_is_asked_for_parts_of_them() {
         let triples: Vec<Triple> = (1..=7).map(|object| Triple::new(0, 0, object)).collect();
         let directions = Directions { relations: 1, reciprocal: true };
-        let sizes = |max| {
-            let questions = Questions::new(&triples, Regime::KvsAll, max, directions);
-            let of_objects = (0..questions.len()).map(|at| questions.at(at)).filter(|(q, _)| !q.subjects);
+        let sizes = |max_answers| {
+            let questions = Questions::grouped(&triples, max_answers, Weight::Triple, directions);
+            let of_objects = (0..questions.len()).map(|at| questions.at(at)).filter(|(q, ..)| !q.subjects);
             let parts: Vec<Vec<u32>> =
-                of_objects.map(|(_, answers)| answers.iter().map(|answer| answer.0).collect()).collect();
+                of_objects.map(|(_, answers, _)| answers.iter().map(|answer| answer.0).collect()).collect();
             assert_eq!(parts.concat(), [1, 2, 3, 4, 5, 6, 7]);
             parts.iter().map(Vec::len).collect::<Vec<_>>()
         };
@@ -169,10 +190,28 @@ mod tests {
     }
 
     #[test]
+    fn questions_count_what_their_weight_says() {
+        let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
+        let weights = |regime, weight| -> Vec<f32> {
+            let training = TrainingOptions { regime, weight, ..TrainingOptions::default() };
+            let questions =
+                Questions::new(&triples, &training, Directions { relations: 2, reciprocal: true });
+            (0..questions.len()).map(|at| questions.at(at).2).collect()
+        };
+        // Who follows 0, who follows 3, whom 1 and 2 follow by the first relation, whom 2 by the second.
+        assert_eq!(weights(Regime::KvsAll, Weight::Triple), [2.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(weights(Regime::KvsAll, Weight::Question), [1.0; 5]);
+        assert_eq!(weights(Regime::NegativeSampling, Weight::Triple), [1.0; 6]);
+        let (of_two, alone) = (1.0 / 3.0, 1.0 / 8f32.sqrt());
+        let subsampled = [of_two, of_two, of_two, of_two, alone, alone];
+        assert_eq!(weights(Regime::NegativeSampling, Weight::Subsampled), subsampled);
+    }
+
+    #[test]
     fn every_pass_has_an_order_of_its_own() {
         let triples: Vec<Triple> = (0..50).map(|at| Triple::new(at, 0, at + 1)).collect();
-        let questions =
-            Questions::new(&triples, Regime::OneVsAll, None, Directions { relations: 1, reciprocal: true });
+        let training = TrainingOptions { regime: Regime::OneVsAll, ..TrainingOptions::default() };
+        let questions = Questions::new(&triples, &training, Directions { relations: 1, reciprocal: true });
         let (first, second) = (questions.order(7, 0), questions.order(7, 1));
         assert_ne!(first, second);
         assert_eq!(first, questions.order(7, 0));

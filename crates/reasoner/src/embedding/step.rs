@@ -247,7 +247,7 @@ mod tests {
         triples: &[Triple],
     ) -> (f64, Vec<Vec<f32>>) {
         let training = &options.training;
-        let questions = Questions::new(triples, training.regime, training.max_answers, shape.directions);
+        let questions = Questions::new(triples, training, shape.directions);
         let batch = Batch::new((0..questions.len()).map(|at| questions.at(at)), training);
         let mut stepper = Stepper::new(shape, options);
         let place = Place { seed: 3, epoch: 1, batch: 2 };
@@ -400,12 +400,13 @@ mod tests {
     fn gradients_among_negatives_are_those_of_every_model_and_loss() {
         for model in models() {
             for loss in ["cross-entropy", "binary", "margin", "self-adversarial"] {
-                for shared in [1, 3] {
+                for (shared, weight) in [(1, "triple"), (3, "subsampled")] {
                     check(with(
                         model.clone(),
                         &json!({ "entity-dropout": 0.2, "candidate-dropout": 0.1, "training": {
                             "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
-                            "object-negatives": 4, "subject-negatives": 3, "share-negatives": shared
+                            "object-negatives": 4, "subject-negatives": 3, "share-negatives": shared,
+                            "weight": weight
                         } }),
                     ));
                 }

@@ -80,7 +80,7 @@ pub fn train(
         seed,
         train,
         storage,
-        questions: Questions::new(triples, train.regime, train.max_answers, shape.directions),
+        questions: Questions::new(triples, train, shape.directions),
         valid,
         known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
         model,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     embedding::{
-        LinkScores, OptimizerKind, Outcome, Progress, Regime,
+        LinkScores, OptimizerKind, Outcome, Progress, Weight,
         file::{Data, Mapped},
         optimizer::{State, Step},
         questions::{Directions, Questions, mixed},
@@ -53,7 +53,7 @@ fn lesson<'q>(
     share: f64,
     seed: u64,
 ) -> Lesson<'q> {
-    let (asked, answers) = questions.at(at);
+    let (asked, answers, _) = questions.at(at);
     // Rows of questions for subjects stand behind those for objects; steps of a relation stand side by side.
     let step = match asked.subjects {
         true => 2 * (asked.relation - relations as u32) + 1,
@@ -156,7 +156,7 @@ pub fn train(
         options,
         seed,
         relations,
-        questions: Questions::new(triples, Regime::KvsAll, None, directions),
+        questions: Questions::grouped(triples, None, Weight::Question, directions),
         known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
         valid,
         over: network.over(kb)?,
@@ -369,7 +369,7 @@ mod tests {
         let triples =
             [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 1, 3)];
         let directions = Directions { relations: 2, reciprocal: true };
-        let questions = Questions::new(&triples, Regime::KvsAll, None, directions);
+        let questions = Questions::grouped(&triples, None, Weight::Question, directions);
         let of = |head, step, share| {
             let lessons = (0..questions.len()).map(|at| lesson(&questions, at, 2, share, 1));
             lessons.into_iter().find(|lesson| lesson.question == Question { head, step }).unwrap()
