@@ -71,7 +71,7 @@ fn by_products(
         .map(|(at, row)| {
             let scale = batch.scale(at);
             let scores = if is_distance { row.to_vec() } else { Vec::new() };
-            let lost = f64::from(scale) * loss.all(isa, row, (&batch.answers[at], &batch.weights[at]), scale);
+            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale);
             if is_distance {
                 euclidean::weights(row, &scores);
             }
@@ -110,7 +110,7 @@ fn by_differences(
         .enumerate()
         .map(|(at, ((row, scores), (query, to)))| {
             let scale = batch.scale(at);
-            let lost = f64::from(scale) * loss.all(isa, row, (&batch.answers[at], &batch.weights[at]), scale);
+            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale);
             for ((entity, by), score) in table.chunks_exact(width).zip(&*row).zip(scores) {
                 comparison.add_gradient(isa, *by, *score, query, entity, to);
             }

@@ -18,55 +18,48 @@ pub(super) const ENTITIES: usize = 512;
 pub(super) struct Batch<'q> {
     pub(super) questions: Vec<Question>,
     pub(super) answers: Vec<Cow<'q, [EntityId]>>,
-    /// What each answer of each question counts.
-    pub(super) weights: Vec<Cow<'q, [f32]>>,
-    /// The sum of all of them.
+    weights: Vec<f32>,
+    /// Their sum.
     total: f32,
 }
 
 impl<'q> Batch<'q> {
     pub(super) fn new(
-        rows: impl Iterator<Item = (Question, &'q [EntityId], &'q [f32])>,
+        rows: impl Iterator<Item = (Question, &'q [EntityId], f32)>,
         training: &TrainingOptions,
     ) -> Self {
-        let (mut questions, mut answers) = (Vec::new(), Vec::<Cow<'q, [EntityId]>>::new());
-        let mut weights = Vec::<Cow<'q, [f32]>>::new();
+        let (mut questions, mut weights) = (Vec::new(), Vec::new());
+        let mut answers = Vec::<Cow<'q, [EntityId]>>::new();
         // Questions with one answer each whose losses are softmaxes of the same scores: equal ones are asked once, with
         // all their answers, which is the same sum.
         let merges = training.regime == Regime::OneVsAll && training.loss == LossKind::CrossEntropy;
         let mut places: FxHashMap<Question, usize> = FxHashMap::default();
-        for (question, found, weighed) in rows {
+        for (question, found, weight) in rows {
             if merges {
                 let place = *places.entry(question).or_insert(questions.len());
                 if place < questions.len() {
                     answers[place].to_mut().extend_from_slice(found);
-                    weights[place].to_mut().extend_from_slice(weighed);
+                    weights[place] += weight;
                     continue;
                 }
             }
             questions.push(question);
             answers.push(Cow::Borrowed(found));
-            weights.push(Cow::Borrowed(weighed));
+            weights.push(weight);
         }
-        let total = weights.iter().flat_map(|weights| weights.iter()).sum();
+        let total = weights.iter().sum();
         Self { questions, answers, weights, total }
     }
 
     /// A question's share of the batch's loss.
     pub(super) fn scale(&self, at: usize) -> f32 {
-        self.weights[at].iter().sum::<f32>() / self.total
+        self.weights[at] / self.total
     }
 
     /// The entities that questions start from, with the questions' numbers.
     pub(super) fn heads(&self) -> Vec<(u32, usize)> {
         self.questions.iter().enumerate().map(|(at, question)| (question.entity, at)).collect()
     }
-}
-
-/// Parts of `whole` in proportion to weights.
-pub(super) fn shared_out(whole: f32, weights: &[f32]) -> impl Iterator<Item = f32> {
-    let all: f32 = weights.iter().sum();
-    weights.iter().map(move |weight| whole * weight / all)
 }
 
 /// How often entities and relations stand in a batch's triples, as shares of them: what they are regularised by. Empty
@@ -85,8 +78,8 @@ impl Shares {
             let scale = batch.scale(at);
             of_relations[question.relation as usize] += scale;
             found.push((question.entity, scale));
-            let each = shared_out(scale, &batch.weights[at]);
-            found.extend(answers.iter().map(|answer| answer.0).zip(each));
+            let each = scale / answers.len() as f32;
+            found.extend(answers.iter().map(|answer| (answer.0, each)));
         }
         found.sort_by_key(|(entity, _)| *entity);
         let mut entities: Vec<(u32, f32)> = Vec::new();

@@ -3,10 +3,7 @@
 use sporran_kernels::{Isa, scaled_sigmoid, scaled_softmax, total};
 use sporran_kilt::kb::EntityId;
 
-use super::{
-    batch::shared_out,
-    options::{LossKind, TrainingOptions},
-};
+use super::options::{LossKind, TrainingOptions};
 
 /// What a loss is made of.
 #[derive(Clone, Copy, Debug)]
@@ -27,21 +24,15 @@ impl Loss {
         }
     }
 
-    /// Replaces the scores of all entities by the gradient of `scale` times the loss of a question with these answers, which
-    /// cross-entropy weights against each other; gives the loss without `scale`.
-    pub(super) fn all(
-        &self,
-        isa: Isa,
-        row: &mut [f32],
-        (answers, weights): (&[EntityId], &[f32]),
-        scale: f32,
-    ) -> f64 {
-        let many = row.len() as f32;
-        let more = 1.0 - self.smoothing;
+    /// Replaces the scores of all entities by the gradient of `scale` times the loss of a question with these answers;
+    /// gives the loss without `scale`.
+    pub(super) fn all(&self, isa: Isa, row: &mut [f32], answers: &[EntityId], scale: f32) -> f64 {
+        let (count, many) = (answers.len() as f32, row.len() as f32);
+        let share = (1.0 - self.smoothing) / count;
         let base = self.smoothing / many;
+        let of_answers: f64 = answers.iter().map(|answer| f64::from(row[answer.index()])).sum();
         if self.kind == LossKind::CrossEntropy {
-            let shares = || answers.iter().map(|answer| answer.index()).zip(shared_out(more, weights));
-            let mut loss = -shares().map(|(at, share)| f64::from(share) * f64::from(row[at])).sum::<f64>();
+            let mut loss = -f64::from(share) * of_answers;
             if base > 0.0 {
                 loss -= f64::from(base) * total(isa, row);
             }
@@ -49,12 +40,12 @@ impl Loss {
             if base > 0.0 {
                 row.iter_mut().for_each(|value| *value -= scale * base);
             }
-            shares().for_each(|(at, share)| row[at] -= scale * share);
+            answers.iter().for_each(|answer| row[answer.index()] -= scale * share);
             return loss;
         }
         // Binary: the mean over all entities, with targets smoothed towards 1 / entities.
-        let of_answers: f64 = answers.iter().map(|answer| f64::from(row[answer.index()])).sum();
         let loss = scaled_sigmoid(isa, row, base, scale / many);
+        let more = 1.0 - self.smoothing;
         answers.iter().for_each(|answer| row[answer.index()] -= scale / many * more);
         (loss - f64::from(more) * of_answers) / f64::from(many)
     }
@@ -135,9 +126,7 @@ mod tests {
         let answers = [EntityId(3), EntityId(20), EntityId(36)];
         for kind in [LossKind::CrossEntropy, LossKind::Binary] {
             for smoothing in [0.0, 0.2] {
-                check(2.0, |row| {
-                    loss(kind, smoothing).all(Isa::detected(), row, (&answers, &[0.2, 1.0, 0.5]), 2.0)
-                });
+                check(2.0, |row| loss(kind, smoothing).all(Isa::detected(), row, &answers, 2.0));
             }
         }
         for kind in [LossKind::CrossEntropy, LossKind::Binary, LossKind::Margin, LossKind::SelfAdversarial] {
@@ -151,12 +140,8 @@ mod tests {
         let row = [1.0f32, 2.0, 0.5];
         let total: f64 = row.iter().map(|s| f64::from(*s).exp()).sum();
         let expected = total.ln() - 2.0;
-        let found = loss(LossKind::CrossEntropy, 0.0).all(
-            Isa::detected(),
-            &mut row.clone(),
-            (&[EntityId(1)], &[0.3]),
-            1.0,
-        );
+        let found =
+            loss(LossKind::CrossEntropy, 0.0).all(Isa::detected(), &mut row.clone(), &[EntityId(1)], 1.0);
         assert!((found - expected).abs() < 1e-6);
         let found = loss(LossKind::CrossEntropy, 0.0).sampled(&mut [2.0, 1.0, 0.5], 1.0);
         assert!((found - expected).abs() < 1e-6);

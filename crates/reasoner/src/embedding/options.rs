@@ -174,7 +174,8 @@ pub enum Weight {
     Triple,
     /// One, however many answers it has; with `kvs-all`.
     Question,
-    /// A triple counts the less, the more others have its subject and relation or its relation and object (Sun et al., 2019).
+    /// Negative sampling: a triple counts the less, the more others have its subject and relation or its relation and object (Sun
+    /// et al., 2019).
     Subsampled,
 }
 
@@ -222,7 +223,7 @@ pub struct TrainingOptions {
     pub loss: LossKind,
     /// `triple`, `question` or `subsampled`.
     pub weight: Weight,
-    /// The answers that a question is asked for at once; with `kvs-all`, `cross-entropy` and another `weight` than `question`. One that has more is
+    /// The answers that a question is asked for at once; with `kvs-all`, `cross-entropy` and `weight = "triple"`. One that has more is
     /// asked several times a pass, each time for a part of them: the same loss over a pass, but batches are more alike where some
     /// questions have thousands of answers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -371,13 +372,9 @@ impl EmbeddingOptions {
         let (fits, expected) = match training.weight {
             Weight::Triple => (true, ""),
             Weight::Question => (groups, "`question` only with `kvs-all`"),
-            // A question's binary losses are those of all entities, not of its answers alone.
-            Weight::Subsampled => (
-                !groups || training.loss == LossKind::CrossEntropy,
-                "`subsampled` with `kvs-all` only beside `cross-entropy`",
-            ),
+            Weight::Subsampled => (samples, "`subsampled` only with negative sampling"),
         };
-        check("training.weight", fits, expected, &"another regime or loss");
+        check("training.weight", fits, expected, &"another regime");
         let weight = training.relation_weight;
         check("training.relation-weight", not_negative(weight), "a number of at least 0", &weight);
         let is_linear = matches!(self.model, ModelKind::DistMult | ModelKind::ComplEx);
@@ -389,12 +386,11 @@ impl EmbeddingOptions {
         );
         check("training.max-answers", training.max_answers != Some(0), "at least 1", &0);
         // The parts' losses sum up to the whole's where each answer has a loss of its own that counts alike.
-        let adds_up =
-            groups && training.weight != Weight::Question && training.loss == LossKind::CrossEntropy;
+        let adds_up = groups && training.weight == Weight::Triple && training.loss == LossKind::CrossEntropy;
         check(
             "training.max-answers",
             training.max_answers.is_none() || adds_up,
-            "it only beside `kvs-all`, `cross-entropy` and another `weight` than `question`",
+            "it only beside `kvs-all`, `cross-entropy` and `weight = \"triple\"`",
             &"another regime, loss or weight",
         );
         let regularizer = &training.regularizer;
@@ -472,7 +468,7 @@ mod tests {
             (serde_json::json!({ "model": "transe", "training": { "loss": "margin" } }), "training.loss"),
             (serde_json::json!({ "model": "transe", "storage": "f16" }), "storage"),
             (
-                serde_json::json!({ "model": "transe", "training": { "weight": "subsampled", "loss": "binary" } }),
+                serde_json::json!({ "model": "transe", "training": { "weight": "subsampled" } }),
                 "training.weight",
             ),
             (

@@ -43,10 +43,10 @@ impl Directions {
 
 /// All questions of a training.
 pub(crate) enum Questions<'t> {
-    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject. `weights` has one for each triple.
-    Triples { triples: &'t [Triple], weights: Vec<f32>, directions: Directions },
-    /// Each with all its answers, or several times with a part of them. `weights` has one for each answer.
-    Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId>, weights: Vec<f32> },
+    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject. Without weights each counts one.
+    Triples { triples: &'t [Triple], weights: Option<Vec<f32>>, directions: Directions },
+    /// Each with all its answers, or several times with a part of them.
+    Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId>, weight: Weight },
 }
 
 impl<'t> Questions<'t> {
@@ -54,13 +54,7 @@ impl<'t> Questions<'t> {
         if training.regime == Regime::KvsAll {
             return Self::grouped(triples, training.max_answers, training.weight, directions);
         }
-        let weights = match training.weight {
-            Weight::Subsampled => {
-                let index = TripleIndex::new(triples);
-                triples.iter().map(|triple| subsampled(&index, *triple)).collect()
-            }
-            Weight::Triple | Weight::Question => vec![1.0; triples.len()],
-        };
+        let weights = (training.weight == Weight::Subsampled).then(|| subsampled(triples));
         Self::Triples { triples, weights, directions }
     }
 
@@ -72,28 +66,19 @@ impl<'t> Questions<'t> {
         directions: Directions,
     ) -> Self {
         let index = TripleIndex::new(triples);
-        let (mut questions, mut ends) = (Vec::new(), Vec::new());
-        let (mut answers, mut weights) = (Vec::new(), Vec::new());
+        let (mut questions, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         let objects = index.by_subject().map(|row| (row, false));
         for (((entity, relation), found), subjects) in objects.chain(index.by_object().map(|row| (row, true)))
         {
             let times = max_answers.map_or(1, |max| found.len().div_ceil(max));
             let before = answers.len();
             answers.extend_from_slice(found);
-            weights.extend(found.iter().map(|answer| match weight {
-                Weight::Triple => 1.0,
-                Weight::Question => 1.0 / found.len() as f32,
-                Weight::Subsampled => {
-                    let (subject, object) = if subjects { (*answer, entity) } else { (entity, *answer) };
-                    subsampled(&index, Triple { subject, relation, object })
-                }
-            }));
             for time in 1..=times {
                 questions.push(directions.question(entity, relation.0, subjects));
                 ends.push(before + found.len() * time / times);
             }
         }
-        Self::Grouped { questions, ends, answers, weights }
+        Self::Grouped { questions, ends, answers, weight }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,18 +88,21 @@ impl<'t> Questions<'t> {
         }
     }
 
-    /// Question `at`, its answers and what each of them counts.
-    pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId], &[f32]) {
+    /// Question `at`, its answers and what it counts.
+    pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId], f32) {
         match self {
             Self::Triples { triples, weights, directions } => {
                 let Triple { subject, relation, object } = &triples[at / 2];
+                let weight = weights.as_ref().map_or(1.0, |weights| weights[at / 2]);
                 let (entity, answer) = if at % 2 == 1 { (object, subject) } else { (subject, object) };
                 let question = directions.question(*entity, relation.0, at % 2 == 1);
-                (question, std::slice::from_ref(answer), std::slice::from_ref(&weights[at / 2]))
+                (question, std::slice::from_ref(answer), weight)
             }
-            Self::Grouped { questions, ends, answers, weights } => {
+            Self::Grouped { questions, ends, answers, weight } => {
                 let start = at.checked_sub(1).map_or(0, |before| ends[before]);
-                (questions[at], &answers[start..ends[at]], &weights[start..ends[at]])
+                let answers = &answers[start..ends[at]];
+                let weight = if *weight == Weight::Question { 1.0 } else { answers.len() as f32 };
+                (questions[at], answers, weight)
             }
         }
     }
@@ -129,12 +117,15 @@ impl<'t> Questions<'t> {
     }
 }
 
-/// What a triple counts by [`Weight::Subsampled`]: one by the square root of how many triples have its subject and relation and how
+/// What each triple counts by [`Weight::Subsampled`]: one by the square root of how many triples have its subject and relation and how
 /// many its relation and object, each taken for three more (as in RotatE's published program), so that rare ones are not all that counts.
-fn subsampled(index: &TripleIndex, triple: Triple) -> f32 {
-    let Triple { subject, relation, object } = triple;
-    let alike = index.objects(subject, relation).len() + index.subjects(relation, object).len() + 6;
-    1.0 / (alike as f32).sqrt()
+fn subsampled(triples: &[Triple]) -> Vec<f32> {
+    let index = TripleIndex::new(triples);
+    let alike = |triple: &Triple| {
+        let Triple { subject, relation, object } = *triple;
+        index.objects(subject, relation).len() + index.subjects(relation, object).len() + 6
+    };
+    triples.iter().map(|triple| 1.0 / (alike(triple) as f32).sqrt()).collect()
 }
 
 /// A seed for one thing of one batch (SplitMix64; Steele et al., 2014).
@@ -201,25 +192,19 @@ mod tests {
     #[test]
     fn questions_count_what_their_weight_says() {
         let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
-        let weights = |regime, weight| -> Vec<Vec<f32>> {
+        let weights = |regime, weight| -> Vec<f32> {
             let training = TrainingOptions { regime, weight, ..TrainingOptions::default() };
             let questions =
                 Questions::new(&triples, &training, Directions { relations: 2, reciprocal: true });
-            (0..questions.len()).map(|at| questions.at(at).2.to_vec()).collect()
+            (0..questions.len()).map(|at| questions.at(at).2).collect()
         };
         // Who follows 0, who follows 3, whom 1 and 2 follow by the first relation, whom 2 by the second.
-        let grouped =
-            |of_two: f32, alone: f32| [vec![of_two; 2], vec![alone], vec![of_two], vec![of_two], vec![alone]];
+        assert_eq!(weights(Regime::KvsAll, Weight::Triple), [2.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(weights(Regime::KvsAll, Weight::Question), [1.0; 5]);
+        assert_eq!(weights(Regime::NegativeSampling, Weight::Triple), [1.0; 6]);
         let (of_two, alone) = (1.0 / 3.0, 1.0 / 8f32.sqrt());
-        assert_eq!(weights(Regime::KvsAll, Weight::Triple), grouped(1.0, 1.0));
-        assert_eq!(weights(Regime::KvsAll, Weight::Subsampled), grouped(of_two, alone));
-        let each = [vec![0.5; 2], vec![1.0], vec![1.0], vec![1.0], vec![1.0]];
-        assert_eq!(weights(Regime::KvsAll, Weight::Question), each);
-        for regime in [Regime::OneVsAll, Regime::NegativeSampling] {
-            assert_eq!(weights(regime, Weight::Triple), [[1.0]; 6]);
-            let subsampled = [[of_two], [of_two], [of_two], [of_two], [alone], [alone]];
-            assert_eq!(weights(regime, Weight::Subsampled), subsampled);
-        }
+        let subsampled = [of_two, of_two, of_two, of_two, alone, alone];
+        assert_eq!(weights(Regime::NegativeSampling, Weight::Subsampled), subsampled);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use sporran_kernels::{Isa, add_columns, scaled_softmax};
 
 use super::{
-    batch::{Batch, shared_out},
+    batch::Batch,
     dense::Contributions,
     options::ModelKind,
     parameters::{RELATIONS, Shape},
@@ -25,9 +25,6 @@ pub(super) struct Related {
     /// Of the entities that answer them.
     pub(super) answers: Contributions,
 }
-
-/// A triple: the number of its question, its answer and its share of the batch's loss.
-type Asked = (usize, u32, f32);
 
 /// What one piece of pairs came to.
 struct Piece {
@@ -51,14 +48,15 @@ pub(super) fn relate(
 ) -> Related {
     let dim = shape.dim;
     let rows = relations.len() / dim;
-    let mut triples: Vec<Asked> = Vec::new();
-    for (at, (answers, weights)) in batch.answers.iter().zip(&batch.weights).enumerate() {
-        let each = shared_out(weight * batch.scale(at), weights);
-        triples.extend(answers.iter().zip(each).map(|(answer, scale)| (at, answer.0, scale)));
-    }
+    let triples: Vec<(usize, u32)> = batch
+        .answers
+        .iter()
+        .enumerate()
+        .flat_map(|(at, answers)| answers.iter().map(move |answer| (at, answer.0)))
+        .collect();
     let pieces: Vec<Piece> = triples
         .par_chunks(PIECE)
-        .map(|triples| piece(shape.model, (entities, relations, dim), batch, triples))
+        .map(|triples| piece(shape.model, (entities, relations, dim), batch, weight, triples))
         .collect();
     gradients[RELATIONS].par_chunks_mut(PIECE * dim).enumerate().for_each(|(at, out)| {
         let (first, many) = (at * PIECE, out.len() / dim);
@@ -73,11 +71,11 @@ pub(super) fn relate(
     let mut to_answers = Vec::with_capacity(triples.len() * dim);
     for (piece, triples) in pieces.iter().zip(triples.chunks(PIECE)) {
         to_answers.extend_from_slice(&piece.to_answers);
-        for ((question, ..), to) in triples.iter().zip(piece.to_heads.chunks_exact(dim)) {
+        for ((question, _), to) in triples.iter().zip(piece.to_heads.chunks_exact(dim)) {
             add_columns(Isa::detected(), to, &mut to_heads[question * dim..][..dim]);
         }
     }
-    let order = triples.iter().enumerate().map(|(at, (_, answer, _))| (*answer, at)).collect();
+    let order = triples.iter().enumerate().map(|(at, (_, answer))| (*answer, at)).collect();
     Related {
         loss: pieces.iter().map(|piece| piece.loss).sum(),
         to_heads,
@@ -89,7 +87,8 @@ fn piece(
     model: ModelKind,
     (entities, relations, dim): (&EntityTable, &[f32], usize),
     batch: &Batch<'_>,
-    triples: &[Asked],
+    weight: f32,
+    triples: &[(usize, u32)],
 ) -> Piece {
     let rows = relations.len() / dim;
     let (count, isa) = (triples.len(), Isa::detected());
@@ -97,7 +96,7 @@ fn piece(
     let (mut heads, mut answers, mut pairs, mut to_heads, mut to_answers) =
         (zeros(), zeros(), zeros(), zeros(), zeros());
     let of = |at: usize| at * dim..(at + 1) * dim;
-    for (at, (question, answer, _)) in triples.iter().enumerate() {
+    for (at, (question, answer)) in triples.iter().enumerate() {
         let question = &batch.questions[*question];
         entities.read(question.entity as usize, &mut heads[of(at)]);
         entities.read(*answer as usize, &mut answers[of(at)]);
@@ -111,17 +110,18 @@ fn piece(
     let of_scores = View::packed(count, rows);
     product((&mut to_scores, of_scores), (&pairs, of_pairs), (relations, of_relations.transposed()), false);
     let mut loss = 0.0;
-    for (row, (question, _, scale)) in to_scores.chunks_exact_mut(rows).zip(triples) {
+    for (row, (question, _)) in to_scores.chunks_exact_mut(rows).zip(triples) {
         let relation = batch.questions[*question].relation as usize;
+        let scale = weight * batch.scale(*question) / batch.answers[*question].len() as f32;
         let score = f64::from(row[relation]);
-        loss += f64::from(*scale) * (scaled_softmax(isa, row, *scale) - score);
+        loss += f64::from(scale) * (scaled_softmax(isa, row, scale) - score);
         row[relation] -= scale;
     }
     // The relation whose gradients are those of all of them together.
     let mut mixed = zeros();
     product((&mut mixed, of_pairs), (&to_scores, of_scores), (relations, of_relations), false);
     let mut unused = vec![0.0; dim];
-    for (at, (question, ..)) in triples.iter().enumerate() {
+    for (at, (question, _)) in triples.iter().enumerate() {
         let inverse = batch.questions[*question].inverse;
         let (head, relation) = (&heads[of(at)], &mixed[of(at)]);
         vectors::forward(model, inverse, head, relation, &mut to_answers[of(at)]);
