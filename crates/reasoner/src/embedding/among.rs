@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use sporran_kernels::{Comparison, Isa, TrainingPrecision, add_columns, total};
 
-use super::{batch::Batch, euclidean, loss::Loss};
+use super::{batch::Batch, euclidean, loss::Loss, sample::Sample};
 use crate::product::{View, product_in, shared_product};
 
 /// Questions compared with all entities.
@@ -27,11 +27,11 @@ enum Way {
     Differences(Vec<f32>),
 }
 
-/// Scores every question against all entities, whose rows are `table`, and turns the scores into gradients.
-pub(super) fn among_all(
+/// Scores every question against all entities or a sample of them, whose rows are `table`, and turns the scores into gradients.
+pub(super) fn among(
     comparison: Comparison,
     (loss, precision): (&Loss, TrainingPrecision),
-    batch: &Batch<'_>,
+    (batch, sample): (&Batch<'_>, Option<&Sample>),
     queries: &[f32],
     table: &[f32],
     mut buffer: Vec<f32>,
@@ -41,10 +41,10 @@ pub(super) fn among_all(
     buffer.resize(count * entities, 0.0);
     match comparison {
         Comparison::Dot | Comparison::L2 => {
-            by_products(comparison, (loss, precision), batch, queries, table, buffer)
+            by_products(comparison, (loss, precision), (batch, sample), queries, table, buffer)
         }
         Comparison::L1 | Comparison::Modulus => {
-            by_differences(comparison, loss, batch, queries, table, buffer)
+            by_differences(comparison, loss, (batch, sample), queries, table, buffer)
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn among_all(
 fn by_products(
     comparison: Comparison,
     (loss, precision): (&Loss, TrainingPrecision),
-    batch: &Batch<'_>,
+    (batch, sample): (&Batch<'_>, Option<&Sample>),
     queries: &[f32],
     table: &[f32],
     mut buffer: Vec<f32>,
@@ -71,7 +71,7 @@ fn by_products(
         .map(|(at, row)| {
             let scale = batch.scale(at);
             let scores = if is_distance { row.to_vec() } else { Vec::new() };
-            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale);
+            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale, sample);
             if is_distance {
                 euclidean::weights(row, &scores);
             }
@@ -92,7 +92,7 @@ fn by_products(
 fn by_differences(
     comparison: Comparison,
     loss: &Loss,
-    batch: &Batch<'_>,
+    (batch, sample): (&Batch<'_>, Option<&Sample>),
     queries: &[f32],
     table: &[f32],
     mut buffer: Vec<f32>,
@@ -110,7 +110,7 @@ fn by_differences(
         .enumerate()
         .map(|(at, ((row, scores), (query, to)))| {
             let scale = batch.scale(at);
-            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale);
+            let lost = f64::from(scale) * loss.all(isa, row, &batch.answers[at], scale, sample);
             for ((entity, by), score) in table.chunks_exact(width).zip(&*row).zip(scores) {
                 comparison.add_gradient(isa, *by, *score, query, entity, to);
             }

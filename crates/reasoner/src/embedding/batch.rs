@@ -51,6 +51,15 @@ impl<'q> Batch<'q> {
         Self { questions, answers, weights, total }
     }
 
+    /// The same batch with other names for its entities.
+    pub(super) fn renamed<'a>(
+        &self,
+        questions: Vec<Question>,
+        answers: Vec<Cow<'a, [EntityId]>>,
+    ) -> Batch<'a> {
+        Batch { questions, answers, weights: self.weights.clone(), total: self.total }
+    }
+
     /// A question's share of the batch's loss.
     pub(super) fn scale(&self, at: usize) -> f32 {
         self.weights[at] / self.total

@@ -1,9 +1,12 @@
 //! Losses of a row of scores, and their gradients.
 
-use sporran_kernels::{Isa, scaled_sigmoid, scaled_softmax, total};
+use sporran_kernels::{Isa, add_columns, scaled_sigmoid, scaled_softmax, total};
 use sporran_kilt::kb::EntityId;
 
-use super::options::{LossKind, TrainingOptions};
+use super::{
+    options::{LossKind, TrainingOptions},
+    sample::Sample,
+};
 
 /// What a loss is made of.
 #[derive(Clone, Copy, Debug)]
@@ -24,21 +27,40 @@ impl Loss {
         }
     }
 
-    /// Replaces the scores of all entities by the gradient of `scale` times the loss of a question with these answers;
-    /// gives the loss without `scale`.
-    pub(super) fn all(&self, isa: Isa, row: &mut [f32], answers: &[EntityId], scale: f32) -> f64 {
-        let (count, many) = (answers.len() as f32, row.len() as f32);
+    /// Replaces the scores of all entities, or of a sample of them, by the gradient of `scale` times the loss of a question with
+    /// these answers; gives the loss without `scale`.
+    pub(super) fn all(
+        &self,
+        isa: Isa,
+        row: &mut [f32],
+        answers: &[EntityId],
+        scale: f32,
+        sample: Option<&Sample>,
+    ) -> f64 {
+        let (count, many) = (answers.len() as f32, sample.map_or(row.len(), |sample| sample.all) as f32);
         let share = (1.0 - self.smoothing) / count;
         let base = self.smoothing / many;
         let of_answers: f64 = answers.iter().map(|answer| f64::from(row[answer.index()])).sum();
         if self.kind == LossKind::CrossEntropy {
             let mut loss = -f64::from(share) * of_answers;
-            if base > 0.0 {
-                loss -= f64::from(base) * total(isa, row);
-            }
-            loss += scaled_softmax(isa, row, scale);
-            if base > 0.0 {
-                row.iter_mut().for_each(|value| *value -= scale * base);
+            if let Some(Sample { counts, logs, .. }) = sample {
+                if base > 0.0 {
+                    let sum: f64 = row.iter().zip(counts).map(|(x, n)| f64::from(x * n)).sum();
+                    loss -= f64::from(base) * sum;
+                }
+                add_columns(isa, logs, row);
+                loss += scaled_softmax(isa, row, scale);
+                if base > 0.0 {
+                    row.iter_mut().zip(counts).for_each(|(value, count)| *value -= scale * base * count);
+                }
+            } else {
+                if base > 0.0 {
+                    loss -= f64::from(base) * total(isa, row);
+                }
+                loss += scaled_softmax(isa, row, scale);
+                if base > 0.0 {
+                    row.iter_mut().for_each(|value| *value -= scale * base);
+                }
             }
             answers.iter().for_each(|answer| row[answer.index()] -= scale * share);
             return loss;
@@ -126,7 +148,7 @@ mod tests {
         let answers = [EntityId(3), EntityId(20), EntityId(36)];
         for kind in [LossKind::CrossEntropy, LossKind::Binary] {
             for smoothing in [0.0, 0.2] {
-                check(2.0, |row| loss(kind, smoothing).all(Isa::detected(), row, &answers, 2.0));
+                check(2.0, |row| loss(kind, smoothing).all(Isa::detected(), row, &answers, 2.0, None));
             }
         }
         for kind in [LossKind::CrossEntropy, LossKind::Binary, LossKind::Margin, LossKind::SelfAdversarial] {
@@ -136,12 +158,39 @@ mod tests {
     }
 
     #[test]
+    fn an_entity_that_stands_for_several_is_so_many_alike() {
+        let answers = [EntityId(2)];
+        let sample = Sample {
+            entities: Vec::new(),
+            counts: vec![2.0, 3.0, 1.0],
+            logs: vec![2f32.ln(), 3f32.ln(), 0.0],
+            all: 6,
+        };
+        for smoothing in [0.0, 0.3] {
+            let loss = loss(LossKind::CrossEntropy, smoothing);
+            let of_sample = |row: &mut [f32]| loss.all(Isa::detected(), row, &answers, 2.0, Some(&sample));
+            let (mut row, mut all) = ([0.5, -0.25, 1.0], [0.5, 0.5, -0.25, -0.25, -0.25, 1.0]);
+            let found = of_sample(&mut row);
+            let expected = loss.all(Isa::detected(), &mut all, &[EntityId(5)], 2.0, None);
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+            for (found, expected) in row.iter().zip([2.0 * all[0], 3.0 * all[2], all[5]]) {
+                assert!((found - expected).abs() < 1e-5, "{row:?} {all:?}");
+            }
+        }
+    }
+
+    #[test]
     fn one_answer_among_all_costs_its_negative_log_probability() {
         let row = [1.0f32, 2.0, 0.5];
         let total: f64 = row.iter().map(|s| f64::from(*s).exp()).sum();
         let expected = total.ln() - 2.0;
-        let found =
-            loss(LossKind::CrossEntropy, 0.0).all(Isa::detected(), &mut row.clone(), &[EntityId(1)], 1.0);
+        let found = loss(LossKind::CrossEntropy, 0.0).all(
+            Isa::detected(),
+            &mut row.clone(),
+            &[EntityId(1)],
+            1.0,
+            None,
+        );
         assert!((found - expected).abs() < 1e-6);
         let found = loss(LossKind::CrossEntropy, 0.0).sampled(&mut [2.0, 1.0, 0.5], 1.0);
         assert!((found - expected).abs() < 1e-6);

@@ -57,7 +57,8 @@ pub enum Storage {
     /// In 32 bits.
     #[default]
     F32,
-    /// In 16 bits, rounded up or down by chance so that small steps are not lost. It goes with negative sampling.
+    /// In 16 bits, rounded up or down by chance so that small steps are not lost. It goes with negative sampling and with
+    /// `sampled-entities`.
     F16,
 }
 
@@ -228,6 +229,11 @@ pub struct TrainingOptions {
     /// questions have thousands of answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_answers: Option<usize>,
+    /// A batch's questions are compared not with all entities but with those that the batch has and so many of the others, drawn for
+    /// it, each of which stands for as many as were not drawn (complementary sum sampling; Botev et al., 2017); with `kvs-all` or
+    /// `one-vs-all` and `cross-entropy`. With many entities a pass takes a fraction of the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled_entities: Option<usize>,
     /// Share of the target that goes to all entities alike; not with negative sampling.
     pub label_smoothing: f64,
     /// What the cross-entropy of each triple's relation among all counts beside the loss of its entities (Chen et al.,
@@ -275,6 +281,7 @@ impl Default for TrainingOptions {
             loss: LossKind::default(),
             weight: Weight::default(),
             max_answers: None,
+            sampled_entities: None,
             label_smoothing: 0.0,
             relation_weight: 0.0,
             object_negatives: 64,
@@ -393,6 +400,14 @@ impl EmbeddingOptions {
             "it only beside `kvs-all`, `cross-entropy` and `weight = \"triple\"`",
             &"another regime, loss or weight",
         );
+        let is_softmax = !samples && training.loss == LossKind::CrossEntropy && weight == 0.0;
+        check("training.sampled-entities", training.sampled_entities != Some(0), "at least 1", &0);
+        check(
+            "training.sampled-entities",
+            training.sampled_entities.is_none() || is_softmax,
+            "it only beside `cross-entropy` without negative sampling or `relation-weight`",
+            &"another regime or loss",
+        );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -426,7 +441,8 @@ impl EmbeddingOptions {
             check("training.loss", fits, "`cross-entropy` or `binary` without negative sampling", &"another");
             let own = training.share_negatives <= 1;
             check("training.share-negatives", own, "it only with negative sampling", &"another regime");
-            check("storage", self.storage == Storage::F32, "`f32` without negative sampling", &"f16");
+            let fits = self.storage == Storage::F32 || training.sampled_entities.is_some();
+            check("storage", fits, "`f32` without negative sampling or `sampled-entities`", &"f16");
         }
         found
     }
@@ -482,6 +498,18 @@ mod tests {
             (
                 serde_json::json!({ "model": "transe", "training": { "max-answers": 0 } }),
                 "training.max-answers",
+            ),
+            (
+                serde_json::json!({ "model": "transe", "training": { "sampled-entities": 0 } }),
+                "training.sampled-entities",
+            ),
+            (
+                serde_json::json!({ "model": "transe", "training": { "loss": "binary", "sampled-entities": 9 } }),
+                "training.sampled-entities",
+            ),
+            (
+                serde_json::json!({ "model": "complex", "training": { "relation-weight": 1, "sampled-entities": 9 } }),
+                "training.sampled-entities",
             ),
             (
                 serde_json::json!({ "model": "transe", "training": { "share-negatives": 8 } }),

@@ -4,17 +4,18 @@ use rayon::prelude::*;
 use sporran_kernels::Isa;
 
 use super::{
-    among::among_all,
+    among::among,
     batch::{Batch, ENTITIES, EntityPenalty, Shares, regularise},
     dense::{Contributions, Dense},
     interaction::{self, Dropouts},
     loss::Loss,
+    negatives::among_negatives,
     optimizer::{State, Step},
     options::{EmbeddingOptions, ModelKind, Regime, TrainingOptions},
     parameters::{Parameters, RELATIONS, Shape},
     questions::mixed,
     relation_prediction::relate,
-    sampled::among_sampled,
+    sample::Sample,
     table::Rows,
 };
 use crate::{Error, Result};
@@ -35,14 +36,16 @@ pub(super) struct Stepper<'o> {
     penalty: EntityPenalty,
     gradients: Vec<Vec<f32>>,
     scores: Vec<f32>,
-    /// The entities' rows with dropout, where there is some.
+    /// The rows of a sample of the entities, where there is one.
+    sampled: Vec<f32>,
+    /// The rows of all entities or of the sample with dropout, where there is some.
     dropped: Vec<f32>,
     memory: interaction::Memory,
 }
 
 /// The gradients of the entities' vectors, as they are made.
 enum ToEntities {
-    /// Piece by piece, from these.
+    /// Of all, piece by piece, from these.
     Dense(Box<Dense>),
     Sparse {
         rows: Vec<u32>,
@@ -62,7 +65,7 @@ impl<'o> Stepper<'o> {
         let training = &options.training;
         let gradients = shape.tensors().iter().map(|(_, [rows, width], _)| vec![0.0; rows * width]).collect();
         let (loss, penalty) = (Loss::new(training), EntityPenalty::new(shape, training));
-        let (scores, dropped) = (Vec::new(), Vec::new());
+        let (scores, sampled, dropped) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             shape,
             options,
@@ -70,6 +73,7 @@ impl<'o> Stepper<'o> {
             penalty,
             gradients,
             scores,
+            sampled,
             dropped,
             memory: interaction::Memory::default(),
         }
@@ -81,89 +85,132 @@ impl<'o> Stepper<'o> {
 
     /// Makes the gradients of a batch: those of the tensors in `self.gradients`.
     fn gradients(&mut self, parameters: &Parameters, batch: &Batch<'_>, place: Place) -> Result<Gradients> {
-        let shape = self.shape;
-        let training = self.training();
         let dropouts = Dropouts::new(self.options, place.seed, place.epoch, place.batch);
         self.gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
         let memory = std::mem::take(&mut self.memory);
-        let (queries, mut cache) =
-            interaction::forward(shape, parameters, &batch.questions, Some(&dropouts), memory);
-        let comparison = shape.comparison();
-        let shares = Shares::new(batch, shape.directions.rows());
-        let (loss, entities);
+        let asked = interaction::forward(self.shape, parameters, &batch.questions, Some(&dropouts), memory);
+        let seed = mixed(place.seed, place.epoch, place.batch, 0);
+        let training = self.training();
         if training.regime == Regime::NegativeSampling {
-            let seed = mixed(place.seed, place.epoch, place.batch, 0);
-            let table = &parameters.entities;
-            let sampled = among_sampled(
-                comparison,
-                (&self.loss, training),
-                batch,
-                &queries,
-                table,
-                (seed, dropouts.candidate),
-            );
-            let to_heads = interaction::backward(
-                shape,
-                parameters,
-                &batch.questions,
-                &dropouts,
-                (&mut cache, &sampled.to_queries),
-                &mut self.gradients,
-            );
-            let penalty = (&shares, self.penalty);
-            let (rows, values) =
-                sampled.to_entities(comparison, batch, (&queries, &to_heads), table, penalty);
-            self.penalise_relations(parameters, &shares);
-            (loss, entities) = (sampled.loss, ToEntities::Sparse { rows, values });
-        } else {
-            let expected = "entities in 32 bits in memory";
-            let table = parameters.entities.values().ok_or(Error::Storage { expected })?;
-            if let Some(dropout) = &dropouts.candidate {
-                self.dropped.resize(table.len(), 0.0);
-                let size = ENTITIES * shape.width();
-                let parts = self.dropped.par_chunks_mut(size).zip(table.par_chunks(size)).enumerate();
-                parts.for_each(|(at, (part, rows))| {
-                    part.copy_from_slice(rows);
-                    dropout.apply(Isa::detected(), at * size, part);
-                });
-            }
-            let buffer = std::mem::take(&mut self.scores);
-            let seen = if dropouts.candidate.is_some() { &self.dropped } else { table };
-            let among =
-                among_all(comparison, (&self.loss, training.precision), batch, &queries, seen, buffer);
-            let mut to_heads = interaction::backward(
-                shape,
-                parameters,
-                &batch.questions,
-                &dropouts,
-                (&mut cache, &among.to_queries),
-                &mut self.gradients,
-            );
-            self.penalise_relations(parameters, &shares);
-            let (mut total, mut contributions) = (among.loss, Vec::new());
-            let weight = training.relation_weight as f32;
-            if weight > 0.0 {
-                let tables = (&parameters.entities, &parameters.tensors[RELATIONS].values[..]);
-                let related = relate(shape, tables, batch, weight, &mut self.gradients);
-                total += related.loss;
-                to_heads.iter_mut().zip(&related.to_heads).for_each(|(sum, to)| *sum += to);
-                contributions.push(related.answers);
-            }
-            contributions.push(Contributions::new(batch.heads(), to_heads));
-            loss = total;
-            entities = ToEntities::Dense(Box::new(Dense {
-                among,
-                queries,
-                contributions,
-                shares,
-                penalty: self.penalty,
-                candidate: dropouts.candidate,
-                entities: shape.entities,
-                width: shape.width(),
-                dim: shape.dim,
-            }));
+            return Ok(self.among_negatives(parameters, batch, asked, &dropouts, seed));
         }
-        Ok(Gradients { loss, entities, cache })
+        if let Some(drawn) = training.sampled_entities {
+            let sample = Sample::new(batch, self.shape.entities, drawn, seed);
+            return Ok(self.among_sample(parameters, batch, asked, &dropouts, sample));
+        }
+        let expected = "entities in 32 bits in memory";
+        let table = parameters.entities.values().ok_or(Error::Storage { expected })?;
+        let (loss, dense, cache) = self.among(parameters, (batch, batch), asked, &dropouts, (table, None));
+        Ok(Gradients { loss, entities: ToEntities::Dense(Box::new(dense)), cache })
+    }
+
+    fn among_negatives(
+        &mut self,
+        parameters: &Parameters,
+        batch: &Batch<'_>,
+        (queries, mut cache): (Vec<f32>, interaction::Cache),
+        dropouts: &Dropouts,
+        seed: u64,
+    ) -> Gradients {
+        let comparison = self.shape.comparison();
+        let shares = Shares::new(batch, self.shape.directions.rows());
+        let table = &parameters.entities;
+        let loss = (&self.loss, self.training());
+        let sampled = among_negatives(comparison, loss, batch, &queries, table, (seed, dropouts.candidate));
+        let to_heads = interaction::backward(
+            self.shape,
+            parameters,
+            &batch.questions,
+            dropouts,
+            (&mut cache, &sampled.to_queries),
+            &mut self.gradients,
+        );
+        let penalty = (&shares, self.penalty);
+        let (rows, values) = sampled.to_entities(comparison, batch, (&queries, &to_heads), table, penalty);
+        self.penalise_relations(parameters, &shares);
+        Gradients { loss: sampled.loss, entities: ToEntities::Sparse { rows, values }, cache }
+    }
+
+    fn among_sample(
+        &mut self,
+        parameters: &Parameters,
+        batch: &Batch<'_>,
+        asked: (Vec<f32>, interaction::Cache),
+        dropouts: &Dropouts,
+        sample: Sample,
+    ) -> Gradients {
+        let width = self.shape.width();
+        let mut table = std::mem::take(&mut self.sampled);
+        table.resize(sample.entities.len() * width, 0.0);
+        let rows = table.par_chunks_exact_mut(width).zip(&sample.entities);
+        rows.for_each(|(row, entity)| parameters.entities.read(*entity as usize, row));
+        let batches = (batch, &sample.placed(batch));
+        let (loss, dense, cache) = self.among(parameters, batches, asked, dropouts, (&table, Some(&sample)));
+        let size = ENTITIES * width;
+        let mut values = vec![0.0; table.len()];
+        let pieces = table.par_chunks(size).zip(values.par_chunks_mut(size)).enumerate();
+        pieces.for_each(|(at, (rows, out))| dense.piece(at * ENTITIES, rows, out));
+        self.sampled = table;
+        self.scores = dense.among.into_buffer();
+        Gradients { loss, entities: ToEntities::Sparse { rows: sample.entities, values }, cache }
+    }
+
+    /// The loss among the entities whose rows are `table`, and what makes their gradients. The second batch is the first with
+    /// its entities' places in the table.
+    fn among(
+        &mut self,
+        parameters: &Parameters,
+        (batch, placed): (&Batch<'_>, &Batch<'_>),
+        (queries, mut cache): (Vec<f32>, interaction::Cache),
+        dropouts: &Dropouts,
+        (table, sample): (&[f32], Option<&Sample>),
+    ) -> (f64, Dense, interaction::Cache) {
+        let (shape, training) = (self.shape, self.training());
+        let shares = Shares::new(placed, shape.directions.rows());
+        if let Some(dropout) = &dropouts.candidate {
+            self.dropped.resize(table.len(), 0.0);
+            let size = ENTITIES * shape.width();
+            let parts = self.dropped.par_chunks_mut(size).zip(table.par_chunks(size)).enumerate();
+            parts.for_each(|(at, (part, rows))| {
+                part.copy_from_slice(rows);
+                dropout.apply(Isa::detected(), at * size, part);
+            });
+        }
+        let buffer = std::mem::take(&mut self.scores);
+        let seen = if dropouts.candidate.is_some() { &self.dropped } else { table };
+        let loss = (&self.loss, training.precision);
+        let among = among(shape.comparison(), loss, (placed, sample), &queries, seen, buffer);
+        let mut to_heads = interaction::backward(
+            shape,
+            parameters,
+            &batch.questions,
+            dropouts,
+            (&mut cache, &among.to_queries),
+            &mut self.gradients,
+        );
+        self.penalise_relations(parameters, &shares);
+        let (mut total, mut contributions) = (among.loss, Vec::new());
+        let weight = training.relation_weight as f32;
+        if weight > 0.0 {
+            let tables = (&parameters.entities, &parameters.tensors[RELATIONS].values[..]);
+            let related = relate(shape, tables, batch, weight, &mut self.gradients);
+            total += related.loss;
+            to_heads.iter_mut().zip(&related.to_heads).for_each(|(sum, to)| *sum += to);
+            contributions.push(related.answers);
+        }
+        contributions.push(Contributions::new(placed.heads(), to_heads));
+        let dense = Dense {
+            among,
+            queries,
+            contributions,
+            shares,
+            penalty: self.penalty,
+            candidate: dropouts.candidate,
+            entities: table.len() / shape.width(),
+            width: shape.width(),
+            dim: shape.dim,
+        };
+        (total, dense, cache)
     }
 
     fn penalise_relations(&mut self, parameters: &Parameters, shares: &Shares) {
@@ -226,275 +273,4 @@ impl<'o> Stepper<'o> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use sporran_kilt::kb::Triple;
-
-    use super::*;
-    use crate::embedding::questions::Questions;
-
-    const ENTITY_COUNT: usize = 9;
-
-    fn triples() -> Vec<Triple> {
-        (0..14u32).map(|at| Triple::new(at * 5 % 4, at % 3, (at * 7 + 2) % 9)).collect()
-    }
-
-    /// All gradients of the loss on one batch, entities first, and the loss.
-    fn gradients(
-        options: &EmbeddingOptions,
-        shape: &Shape,
-        parameters: &Parameters,
-        triples: &[Triple],
-    ) -> (f64, Vec<Vec<f32>>) {
-        let training = &options.training;
-        let questions = Questions::new(triples, training, shape.directions);
-        let batch = Batch::new((0..questions.len()).map(|at| questions.at(at)), training);
-        let mut stepper = Stepper::new(shape, options);
-        let place = Place { seed: 3, epoch: 1, batch: 2 };
-        let found = stepper.gradients(parameters, &batch, place).unwrap();
-        let table = parameters.entities.values().unwrap();
-        let width = shape.width();
-        let mut entities = vec![0.0; table.len()];
-        match found.entities {
-            ToEntities::Dense(dense) => {
-                // In two pieces, as the training of more entities would.
-                let (first, second) = entities.split_at_mut(4 * width);
-                dense.piece(0, &table[..4 * width], first);
-                dense.piece(4, &table[4 * width..], second);
-            }
-            ToEntities::Sparse { rows, values } => {
-                for (row, gradient) in rows.iter().zip(values.chunks_exact(width)) {
-                    entities[*row as usize * width..][..width].copy_from_slice(gradient);
-                }
-            }
-        }
-        let mut all = vec![entities];
-        all.append(&mut stepper.gradients);
-        // The penalty is not in the loss that is reported.
-        let mut loss = found.loss;
-        let penalty = training.regularizer;
-        if penalty.entity > 0.0 {
-            let size = |row: &[f32]| -> f64 {
-                let power = f64::from(penalty.power);
-                if shape.model == ModelKind::ComplEx && penalty.power == 3 {
-                    let half = row.len() / 2;
-                    (0..half).map(|k| f64::from(row[k]).hypot(f64::from(row[half + k])).powf(power)).sum()
-                } else {
-                    row.iter().map(|x| f64::from(x.abs()).powf(power)).sum()
-                }
-            };
-            let relations = &parameters.tensors[RELATIONS].values;
-            let relation_width = shape.relation_width();
-            for triple in triples {
-                let rows =
-                    [triple.subject, triple.object].map(|e| size(&table[e.index() * width..][..shape.dim]));
-                // Each triple is two questions, each with subject, relation and object.
-                loss += penalty.entity * (rows[0] + rows[1]) / triples.len() as f64;
-                let row = |at: usize| size(&relations[at * relation_width..][..relation_width]);
-                let forward = triple.relation.index();
-                let backward =
-                    if shape.directions.reciprocal { forward + shape.directions.relations } else { forward };
-                let both = if shape.model == ModelKind::RotatE { 0.0 } else { row(forward) + row(backward) };
-                loss += penalty.relation * both / 2.0 / triples.len() as f64;
-            }
-        }
-        (loss, all)
-    }
-
-    /// Compares every gradient with differences of the loss.
-    fn check(json: serde_json::Value) {
-        // Tiny batches on many threads would only wait for each other.
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        pool.install(|| check_alone(json));
-    }
-
-    fn check_alone(json: serde_json::Value) {
-        let options: EmbeddingOptions = serde_json::from_value(json).unwrap();
-        assert_eq!(options.mistakes(), []);
-        let shape = Shape::new(&options, ENTITY_COUNT, 3);
-        let mut parameters = Parameters::new(&shape, &options, 11);
-        let triples = triples();
-        let (here, found) = gradients(&options, &shape, &parameters, &triples);
-        let mut compared = 0;
-        for (which, gradient) in found.iter().enumerate() {
-            // Some of many places, spread evenly.
-            for at in (0..gradient.len()).step_by((gradient.len() / 40).max(1)) {
-                let mut moved = |by: f32| {
-                    let values = match which {
-                        0 => match parameters.entities.rows_mut() {
-                            Rows::F32(values) => values,
-                            _ => unreachable!(),
-                        },
-                        _ => &mut parameters.tensors[which - 1].values,
-                    };
-                    let before = values[at];
-                    values[at] += by;
-                    let loss = gradients(&options, &shape, &parameters, &triples).0;
-                    match which {
-                        0 => match parameters.entities.rows_mut() {
-                            Rows::F32(values) => values[at] = before,
-                            _ => unreachable!(),
-                        },
-                        _ => parameters.tensors[which - 1].values[at] = before,
-                    }
-                    loss
-                };
-                let by = 1e-3;
-                // Where the loss has a kink nearby, the gradient is that of one of its sides.
-                let by_64 = f64::from(by);
-                let (left, right) = ((here - moved(-by)) / by_64, (moved(by) - here) / by_64);
-                let slack = 2e-3 + 0.01 * left.abs();
-                let value = f64::from(gradient[at]);
-                assert!(
-                    value > left.min(right) - slack && value < left.max(right) + slack,
-                    "{options:?}: tensor {which} at {at}: {value} between {left} and {right}"
-                );
-                compared += 1;
-            }
-        }
-        assert!(compared > 60, "{compared}");
-    }
-
-    fn models() -> Vec<serde_json::Value> {
-        vec![
-            json!({ "model": "distmult", "dim": 6 }),
-            json!({ "model": "complex", "dim": 6 }),
-            json!({ "model": "transe", "dim": 6 }),
-            json!({ "model": "transe", "dim": 6, "norm": "l1" }),
-            json!({ "model": "rotate", "dim": 6 }),
-            json!({ "model": "rotate", "dim": 6, "norm": "l2" }),
-            json!({ "model": "rescal", "dim": 4 }),
-            json!({ "model": "tucker", "dim": 4, "relation-dim": 3 }),
-            json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "map-dropout": 0.2, "hidden-dropout": 0.2 }),
-            json!({ "model": "conve", "dim": 12, "height": 3, "filters": 2, "affine": false }),
-        ]
-    }
-
-    fn with(mut model: serde_json::Value, more: &serde_json::Value) -> serde_json::Value {
-        model["initial"] = json!("normal");
-        model["initial-scale"] = json!(0.7);
-        for (key, value) in more.as_object().unwrap() {
-            model[key] = value.clone();
-        }
-        model
-    }
-
-    #[test]
-    fn gradients_among_all_entities_are_those_of_every_model_and_loss() {
-        for model in models() {
-            for loss in ["cross-entropy", "binary"] {
-                for regime in ["one-vs-all", "kvs-all"] {
-                    check(with(
-                        model.clone(),
-                        &json!({
-                            "entity-dropout": 0.2, "relation-dropout": 0.2, "candidate-dropout": 0.1,
-                            "training": { "loss": loss, "regime": regime, "label-smoothing": 0.1 }
-                        }),
-                    ));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_among_negatives_are_those_of_every_model_and_loss() {
-        for model in models() {
-            for loss in ["cross-entropy", "binary", "margin", "self-adversarial"] {
-                for (shared, weight) in [(1, "triple"), (3, "subsampled")] {
-                    check(with(
-                        model.clone(),
-                        &json!({ "entity-dropout": 0.2, "candidate-dropout": 0.1, "training": {
-                            "loss": loss, "regime": "negative-sampling", "margin": 1.0, "temperature": 0.0,
-                            "object-negatives": 4, "subject-negatives": 3, "share-negatives": shared,
-                            "weight": weight
-                        } }),
-                    ));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn predicting_relations_adds_its_gradients() {
-        for model in ["distmult", "complex"] {
-            for (regime, reciprocal) in [("kvs-all", true), ("one-vs-all", true), ("kvs-all", false)] {
-                check(with(
-                    json!({ "model": model, "dim": 6 }),
-                    &json!({ "reciprocal": reciprocal, "entity-dropout": 0.2,
-                        "training": { "regime": regime, "relation-weight": 0.7 } }),
-                ));
-            }
-        }
-    }
-
-    #[test]
-    fn one_relation_for_both_directions_has_the_gradients_of_both() {
-        for model in models().into_iter().filter(|model| model["model"] != "conve") {
-            check(with(model, &json!({ "reciprocal": false, "relation-dropout": 0.2 })));
-        }
-    }
-
-    #[test]
-    fn penalties_have_the_gradients_of_their_formulas() {
-        for model in ["distmult", "complex", "rotate"] {
-            for power in [2, 3] {
-                for regime in ["kvs-all", "one-vs-all", "negative-sampling"] {
-                    let penalty = json!({ "power": power, "entity": 0.3, "relation": 0.2 });
-                    check(with(
-                        json!({ "model": model, "dim": 6 }),
-                        &json!({ "training": { "regime": regime, "regularizer": penalty } }),
-                    ));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_of_rounded_products_are_near_those_in_32_bits() {
-        for model in models() {
-            let of = |precision: &str| {
-                let more = json!({ "candidate-dropout": 0.1, "training": { "regime": "kvs-all", "precision": precision } });
-                let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
-                let shape = Shape::new(&options, ENTITY_COUNT, 3);
-                gradients(&options, &shape, &Parameters::new(&shape, &options, 11), &triples())
-            };
-            let (plain, rounded) = (of("f32"), of("bf16"));
-            assert!((plain.0 - rounded.0).abs() < 0.01 * plain.0, "{model}: {} {}", plain.0, rounded.0);
-            let length = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
-            let all = plain.1.iter().flatten().zip(rounded.1.iter().flatten());
-            let error = length(&mut all.map(|(plain, rounded)| plain - rounded));
-            let whole = length(&mut plain.1.iter().flatten().copied());
-            assert!(error < 0.02 * whole, "{model}: {error} of {whole}");
-        }
-    }
-
-    #[test]
-    fn grouping_by_question_is_the_loss_of_single_triples() {
-        for model in models() {
-            let of = |regime: &str, max_answers: Option<usize>, triples: &[Triple]| {
-                // Batch statistics make ConvE's questions depend on each other; dropout would differ.
-                let more = json!({ "map-dropout": 0.0, "hidden-dropout": 0.0,
-                    "training": { "regime": regime, "label-smoothing": 0.1, "max-answers": max_answers } });
-                let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
-                options.check().unwrap();
-                let shape = Shape::new(&options, ENTITY_COUNT, 3);
-                let parameters = Parameters::new(&shape, &options, 11);
-                gradients(&options, &shape, &parameters, triples)
-            };
-            if model["model"] == "conve" {
-                continue;
-            }
-            let triples = triples();
-            let asked = of("one-vs-all", None, &triples);
-            let single: f64 = triples.iter().map(|triple| of("one-vs-all", None, &[*triple]).0).sum();
-            assert!((asked.0 - single / triples.len() as f64).abs() < 1e-5, "{model}");
-            for max_answers in [None, Some(1)] {
-                let grouped = of("kvs-all", max_answers, &triples);
-                assert!((grouped.0 - asked.0).abs() < 1e-5, "{model}");
-                for (a, b) in grouped.1.iter().flatten().zip(asked.1.iter().flatten()) {
-                    assert!((a - b).abs() < 1e-5, "{model}");
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -214,6 +214,12 @@ mod tests {
             base("conve", json!({ "height": 4, "filters": 2, "map-dropout": 0.1 })),
             base("rotate", json!({ "training": sampled })),
             base("transe", json!({ "training": sampled, "storage": "f16" })),
+            // A batch has up to four of the twelve entities.
+            base(
+                "distmult",
+                json!({ "storage": "f16", "candidate-dropout": 0.1, "training":
+                { "epochs": 12, "batch-size": 2, "evaluate-every": 4, "sampled-entities": 3, "label-smoothing": 0.2 } }),
+            ),
         ]
     }
 

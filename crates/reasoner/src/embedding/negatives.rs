@@ -1,4 +1,4 @@
-//! The gradients of a batch among sampled entities.
+//! The gradients of a batch among sampled negatives.
 
 use std::cell::RefCell;
 
@@ -68,7 +68,7 @@ thread_local! {
 }
 
 /// Draws negatives for every group of questions and scores each against them and its answer.
-pub(super) fn among_sampled(
+pub(super) fn among_negatives(
     comparison: Comparison,
     (loss, options): (&Loss, &TrainingOptions),
     batch: &Batch<'_>,
