@@ -187,7 +187,7 @@ pub enum OptimizerKind {
     /// Adagrad (Duchi et al., 2011).
     #[default]
     Adagrad,
-    /// Adam (Kingma and Ba, 2015); with negative sampling an entity's moments move only where a batch has it.
+    /// Adam (Kingma and Ba, 2015); with negative sampling or `sampled-entities` an entity's moments move only where a batch has it.
     Adam,
 }
 
@@ -204,7 +204,7 @@ pub struct Regularizer {
     /// Of relations.
     pub relation: f64,
     /// Whether a vector counts as often as a batch's triples have it; otherwise each of the model's once a batch (with
-    /// negative sampling, each that the batch has).
+    /// negative sampling or `sampled-entities`, each that the batch has or draws).
     pub weighted: bool,
 }
 
