@@ -43,23 +43,19 @@ impl Loss {
         let of_answers: f64 = answers.iter().map(|answer| f64::from(row[answer.index()])).sum();
         if self.kind == LossKind::CrossEntropy {
             let mut loss = -f64::from(share) * of_answers;
-            if let Some(Sample { counts, logs, .. }) = sample {
-                if base > 0.0 {
-                    let sum: f64 = row.iter().zip(counts).map(|(x, n)| f64::from(x * n)).sum();
-                    loss -= f64::from(base) * sum;
-                }
-                add_columns(isa, logs, row);
-                loss += scaled_softmax(isa, row, scale);
-                if base > 0.0 {
-                    row.iter_mut().zip(counts).for_each(|(value, count)| *value -= scale * base * count);
-                }
-            } else {
-                if base > 0.0 {
-                    loss -= f64::from(base) * total(isa, row);
-                }
-                loss += scaled_softmax(isa, row, scale);
-                if base > 0.0 {
-                    row.iter_mut().for_each(|value| *value -= scale * base);
+            if base > 0.0 {
+                loss -= f64::from(base) * sample.map_or_else(|| total(isa, row), |sample| sample.total(row));
+            }
+            if let Some(sample) = sample {
+                add_columns(isa, &sample.logs, row);
+            }
+            loss += scaled_softmax(isa, row, scale);
+            if base > 0.0 {
+                match sample {
+                    None => row.iter_mut().for_each(|value| *value -= scale * base),
+                    Some(Sample { counts, .. }) => {
+                        row.iter_mut().zip(counts).for_each(|(value, count)| *value -= scale * base * count);
+                    }
                 }
             }
             answers.iter().for_each(|answer| row[answer.index()] -= scale * share);

@@ -230,8 +230,8 @@ pub struct TrainingOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_answers: Option<usize>,
     /// A batch's questions are compared not with all entities but with those that the batch has and so many of the others, drawn for
-    /// it, each of which stands for as many as were not drawn (complementary sum sampling; Botev et al., 2017); with `kvs-all` or
-    /// `one-vs-all` and `cross-entropy`. With many entities a pass takes a fraction of the time.
+    /// it, which stand for all the others, each for as many (complementary sum sampling; Botev et al., 2017); with `kvs-all` or
+    /// `one-vs-all`, `cross-entropy` and no `relation-weight`. With many entities a pass takes a fraction of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_entities: Option<usize>,
     /// Share of the target that goes to all entities alike; not with negative sampling.
@@ -406,7 +406,7 @@ impl EmbeddingOptions {
             "training.sampled-entities",
             training.sampled_entities.is_none() || is_softmax,
             "it only beside `cross-entropy` without negative sampling or `relation-weight`",
-            &"another regime or loss",
+            &"another regime or loss, or a `relation-weight`",
         );
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);

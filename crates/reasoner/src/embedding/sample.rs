@@ -55,6 +55,11 @@ impl Sample {
         Self { entities, counts, logs, all }
     }
 
+    /// The sum of all entities' scores, estimated from these ones'.
+    pub(super) fn total(&self, scores: &[f32]) -> f64 {
+        scores.iter().zip(&self.counts).map(|(score, count)| f64::from(score * count)).sum()
+    }
+
     /// The batch by its entities' places here.
     pub(super) fn placed(&self, batch: &Batch<'_>) -> Batch<'static> {
         let place = |entity: u32| {
