@@ -3,6 +3,7 @@
 use crate::{
     isa::{Isa, dispatch},
     math::softmax_body,
+    multiply::{View, panel},
     simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
 };
 
@@ -26,27 +27,19 @@ impl<'a> PackedHead<'a> {
         count.div_ceil(LANES) * LANES * width
     }
 
-    /// Packs `rows`, a key and a value each, into `out`, which must be zero and of the [`size`](Self::size).
+    /// Packs rows of `from`, a key and a value each, into `out`, which must be of the [`size`](Self::size).
     ///
     /// # Panics
-    /// Where `out` has another size, or a key or value is not `width` wide.
-    pub fn pack<'b>(
-        rows: impl ExactSizeIterator<Item = (&'b [f32], &'b [f32])>,
-        width: usize,
-        out: &mut [f32],
-    ) {
-        let count = rows.len();
-        assert_eq!(out.len(), Self::size(count, width));
-        let (keys, values) = out.split_at_mut(Self::keys_size(count, width));
-        for (at, (key, value)) in rows.enumerate() {
-            assert!(key.len() == width && value.len() == width);
-            let panel = &mut keys[at / LANES * LANES * width..][..LANES * width];
-            for (column, key) in panel.chunks_exact_mut(LANES).zip(key) {
-                column[at % LANES] = *key;
-            }
-            for (panel, part) in values.chunks_exact_mut(LANES * count).zip(value.chunks(LANES)) {
-                panel[at * LANES..][..part.len()].copy_from_slice(part);
-            }
+    /// Where `out` has another size, or there are not as many values as keys, of the same width.
+    pub fn pack(isa: Isa, from: &[f32], keys: View, values: View, out: &mut [f32]) {
+        let (count, width) = (keys.rows, keys.columns);
+        assert!(values.rows == count && values.columns == width && out.len() == Self::size(count, width));
+        let (packed_keys, packed_values) = out.split_at_mut(Self::keys_size(count, width));
+        for (at, out) in packed_keys.chunks_exact_mut(LANES * width).enumerate() {
+            panel(isa, from, keys.transposed(), at, out);
+        }
+        for (at, out) in packed_values.chunks_exact_mut(LANES * count).enumerate() {
+            panel(isa, from, values, at, out);
         }
     }
 
@@ -144,17 +137,17 @@ pub fn attend(
             }
             for (row, scores) in scores.chunks_exact_mut(padded).take(height).enumerate() {
                 let scores = &mut scores[..count];
-                match distances {
+                inverse[row] = match distances {
                     Some(Distances { values, start: first }) => {
                         let bias = &values[first - (start + row)..][..count];
                         scores
                             .iter_mut()
                             .zip(bias)
                             .for_each(|(score, bias)| *score = S::mul_add(*score, scale, *bias));
+                        softmax_body::<S>(scores, 1.0)
                     }
-                    None => scores.iter_mut().for_each(|score| *score *= scale),
-                }
-                inverse[row] = softmax_body::<S>(scores);
+                    None => softmax_body::<S>(scores, scale),
+                };
             }
             for (at, panel) in values.chunks_exact(LANES * count).enumerate() {
                 // SAFETY: `scores` has `height` rows of at least `count`, and `panel` is one of `count` inputs.
@@ -213,7 +206,7 @@ pub fn attend_steps(
                 let bias = bias.map_or(0.0, |bias| bias[steps.len() - 1 - at]);
                 *score = S::mul_add(dot::<S>(&queries[own.clone()], &step[own.clone()]), scale, bias);
             }
-            let inverse = softmax_body::<S>(&mut scores);
+            let inverse = softmax_body::<S>(&mut scores, 1.0);
             let out = &mut out[own];
             out.fill(0.0);
             for (score, step) in scores.iter().zip(steps) {
@@ -292,8 +285,10 @@ mod tests {
                 let (q, k, v) =
                     (random(queries * width, 1), random(count * width, 2), random(count * width, 3));
                 let table = random(queries + count, 4);
-                let mut packed = vec![0.0; PackedHead::size(count, width)];
-                PackedHead::pack(k.chunks_exact(width).zip(v.chunks_exact(width)), width, &mut packed);
+                let mut packed = vec![f32::NAN; PackedHead::size(count, width)];
+                let view = View::packed(count, width);
+                let values = View { offset: k.len(), ..view };
+                PackedHead::pack(isa, &[k.clone(), v.clone()].concat(), view, values, &mut packed);
                 let head = PackedHead::new(&packed, count, width);
                 for distances in [None, Some(Distances { values: &table, start: queries - 1 })] {
                     let of = Queries { values: &q, count: queries, stride: width };

@@ -30,6 +30,22 @@ pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
     if x < -87.3 { 0.0 } else { y * f32::from_bits(bits) }
 }
 
+/// 2 to the power of `x`, which is below 127, within 2 units in the last place; 0 below -100. It takes half as many operations as
+/// [`exp`].
+#[inline(always)]
+fn exp2<S: Simd>(x: f32) -> f32 {
+    let rounded = x + ROUND;
+    let rest = x - (rounded - ROUND);
+    // The minimax polynomial of the relative error for a remainder of at most a half that is 1 at 0.
+    let mut y = 0.001_326_472_7;
+    for coefficient in [0.009_671_513, 0.055_507_336, 0.240_222_42, 0.693_147, 1.0] {
+        y = S::mul_add(y, rest, coefficient);
+    }
+    // The power, to which `ROUND` adds nothing that stays, is added to the exponent.
+    let bits = y.to_bits().wrapping_add(rounded.to_bits() << 23);
+    if x < -100.0 { 0.0 } else { f32::from_bits(bits) }
+}
+
 /// The error function within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
 #[inline(always)]
 fn erf<S: Simd>(x: f32) -> f32 {
@@ -39,7 +55,7 @@ fn erf<S: Simd>(x: f32) -> f32 {
     for coefficient in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
         y = S::mul_add(y, t, coefficient);
     }
-    (1.0 - y * t * exp::<S>(-size * size)).copysign(x)
+    (1.0 - y * t * exp2::<S>(size * size * -std::f32::consts::LOG2_E)).copysign(x)
 }
 
 #[inline(always)]
@@ -119,13 +135,24 @@ pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 #[inline(always)]
 pub(crate) fn max_body(values: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
+    let raise = |lane: &mut f32, value: f32| *lane = if value > *lane { value } else { *lane };
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane = if *value > *lane { *value } else { *lane };
+        for i in 0..LANES {
+            raise(&mut lanes[i], chunk[i]);
         }
     }
-    rest.iter().chain(&lanes).copied().fold(f32::NEG_INFINITY, f32::max)
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        raise(lane, *value);
+    }
+    // By halves: one lane behind the other, each would wait for the one before.
+    for width in [16, 8, 4, 2, 1] {
+        for i in 0..width {
+            let upper = lanes[width + i];
+            raise(&mut lanes[i], upper);
+        }
+    }
+    lanes[0]
 }
 
 /// The greatest of `values`; minus infinity where there is none.
@@ -149,12 +176,24 @@ pub fn exp_sum(isa: Isa, values: &[f32], offset: f32) -> f64 {
     dispatch!(isa, body(values: &[f32], offset: f32) -> f64)
 }
 
-/// Replaces `scores` by their exponentials less the greatest, and gives one over the sum.
+/// Replaces `scores`, times `scale`, which is above 0, by their exponentials less the greatest, and gives one over the sum.
 #[inline(always)]
-pub(crate) fn softmax_body<S: Simd>(scores: &mut [f32]) -> f32 {
-    let greatest = max_body(scores);
-    scores.iter_mut().for_each(|score| *score = exp::<S>(*score - greatest));
-    1.0 / sum(scores, |score| score)
+pub(crate) fn softmax_body<S: Simd>(scores: &mut [f32], scale: f32) -> f32 {
+    let scale = scale * std::f32::consts::LOG2_E;
+    let greatest = max_body(scores) * scale;
+    let mut lanes = [0f32; LANES];
+    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
+    for chunk in chunks {
+        for i in 0..LANES {
+            chunk[i] = exp2::<S>(S::mul_add(chunk[i], scale, -greatest));
+            lanes[i] += chunk[i];
+        }
+    }
+    for (lane, score) in lanes.iter_mut().zip(rest) {
+        *score = exp2::<S>(S::mul_add(*score, scale, -greatest));
+        *lane += *score;
+    }
+    1.0 / sum_lanes(lanes)
 }
 
 /// Normalisation of rows.

@@ -447,3 +447,5 @@ fn is_tiled(_isa: Isa, _out: View) -> bool {
 mod order;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use order::panel;

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use crate::{buffer::Lines, team::Team};
+use crate::{buffer::Lines, multiply::View, team::Team};
 
 /// The gap between rows, in values: one cache line. Rows whose distance is a multiple of 4 KiB would all fall into
 /// the same few lines of the first cache.
@@ -70,6 +70,12 @@ impl Rows {
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
+    }
+
+    /// Where `width` columns from `column` on of some rows lie in [`values`](Self::values).
+    #[must_use]
+    pub fn view(&self, rows: Range<usize>, column: usize, width: usize) -> View {
+        View::rows(rows.start * self.stride + column, rows.len(), width, self.stride)
     }
 
     /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `team`, with the

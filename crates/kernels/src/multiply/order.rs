@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Columns `32 at` and on of the view, row after row, with zeros behind the last column.
-pub(super) fn panel(isa: Isa, b: &[f32], view: View, at: usize, out: &mut [f32]) {
+pub(crate) fn panel(isa: Isa, b: &[f32], view: View, at: usize, out: &mut [f32]) {
     #[inline(always)]
     fn body<S: Simd>(b: &[f32], view: View, at: usize, out: &mut [f32]) {
         // SAFETY: `dispatch` has checked that the machine has `S`.

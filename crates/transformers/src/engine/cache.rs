@@ -60,10 +60,10 @@ impl State {
         machine.core.team.run(parts.len(), &|at| {
             let Ok(mut part) = parts[at].lock() else { return };
             let (row, count, head, out) = &mut *part;
-            let of = |row: usize, which: usize| {
-                &sources.row(row)[(which * heads + *head) * head_width..][..head_width]
+            let of = |which: usize| {
+                sources.view(*row..*row + *count, (which * heads + *head) * head_width, head_width)
             };
-            PackedHead::pack((*row..*row + *count).map(|row| (of(row, 0), of(row, 1))), head_width, out);
+            PackedHead::pack(machine.core.isa, sources.values(), of(0), of(1), out);
         });
         drop(parts);
         self.cross.push(packed);

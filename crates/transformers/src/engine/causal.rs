@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, attend, attend_steps};
+use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
@@ -228,10 +228,9 @@ impl FastLlama {
                 let rows = blocks[block].clone();
                 let kept = prompts[block].layers.last().map_or(&[][..], Vec::as_slice);
                 let mut packed = vec![0.0; PackedHead::size(rows.len(), shape.width)];
-                let pairs = kept
-                    .chunks_exact(shape.kept())
-                    .map(|kept| kept[group * 2 * shape.width..][..2 * shape.width].split_at(shape.width));
-                PackedHead::pack(pairs, shape.width, &mut packed);
+                let keys = View::rows(group * 2 * shape.width, rows.len(), shape.width, shape.kept());
+                let values = View { offset: keys.offset + shape.width, ..keys };
+                PackedHead::pack(isa, kept, keys, values, &mut packed);
                 for head in 0..each {
                     let column = (group * each + head) * shape.width;
                     let queries = Queries {

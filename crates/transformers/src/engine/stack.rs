@@ -88,12 +88,8 @@ impl Stack {
                 let rows = blocks[block].clone();
                 let mut packed = Lines::zeroed(PackedHead::size(rows.len(), self.head_width));
                 let column = |which: usize| (which * self.heads + head) * self.head_width;
-                let of = |row: usize, which: usize| &inputs.row(row)[column(which)..][..self.head_width];
-                PackedHead::pack(
-                    rows.clone().map(|row| (of(row, 1), of(row, 2))),
-                    self.head_width,
-                    &mut packed,
-                );
+                let of = |which: usize| inputs.view(rows.clone(), column(which), self.head_width);
+                PackedHead::pack(isa, inputs.values(), of(1), of(2), &mut packed);
                 let queries = Queries {
                     values: &inputs.values()[rows.start * inputs.stride() + column(0)..],
                     count: rows.len(),
