@@ -187,14 +187,20 @@ impl Populator {
         };
         let (mut facts, mut withheld) = (Vec::new(), Vec::new());
         for likely in likely {
-            let argument = |(span, mention): End| {
-                let link = mention.filter(|_| told(&likely)).and_then(|at| links[at].clone());
-                Argument { span, name: mention.map_or(span, |at| names[at]), link }
+            let link =
+                |(_, mention): End| mention.filter(|_| told(&likely)).and_then(|at| links[at].as_ref());
+            let ends = [link(likely.subject), link(likely.object)];
+            // Nothing is its own spouse or lies in itself: one of two such links is wrong, and nobody knows which.
+            let same = matches!(ends, [Some(subject), Some(object)] if subject.entity == object.entity);
+            let argument = |(span, mention): End, link: Option<&Link>| Argument {
+                span,
+                name: mention.map_or(span, |at| names[at]),
+                link: link.filter(|_| !same).cloned(),
             };
             let fact = Fact {
-                subject: argument(likely.subject),
+                subject: argument(likely.subject, ends[0]),
                 property: properties[likely.label].name.clone(),
-                object: argument(likely.object),
+                object: argument(likely.object, ends[1]),
                 confidence: likely.probability,
                 sentence: document.sentences[likely.sentence].span,
             };
@@ -273,5 +279,62 @@ fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Li
 impl Extractor for Populator {
     fn extract(&self, documents: &[Document]) -> Result<Vec<Vec<Fact>>> {
         Ok(self.read(documents)?.into_iter().map(|populated| populated.facts).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AliasTableBuilder, LinkerOptions,
+        relations::{Property, Scores},
+    };
+
+    /// Says its one property of every pair.
+    struct Always(Properties, Thresholds);
+
+    impl RelationModel for Always {
+        fn properties(&self) -> &Properties {
+            &self.0
+        }
+
+        fn thresholds(&self) -> &Thresholds {
+            &self.1
+        }
+
+        fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
+            Ok(asked.iter().map(|(_, _, own)| Scores::new(1, vec![1.0; own.pairs.len()])).collect())
+        }
+    }
+
+    #[test]
+    fn a_fact_does_not_link_an_entity_to_itself() {
+        let mut names = AliasTableBuilder::default();
+        names.add("Paris", "Q90", 1.0);
+        names.add("Lutetia", "Q90", 1.0);
+        names.add("Gaul", "Q38060", 1.0);
+        let property = Property { id: "6".into(), name: "HEADQUARTERS".into(), symmetric: true };
+        let model = Always(Properties::new(vec![property]), Thresholds::even(1, 0.5));
+        let populator = Populator {
+            mentions: Box::new(Proposals),
+            coreference: None,
+            linker: Some(Linker::new(names.build(), LinkerOptions::default())),
+            knowledge: None,
+            relations: Relations::Pairs(Box::new(model)),
+        };
+        let document = Document::new("d", "Lutetia is Paris in Gaul.");
+        let read = populator.read(std::slice::from_ref(&document)).unwrap();
+        let told = |argument: &Argument| {
+            let link = argument.link.as_ref().map_or("none", |link| link.entity.as_str());
+            format!("{} {link}", document.slice(argument.span).unwrap())
+        };
+        let facts: Vec<String> = read[0]
+            .facts
+            .iter()
+            .map(|fact| format!("{}, {}", told(&fact.subject), told(&fact.object)))
+            .collect();
+        assert!(facts.contains(&"Lutetia none, Paris none".to_owned()), "{facts:?}");
+        assert!(facts.contains(&"Lutetia Q90, Gaul Q38060".to_owned()), "{facts:?}");
+        assert!(facts.contains(&"Gaul Q38060, Paris Q90".to_owned()), "{facts:?}");
     }
 }
