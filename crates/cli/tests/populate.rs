@@ -115,6 +115,12 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
     assert_eq!(json(folder, &["-q", "populate", "c.toml", "--json"]), report);
     assert_eq!(fs::metadata(&guess).unwrap().modified().unwrap(), before);
 
+    // A tagger that tells coreference of types is a reason to read again; the properties that are told stay.
+    let types = format!("mentions.types={}", root().join("models/ner-small").display());
+    let typed = json(folder, &["-q", "populate", "c.toml", "--json", &types]);
+    assert_eq!(typed["files"][0]["facts"], report["files"][0]["facts"]);
+    assert!(fs::metadata(&guess).unwrap().modified().unwrap() > before);
+
     // Plain text of any script, and pages.
     fs::write(folder.join("a.txt"), "Zoë Smith was born in Paris.\n\n😀 ساره\n\n").unwrap();
     let text = ["input.format=text", "input.files=[\"a.txt\"]", "input.folds=[]", "name=text"];
@@ -155,6 +161,10 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
             .contains("did you mean `threshold`?")
     );
     assert!(refused(&["populate", "c.toml", "input.format=text"]).contains("`input.folds`"));
+    let types = format!("mentions.types={}", root().join("models/ner-small").display());
+    let alone = refused(&["populate", "c.toml", &types, "coreference=none"]);
+    assert!(alone.contains("`mentions.types`: expected `coreference`"), "{alone}");
+    assert!(refused(&["populate", "c.toml", "mentions.types=none"]).contains("none has no tagger.json"));
     // Nothing was trained yet.
     assert!(refused(&["populate", "c.toml"]).contains("aliases.tsv"));
 }

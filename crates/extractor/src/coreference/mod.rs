@@ -3,6 +3,7 @@
 
 mod given_names;
 mod names;
+mod typed;
 
 use rustc_hash::FxHashMap;
 
@@ -10,6 +11,8 @@ use crate::{
     Chain, Coreference, Document, EntityType, Gender, Mention, MentionForm, Pronoun, Reference, Result,
     pronoun,
 };
+
+pub use typed::Typed;
 
 use given_names::gender_of;
 use names::Name;

@@ -1,5 +1,8 @@
 use super::*;
-use crate::tagger::{Tagged, with_rest};
+use crate::{
+    MentionFinder, Proposals,
+    tagger::{Tagged, with_rest},
+};
 
 /// The chains of a text whose names stand in brackets, each with a letter for its type, as texts.
 fn chains(marked: &str) -> Vec<Vec<String>> {
@@ -99,4 +102,31 @@ fn a_document_of_many_names_and_pronouns_takes_no_long_time() {
     let began = std::time::Instant::now();
     let found = chains(&text);
     assert!(found.len() >= 6_000 && began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}
+
+#[test]
+fn names_of_no_type_are_told_of_theirs() {
+    /// Knows one name, a person.
+    struct One;
+    impl MentionFinder for One {
+        fn mentions(&self, documents: &[Document]) -> crate::Result<Vec<Vec<Mention>>> {
+            let mut found = Proposals.mentions(documents)?;
+            for (document, own) in documents.iter().zip(&mut found) {
+                own.retain(|mention| document.slice(mention.span) == Some("Ann Smith"));
+                own.iter_mut().for_each(|mention| mention.kind = EntityType::Person);
+            }
+            Ok(found)
+        }
+    }
+    let document = Document::new("d", "Ann Smith left Paris. She slept.");
+    let mentions = crate::proposals(&document);
+    let she = mentions.len() - 1;
+    let with_her = |coreference: &dyn Coreference| {
+        let chains = coreference.chains(&document, &mentions).unwrap();
+        let own = chains.iter().find(|chain| chain.mentions.iter().any(|(at, _)| *at == she));
+        own.map(|chain| document.slice(mentions[chain.representative].span).unwrap())
+    };
+    assert_eq!(with_her(&Rules), None);
+    let typed = Typed { coreference: Box::new(Rules), finder: Box::new(One) };
+    assert_eq!(with_her(&typed), Some("Ann Smith"));
 }

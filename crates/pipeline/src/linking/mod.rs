@@ -85,7 +85,7 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     let table = build_names([], &options.linker.names)?;
     let linking = Linking {
         finder: finder(&options.mentions)?,
-        coreference: coreference(options.coreference),
+        coreference: coreference(options.coreference, &options.mentions)?,
         linker: linker(table, &options.linker.decision, options.linker.facts.as_deref())?,
     };
     let table = linking.linker.table();

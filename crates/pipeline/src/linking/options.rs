@@ -79,7 +79,7 @@ impl Config for LinkingOptions {
             document.report_key("linker.facts", format!("no file {}", path.display()));
         }
         check_decision(&self.linker.decision, document);
-        self.mentions.check(document);
+        self.mentions.check(document, self.coreference);
     }
 }
 

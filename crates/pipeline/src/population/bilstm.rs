@@ -37,7 +37,7 @@ pub(super) fn tell(
     sources: &[knowledgenet::Document],
     documents: &mut [Annotated],
 ) -> Result<()> {
-    let coreference = parts::coreference(options.coreference);
+    let coreference = parts::coreference(options.coreference, &options.mentions)?;
     for half in 0..2 {
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
         let linker = match &options.linker {

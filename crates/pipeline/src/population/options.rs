@@ -55,20 +55,33 @@ pub struct MentionsOptions {
     /// The folder of a trained tagger, which tells persons, organisations, places and dates apart; without it names are found
     /// by their capitals and are of no type.
     pub tagger: Option<PathBuf>,
+    /// The folder of a trained tagger that tells coreference the types of names that are found by their capitals; what tells
+    /// properties does not read them.
+    pub types: Option<PathBuf>,
     /// How the mentions that are read are put: `name` (dates are names), `pronoun`, `nominal`.
     pub forms: Vec<MentionForm>,
 }
 
 impl Default for MentionsOptions {
     fn default() -> Self {
-        Self { tagger: None, forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal] }
+        Self {
+            tagger: None,
+            types: None,
+            forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
+        }
     }
 }
 
 impl MentionsOptions {
-    pub(crate) fn check(&self, document: &mut Document<'_>) {
-        if let Some(tagger) = self.tagger.as_ref().filter(|path| !path.join("tagger.json").is_file()) {
-            document.report_key("mentions.tagger", format!("{} has no tagger.json", tagger.display()));
+    pub(crate) fn check(&self, document: &mut Document<'_>, coreference: CoreferenceKind) {
+        for (key, folder) in [("mentions.tagger", &self.tagger), ("mentions.types", &self.types)] {
+            if let Some(folder) = folder.as_ref().filter(|path| !path.join("tagger.json").is_file()) {
+                document.report_key(key, format!("{} has no tagger.json", folder.display()));
+            }
+        }
+        if self.types.is_some() && (self.tagger.is_some() || coreference == CoreferenceKind::None) {
+            document
+                .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, beside it");
         }
         if self.forms.is_empty() {
             document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
@@ -344,7 +357,7 @@ impl PopulationOptions {
                 }
             }
         }
-        self.mentions.check(document);
+        self.mentions.check(document, self.coreference);
         if let Some(input) = &self.input {
             let mut stems = BTreeSet::new();
             for path in &input.files {

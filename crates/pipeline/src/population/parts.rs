@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use sporran_extractor::{
     AliasTable, Coreference, Formed, Linker, LinkerOptions, MentionFinder, Populator, Proposals, Relations,
-    coreference::Rules,
+    coreference::{Rules, Typed},
     relations::{EntityFacts, open as open_relations},
     tagger::{Computing, Tagger},
     triplets::{TRIPLETS, TripletReader},
@@ -34,7 +34,7 @@ pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
     };
     Ok(Populator {
         mentions: mentions(&options.mentions)?,
-        coreference: coreference(options.coreference),
+        coreference: coreference(options.coreference, &options.mentions)?,
         linker,
         knowledge,
         relations: self::relations(relations)?,
@@ -62,11 +62,21 @@ pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinde
 }
 
 /// What puts mentions of one entity together.
-pub(crate) fn coreference(kind: CoreferenceKind) -> Option<Box<dyn Coreference>> {
-    match kind {
-        CoreferenceKind::None => None,
-        CoreferenceKind::Rules => Some(Box::new(Rules)),
-    }
+pub(crate) fn coreference(
+    kind: CoreferenceKind,
+    mentions: &MentionsOptions,
+) -> Result<Option<Box<dyn Coreference>>> {
+    let coreference: Box<dyn Coreference> = match kind {
+        CoreferenceKind::None => return Ok(None),
+        CoreferenceKind::Rules => Box::new(Rules),
+    };
+    Ok(Some(match &mentions.types {
+        Some(folder) => {
+            let finder = Box::new(Tagger::open(folder, Computing::default())?);
+            Box::new(Typed { coreference, finder })
+        }
+        None => coreference,
+    }))
 }
 
 /// A linker over names, and over the facts of a knowledge base where there is one.

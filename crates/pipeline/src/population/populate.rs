@@ -94,7 +94,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let start = Instant::now();
     let populator = open(options)?;
     let mut hashes = hash_model(&options.relations.model)?;
-    if let Some(tagger) = &options.mentions.tagger {
+    for tagger in options.mentions.tagger.iter().chain(&options.mentions.types) {
         hashes.extend(hash_model(tagger)?);
     }
     if let Some(linker) = &options.linker {
@@ -147,7 +147,7 @@ impl Populating<'_> {
                 &input.folds,
                 &options.triples,
                 options.coreference,
-                &options.mentions.forms,
+                (options.mentions.types.is_some(), &options.mentions.forms),
                 options.linker.as_ref().map(|linker| &linker.decision),
                 &options.relations.seq2seq,
             ),
