@@ -36,9 +36,9 @@ pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
 fn exp2<S: Simd>(x: f32) -> f32 {
     let rounded = x + ROUND;
     let rest = x - (rounded - ROUND);
-    // The minimax polynomial of the relative error for a remainder of at most a half that is 1 at 0.
-    let mut y = 0.001_326_472_7;
-    for coefficient in [0.009_671_513, 0.055_507_336, 0.240_222_42, 0.693_147, 1.0] {
+    // The minimax polynomial of the relative error for a remainder of at most a half whose value and slope at 0 are exact.
+    let mut y = 0.001_330_060_7;
+    for coefficient in [0.009_669_691, 0.055_505_585, 0.240_222_83, std::f32::consts::LN_2, 1.0] {
         y = S::mul_add(y, rest, coefficient);
     }
     // The power, to which `ROUND` adds nothing that stays, is added to the exponent.
@@ -295,6 +295,18 @@ mod tests {
             }
             assert_eq!(exp_sum(isa, &[-1e30, f32::NEG_INFINITY, -88.0], 0.0), 0.0);
         }
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_to_the_last_digits_and_end_in_zero() {
+        use crate::simd::Portable;
+        for i in -10_000..1_200 {
+            let x = i as f32 / 100.0;
+            let (found, expected) = (exp2::<Portable>(x), f64::from(x).exp2());
+            assert!((f64::from(found) - expected).abs() <= 3e-7 * expected, "{x}: {found} for {expected}");
+        }
+        assert_eq!([exp2::<Portable>(-100.1), exp2::<Portable>(f32::NEG_INFINITY)], [0.0; 2]);
+        assert!(exp2::<Portable>(f32::NAN).is_nan());
     }
 
     #[test]
