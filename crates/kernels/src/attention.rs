@@ -93,7 +93,8 @@ pub struct Distances<'a> {
     pub start: usize,
 }
 
-/// Lets every query see every key of `head`, and gives `store` the number of each query and its mixed values.
+/// Lets every query see every key of `head`, their products times `scale`, which is above 0, and gives `store` the number of each query
+/// and its mixed values.
 ///
 /// # Panics
 /// Where `queries` or `distances` are too short.

@@ -445,7 +445,7 @@ fn is_tiled(_isa: Isa, _out: View) -> bool {
 }
 
 mod order;
+pub(crate) use order::panel;
+
 #[cfg(test)]
 mod tests;
-
-pub(crate) use order::panel;
