@@ -108,8 +108,7 @@ impl Encoder {
         for batch in length_batches(&lengths, 64, 4096) {
             let inputs: Vec<&Vec<u32>> = batch.iter().map(|&at| &rows[at]).collect();
             let input = Batch::new(&inputs, self.model.body.pad_token(), self.model.body.device())?;
-            let states = self.model.body.states(&input)?;
-            let found = self.sentences.vectors(&states, &input.mask)?;
+            let found = self.sentences.encode(&*self.model.body, &input)?;
             let found: Vec<Vec<f32>> = found.to_vec2().map_err(sporran_transformers::Error::from)?;
             for (at, vector) in batch.into_iter().zip(found) {
                 let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();

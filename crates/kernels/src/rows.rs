@@ -35,6 +35,19 @@ impl Rows {
         self.values.resize(count * self.stride);
     }
 
+    /// The first `width` values of the rows `which`.
+    ///
+    /// # Panics
+    /// Where there is no such row or value.
+    #[must_use]
+    pub fn pick(&self, which: &[usize], width: usize) -> Self {
+        let mut picked = Self::new(which.len(), width);
+        for (at, row) in which.iter().enumerate() {
+            picked.row_mut(at).copy_from_slice(&self.row(*row)[..width]);
+        }
+        picked
+    }
+
     /// The number of rows.
     #[must_use]
     pub fn count(&self) -> usize {

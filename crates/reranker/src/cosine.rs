@@ -83,7 +83,7 @@ impl Cosine {
         let parts = each_batch(self.body.device(), &batches, |batch| -> Result<Vec<Vec<f32>>> {
             let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
             let input = Batch::for_encoder(&rows, &*self.body)?;
-            let vectors = self.sentences.vectors(&self.body.states(&input)?, &input.mask)?;
+            let vectors = self.sentences.encode(&*self.body, &input)?;
             let values = || vectors.to_dtype(DType::F32)?.to_vec2();
             Ok(values().map_err(sporran_transformers::Error::from)?)
         })?;

@@ -3,7 +3,13 @@
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
 
-use crate::{batch::Batch, bert::Bert, bert_config::BertConfig, bert_heads::Head, error::Result};
+use crate::{
+    batch::Batch,
+    bert::Bert,
+    bert_config::BertConfig,
+    bert_heads::Head,
+    error::{Error, Result},
+};
 
 /// The body of an encoder-only transformer: token ids to states, without a head.
 pub trait Encoder: Send + Sync {
@@ -14,6 +20,34 @@ pub trait Encoder: Send + Sync {
     /// A tensor error, or [`Error::Batch`](crate::Error::Batch) where an input is longer than the model has
     /// positions for.
     fn states(&self, input: &Batch) -> Result<Tensor>;
+
+    /// The last hidden states of some tokens, each named by its input and its position there, shape (n, d). What the last layer
+    /// makes of other tokens may be left out.
+    ///
+    /// # Errors
+    /// As for [`states`](Self::states), and [`Error::Batch`](crate::Error::Batch) where there is no such token.
+    fn states_at(&self, input: &Batch, tokens: &[(usize, usize)]) -> Result<Tensor> {
+        let (size, length) = (input.size(), input.length());
+        if let Some((row, position)) =
+            tokens.iter().find(|(row, position)| *row >= size || *position >= length)
+        {
+            return Err(no_such_token((size, length), (*row, *position)));
+        }
+        let places: Vec<u32> =
+            tokens.iter().map(|(row, position)| (row * length + position) as u32).collect();
+        let states = self.states(input)?;
+        let places = Tensor::new(places.as_slice(), states.device())?;
+        Ok(states.reshape(((), self.width()))?.index_select(&places, 0)?)
+    }
+
+    /// The last hidden state of each input's first token, shape (b, 1, d): all that heads of whole inputs read.
+    ///
+    /// # Errors
+    /// As for [`states_at`](Self::states_at).
+    fn first_states(&self, input: &Batch) -> Result<Tensor> {
+        let tokens: Vec<_> = (0..input.size()).map(|row| (row, 0)).collect();
+        Ok(self.states_at(input, &tokens)?.unsqueeze(1)?)
+    }
 
     /// The hidden states of every layer, each of shape (b, s, d): the embeddings first, [`states`](Self::states) last.
     ///
@@ -35,6 +69,14 @@ pub trait Encoder: Send + Sync {
 
     /// Where the weights lie.
     fn device(&self) -> &Device;
+}
+
+/// The error of asking for the state of a token that a batch of this shape (b, s) does not have.
+pub(crate) fn no_such_token(shape: (usize, usize), token: (usize, usize)) -> Error {
+    Error::Batch {
+        expected: format!("a token of {} inputs of at most {} tokens", shape.0, shape.1),
+        found: format!("token {} of input {}", token.1, token.0),
+    }
 }
 
 /// A body, whichever computes it, with the head of its checkpoint, for inference.

@@ -102,7 +102,7 @@ impl PairClassifier {
         if self.input.has_first_room() {
             input = input.hiding(self.body.pad_token())?;
         }
-        let logits = self.head.forward(&self.body.states(&input)?, &mut Mode::Inference)?;
+        let logits = self.head.forward(&self.body.first_states(&input)?, &mut Mode::Inference)?;
         Ok(logits.to_dtype(DType::F32)?.to_vec2()?)
     }
 }

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    batch::Batch,
     checkpoint,
+    encoder::Encoder,
     error::{Error, Result},
     json::{self, parse},
     layers::{Activation, hidden_score},
@@ -265,6 +267,17 @@ impl Sentences {
             Step::Normalize => None,
         });
         dense.unwrap_or(pooled)
+    }
+
+    /// The vectors of a batch, shape (b, width). Where only first tokens are pooled, `body` computes no other token's last state.
+    ///
+    /// # Errors
+    /// As for [`Encoder::states`] and [`vectors`](Self::vectors).
+    pub fn encode(&self, body: &dyn Encoder, input: &Batch) -> Result<Tensor> {
+        if self.pooling.iter().all(|pooling| *pooling == Pooling::Cls) {
+            return self.vectors(&body.first_states(input)?, &input.mask.narrow(1, 0, 1)?);
+        }
+        self.vectors(&body.states(input)?, &input.mask)
     }
 
     /// States (b, s, d) with their mask (b, s) to vectors (b, width).

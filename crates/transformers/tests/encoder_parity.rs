@@ -152,6 +152,33 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
 }
 
 #[test]
+fn states_of_some_tokens_are_those_among_all() {
+    for name in FOLDERS {
+        let fixture = Fixture::open(name);
+        let batch = fixture.batch(0..4);
+        let expected = &fixture.tensors["states"];
+        // In any order, one twice, and of some inputs none.
+        let tokens = [(3, 0), (0, 2), (0, 0), (3, 0)];
+        for (kind, model) in ["candle", "packed"].iter().zip(fixture.models()) {
+            let gap = |found: &Tensor, (row, position): (usize, usize)| {
+                let of = expected.get(row).unwrap().get(position).unwrap();
+                (found - of).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
+            };
+            let found = model.body.states_at(&batch, &tokens).unwrap();
+            assert_eq!(found.dims(), [tokens.len(), model.body.width()]);
+            let first = model.body.first_states(&batch).unwrap();
+            assert_eq!(first.dims(), [4, 1, model.body.width()]);
+            let picked = tokens.iter().enumerate().map(|(at, token)| gap(&found.get(at).unwrap(), *token));
+            let firsts = (0..4).map(|row| gap(&first.get(row).unwrap().get(0).unwrap(), (row, 0)));
+            let worst = picked.chain(firsts).fold(0.0, f32::max);
+            near(&format!("{name}, {kind}"), "states of some tokens", worst, 2e-5);
+            assert!(model.body.states_at(&batch, &[(4, 0)]).is_err());
+            assert!(model.body.states_at(&batch, &[(0, batch.length())]).is_err());
+        }
+    }
+}
+
+#[test]
 fn a_layer_s_states_are_those_of_a_model_that_ends_there() {
     for name in ["bert-sequence", "roberta-token", "distilbert-token"] {
         let fixture = Fixture::open(name);

@@ -164,21 +164,12 @@ impl DocumentRelations {
     fn score(&self, document: &EntityDocument) -> Result<Scored> {
         let rows: Vec<&EncoderRow> = document.rows.iter().collect();
         let input = Batch::for_encoder(&rows, &*self.body)?;
-        let length = input.length();
-        // Rows are padded to one length.
-        let padded: Vec<u32> = rows
-            .iter()
-            .enumerate()
-            .flat_map(|(row, tokens)| (0..tokens.ids.len()).map(move |at| (row * length + at) as u32))
-            .collect();
-        let places: Vec<u32> = document.places.iter().map(|place| padded[*place]).collect();
-        let states = self.body.states(&input)?;
-        let states = || -> candle_core::Result<Tensor> {
-            let width = states.dim(2)?;
-            let places = Tensor::new(places.as_slice(), states.device())?;
-            states.reshape(((), width))?.index_select(&places, 0)?.to_dtype(DType::F32)
-        };
-        let states = states().map_err(sporran_transformers::Error::from)?;
+        let tokens = rows.iter().enumerate();
+        let tokens = tokens.flat_map(|(row, tokens)| (0..tokens.ids.len()).map(move |at| (row, at)));
+        let tokens: Vec<(usize, usize)> = tokens.collect();
+        let places: Vec<(usize, usize)> = document.places.iter().map(|place| tokens[*place]).collect();
+        let states = self.body.states_at(&input, &places)?;
+        let states = states.to_dtype(DType::F32).map_err(sporran_transformers::Error::from)?;
         Scored::of(&self.head.forward(&states, document, &mut Mode::Inference)?, document)
     }
 

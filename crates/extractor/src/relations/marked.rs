@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use candle_core::{DType, Tensor};
+use candle_core::DType;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
@@ -111,12 +111,11 @@ impl MarkedEntities {
         let labels = self.options.properties.len();
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &marked[at].row).collect();
         let input = Batch::for_encoder(&rows, &*self.body)?;
-        let length = input.length();
         let (mut places, mut pairs, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for (row, &at) in batch.iter().enumerate() {
             let before = places.len() as u32;
             let marks = &marked[at].marks;
-            places.extend(marks.iter().map(|&mark| (row * length + mark) as u32));
+            places.extend(marks.iter().map(|&mark| (row, mark)));
             let is_read = |pair: &&StatePair| (pair.first.max(pair.second) as usize) < marks.len();
             let read: Vec<bool> = asked[at].2.pairs.iter().map(|pair| is_read(&pair)).collect();
             pairs.extend(asked[at].2.pairs.iter().filter(is_read).map(|pair| StatePair {
@@ -128,13 +127,8 @@ impl MarkedEntities {
         }
         let mut probabilities = Vec::new();
         if !pairs.is_empty() {
-            let states = || -> candle_core::Result<Tensor> {
-                let states = self.body.states(&input).map_err(candle_core::Error::wrap)?;
-                let width = states.dim(2)?;
-                let places = Tensor::new(places.as_slice(), states.device())?;
-                states.reshape(((), width))?.index_select(&places, 0)?.to_dtype(DType::F32)
-            };
-            let states = states().map_err(sporran_transformers::Error::from)?;
+            let states = self.body.states_at(&input, &places)?;
+            let states = states.to_dtype(DType::F32).map_err(sporran_transformers::Error::from)?;
             let logits = self.head.forward(&states, &pairs, &mut Mode::Inference)?;
             let logits = || logits.flatten_all()?.to_vec1::<f32>();
             probabilities = logits().map_err(sporran_transformers::Error::from)?;

@@ -151,10 +151,9 @@ impl BiEncoder {
     fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<f32>> {
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
         let input = Batch::for_encoder(&rows, &*self.body)?;
-        let states = self.body.states(&input)?;
         let vectors = match &*self.reduction {
-            Reduction::Dpr(head) => head.forward(&states)?,
-            Reduction::Sentences(sentences) => sentences.vectors(&states, &input.mask)?,
+            Reduction::Dpr(head) => head.forward(&self.body.first_states(&input)?)?,
+            Reduction::Sentences(sentences) => sentences.encode(&*self.body, &input)?,
         };
         let values = || vectors.to_dtype(DType::F32)?.flatten_all()?.to_vec1();
         Ok(values().map_err(sporran_transformers::Error::from)?)

@@ -88,31 +88,57 @@ impl FastEncoder {
 }
 
 impl FastEncoder {
-    /// The tokens of a batch and their last states; `see` is shown the embeddings and the states after each layer.
-    fn run(&self, input: &Batch, see: &mut dyn FnMut(&Rows)) -> Result<(Ragged, Rows)> {
+    /// The tokens of a batch.
+    fn ragged(&self, input: &Batch) -> Result<Ragged> {
         let most = self.config.max_input_length();
         if input.length() > most {
             return Err(too_long("input", most, input.length()));
         }
-        let ragged = Ragged::with_gaps(input)?;
+        Ragged::with_gaps(input)
+    }
+
+    /// The last states of all tokens, or of the `wanted` ones, whose rows must rise; `see` is shown the embeddings and the states
+    /// after each layer.
+    fn run(
+        &self,
+        input: &Batch,
+        ragged: &Ragged,
+        wanted: Option<&[usize]>,
+        see: &mut dyn FnMut(&Rows),
+    ) -> Result<Rows> {
         let types = input.types.as_ref().map(|types| types.to_vec2::<u32>()).transpose()?;
-        let xs = self.machines.with(|machine| -> Result<Rows> {
+        self.machines.with(|machine| {
             let xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;
-            Ok(self.stack.encode(machine, xs, &ragged.lengths, see))
-        })?;
-        Ok((ragged, xs))
+            Ok(self.stack.encode(machine, xs, &ragged.lengths, wanted, see))
+        })
     }
 }
 
 impl Encoder for FastEncoder {
     fn states(&self, input: &Batch) -> Result<Tensor> {
-        let (ragged, xs) = self.run(input, &mut |_| {})?;
+        let ragged = self.ragged(input)?;
+        let xs = self.run(input, &ragged, None, &mut |_| {})?;
         ragged.padded(&xs, &self.device)
+    }
+
+    fn states_at(&self, input: &Batch, tokens: &[(usize, usize)]) -> Result<Tensor> {
+        let ragged = self.ragged(input)?;
+        let rows = tokens.iter().map(|token| ragged.row(*token)).collect::<Result<Vec<_>>>()?;
+        let mut wanted = rows.clone();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let xs = self.run(input, &ragged, Some(&wanted), &mut |_| {})?;
+        let mut values = Vec::with_capacity(rows.len() * xs.width());
+        for row in &rows {
+            values.extend_from_slice(xs.row(wanted.partition_point(|wanted| wanted < row)));
+        }
+        Ok(Tensor::from_vec(values, (rows.len(), xs.width()), &self.device)?)
     }
 
     fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
         let mut layers = Vec::with_capacity(1 + self.stack.layers.len());
-        let (ragged, _) = self.run(input, &mut |xs| layers.push(xs.clone()))?;
+        let ragged = self.ragged(input)?;
+        self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
         layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()
     }
 

@@ -5,6 +5,7 @@ use sporran_kernels::Rows;
 
 use crate::{
     batch::Batch,
+    encoder::no_such_token,
     error::{Error, Result},
 };
 
@@ -60,6 +61,15 @@ impl Ragged {
             lengths.push(tokens.len() - before);
         }
         Ok(Self { tokens, lengths, shape: (input.size(), input.length()) })
+    }
+
+    /// The row of a token, named by its input and its position there.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where there is none.
+    pub(super) fn row(&self, token: (usize, usize)) -> Result<usize> {
+        let found = self.tokens.binary_search_by_key(&token, |token| (token.input, token.position));
+        found.map_err(|_| no_such_token(self.shape, token))
     }
 
     /// A row for every token, as (b, s, d) with zeros at padding.

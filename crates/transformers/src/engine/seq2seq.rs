@@ -117,7 +117,7 @@ impl Seq2Seq for FastSeq2Seq {
             ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
-            let xs = self.encoder.encode(machine, xs, &ragged.lengths, &mut |_| {});
+            let xs = self.encoder.encode(machine, xs, &ragged.lengths, None, &mut |_| {});
             // They have room for all tokens of a batch, which a decoder's steps never need, and would stay beside its caches.
             machine.buffers = Buffers::default();
             Ok(xs)

@@ -58,11 +58,14 @@ impl Stack {
 
     /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder. `see` is shown
     /// the embeddings as the first layer reads them, and the states after each layer.
+    ///
+    /// Where `wanted` names rows, which must rise, the last layer gives those alone: of the others it makes keys and values.
     pub(super) fn encode(
         &self,
         machine: &mut Machine,
         mut xs: Rows,
         lengths: &[usize],
+        wanted: Option<&[usize]>,
         see: &mut dyn FnMut(&Rows),
     ) -> Rows {
         let longest = lengths.iter().copied().max().unwrap_or(1) as i64;
@@ -78,22 +81,35 @@ impl Stack {
             norm.forward(machine.core.isa, machine.core.team, &mut xs);
         }
         see(&xs);
-        for layer in &self.layers {
+        let mut asking = blocks.clone();
+        for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            let inputs = &*inputs;
+            let mut picked = None;
+            if let Some(wanted) = wanted.filter(|_| at + 1 == self.layers.len()) {
+                xs = xs.pick(wanted, xs.width());
+                picked = Some(inputs.pick(wanted, self.width()));
+                let before = |row: usize| wanted.partition_point(|wanted| *wanted < row);
+                asking = blocks.iter().map(|rows| before(rows.start)..before(rows.end)).collect();
+            }
+            let asked = picked.as_ref().unwrap_or(inputs);
             mixed.reshape(xs.count(), self.width());
             let isa = machine.core.isa;
-            mixed.each_part(machine.core.team, &blocks, self.head_width, &|block, head, mut part| {
-                let rows = blocks[block].clone();
+            mixed.each_part(machine.core.team, &asking, self.head_width, &|block, head, mut part| {
+                let (rows, asking) = (blocks[block].clone(), asking[block].clone());
+                if asking.is_empty() {
+                    return;
+                }
                 let mut packed = Lines::zeroed(PackedHead::size(rows.len(), self.head_width));
                 let column = |which: usize| (which * self.heads + head) * self.head_width;
                 let of = |which: usize| inputs.view(rows.clone(), column(which), self.head_width);
                 PackedHead::pack(isa, inputs.values(), of(1), of(2), &mut packed);
                 let queries = Queries {
-                    values: &inputs.values()[rows.start * inputs.stride() + column(0)..],
-                    count: rows.len(),
-                    stride: inputs.stride(),
+                    values: &asked.values()[asking.start * asked.stride() + column(0)..],
+                    count: asking.len(),
+                    stride: asked.stride(),
                 };
                 let distances = distances
                     .as_ref()
