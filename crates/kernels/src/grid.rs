@@ -28,6 +28,8 @@ impl Grid {
         // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
         // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
         const PANELS: usize = 16;
+        /// Rows that take as long as what a part does besides, about.
+        const PART: usize = 4;
         if rows <= FEW {
             return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
         }
@@ -39,7 +41,14 @@ impl Grid {
         }
         let block =
             (isa.cached_values() / depth).clamp(4 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
-        Self { rows, panels, row_blocks: rows.div_ceil(block), panel_blocks: panels.div_ceil(PANELS) }
+        let panel_blocks = panels.div_ceil(PANELS);
+        let fewest = rows.div_ceil(block);
+        // A thread with a part more than the others keeps them waiting: the rows of the one that has most, and a part's own cost.
+        let longest = |row_blocks: &usize| {
+            (row_blocks * panel_blocks).div_ceil(threads) * (rows.div_ceil(*row_blocks) + PART)
+        };
+        let row_blocks = (fewest..fewest + threads).min_by_key(longest).unwrap_or(fewest);
+        Self { rows, panels, row_blocks, panel_blocks }
     }
 
     /// Of a product of `rows` rows with so many panels, `depth` inputs of each at a time, whose parts bring their operands into order.

@@ -1,7 +1,9 @@
 //! Batches without padding.
 
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::{Device, Tensor};
-use sporran_kernels::Rows;
+use sporran_kernels::{Rows, Team};
 
 use crate::{
     batch::Batch,
@@ -76,10 +78,16 @@ impl Ragged {
     pub(super) fn padded(&self, xs: &Rows, device: &Device) -> Result<Tensor> {
         let ((batch, length), width) = (self.shape, xs.width());
         let mut values = vec![0f32; batch * length * width];
-        for (row, token) in self.tokens.iter().enumerate() {
-            let place = token.input * length + token.position;
-            values[place * width..][..width].copy_from_slice(xs.row(row));
-        }
+        let inputs: Vec<Mutex<&mut [f32]>> = values.chunks_mut(length * width).map(Mutex::new).collect();
+        // On all threads, since the system clears fresh memory when it is first written to.
+        Team::global().run(batch, &|at| {
+            let mut input = inputs[at].lock().unwrap_or_else(PoisonError::into_inner);
+            let first: usize = self.lengths[..at].iter().sum();
+            for (row, token) in self.tokens[first..][..self.lengths[at]].iter().enumerate() {
+                input[token.position * width..][..width].copy_from_slice(xs.row(first + row));
+            }
+        });
+        drop(inputs);
         Ok(Tensor::from_vec(values, (batch, length, width), device)?)
     }
 }
