@@ -10,6 +10,13 @@
 //! ```
 //!
 //! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`.
+//!
+//! With `--fused f32` or `--fused int8` it is instead how long T5-base takes, and how much memory the process holds, to write from 100
+//! passages of 200 tokens each that are encoded apart and read together (Fusion-in-Decoder), one input by four beams:
+//!
+//! ```text
+//! MODELS=DIR cargo bench --bench generation -- --fused f32
+//! ```
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -25,7 +32,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use serde_json::json;
-use sporran_transformers::{Batch, Checkpoint, GenerationOptions, Hypothesis, Precision, Seq2Seq, generate};
+use sporran_pipeline::manifest::peak_memory_bytes;
+use sporran_transformers::{
+    Batch, Checkpoint, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, encode_apart, fuse,
+    generate, generate_with,
+};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -34,6 +45,10 @@ const SOURCE: usize = 256;
 const NEW: usize = 32;
 /// What is timed: the best of so many runs.
 const RUNS: usize = 2;
+/// Passages of an input, their tokens, and the tokens that are encoded at a time, as by default in `sporran run`.
+const PASSAGES: usize = 100;
+const PASSAGE: usize = 200;
+const PORTION: usize = 8192;
 
 /// A folder, the rows of a batch, and the beams.
 const WORK: [(&str, usize, usize); 6] = [
@@ -73,6 +88,10 @@ fn run() -> Outcome<()> {
     let after = |option: &str| {
         arguments.iter().position(|argument| argument == option).and_then(|at| arguments.get(at + 1))
     };
+    if let Some(precision) = after("--fused") {
+        let precision = if precision == "int8" { Precision::Int8 } else { Precision::F32 };
+        return fused(&Path::new(&models).join("t5-base"), precision);
+    }
     let only = after("--only");
     let width = after("--beams").map(|text| text.parse::<usize>()).transpose()?;
     println!("{} threads, {SOURCE} source tokens, {NEW} new tokens", rayon::current_num_threads());
@@ -82,7 +101,7 @@ fn run() -> Outcome<()> {
         }
         let folder = Path::new(&models).join(name);
         let checkpoint = Checkpoint::open(&folder)?;
-        let inputs = inputs(rows, checkpoint.config().vocab_size());
+        let inputs = inputs(rows, SOURCE, checkpoint.config().vocab_size());
         let peers = peers(&folder, &inputs, beams)?;
         println!("{name}, batch {rows}, beams {beams}");
         for peer in &peers {
@@ -104,20 +123,43 @@ fn run() -> Outcome<()> {
     Ok(())
 }
 
-fn inputs(rows: usize, vocabulary: usize) -> Vec<Vec<u32>> {
-    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let last = vocabulary as u32 - 200;
-    (0..rows).map(|_| (0..SOURCE).map(|_| rng.random_range(10..last)).collect()).collect()
+/// Writes from many passages of one input, once, as a process that does nothing else.
+fn fused(folder: &Path, precision: Precision) -> Outcome<()> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let rows = inputs(PASSAGES, PASSAGE, checkpoint.config().vocab_size());
+    let model = checkpoint.fast(precision)?;
+    let start = Instant::now();
+    let states = encode_apart(&model, &rows, PORTION)?;
+    let encoded = start.elapsed().as_secs_f64();
+    let memory = fuse(&[&states])?;
+    let found = generate_with(&model, &memory, &options(4), &Inputs::default())?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{PASSAGES} passages of {PASSAGE} tokens, {} new tokens, four beams, {precision:?}: {seconds:.2} s, {encoded:.2} s of it encoding; peak memory {:.2} GiB",
+        found[0][0].tokens.len(),
+        peak_memory_bytes() as f64 / (1u64 << 30) as f64
+    );
+    Ok(())
 }
 
-/// The seconds of the best run, and the tokens of each row's best output.
-fn timed(model: &dyn Seq2Seq, inputs: &[Vec<u32>], beams: usize) -> Outcome<(f64, Vec<Vec<u32>>)> {
-    let options = GenerationOptions {
+fn inputs(rows: usize, length: usize, vocabulary: usize) -> Vec<Vec<u32>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let last = vocabulary as u32 - 200;
+    (0..rows).map(|_| (0..length).map(|_| rng.random_range(10..last)).collect()).collect()
+}
+
+fn options(beams: usize) -> GenerationOptions {
+    GenerationOptions {
         num_beams: Some(beams),
         max_new_tokens: Some(NEW),
         min_new_tokens: Some(NEW),
         ..GenerationOptions::default()
-    };
+    }
+}
+
+/// The seconds of the best run, and the tokens of each row's best output.
+fn timed(model: &dyn Seq2Seq, inputs: &[Vec<u32>], beams: usize) -> Outcome<(f64, Vec<Vec<u32>>)> {
+    let options = options(beams);
     let batch = Batch::new(inputs, model.special_tokens().pad, model.device())?;
     let mut best = f64::INFINITY;
     let mut outputs = Vec::new();

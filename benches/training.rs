@@ -28,6 +28,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use sporran_kernels::TrainingPrecision;
+use sporran_pipeline::manifest::peak_memory_bytes;
 use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, EncoderRow,
     training::{
@@ -47,15 +48,6 @@ fn rows(lengths: impl Iterator<Item = usize>, vocabulary: u32, rng: &mut ChaCha8
             types: (0..length).map(|at| u32::from(at * 3 > length * 2)).collect(),
         })
         .collect()
-}
-
-/// The highest resident set of this process in MiB.
-fn peak() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib =
-        line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
-    kib.unwrap_or(f64::NAN) / 1024.0
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -94,7 +86,7 @@ fn ours(
             seconds.push(began.elapsed().as_secs_f64());
         }
     }
-    Ok((median(seconds), peak()))
+    Ok((median(seconds), peak_memory_bytes() as f64 / 1_048_576.0))
 }
 
 /// The batch called `name` of a model with this vocabulary.

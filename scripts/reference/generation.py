@@ -1,7 +1,7 @@
 """The peers of benches/generation.rs: models with random weights at real sizes, and how fast transformers and
 CTranslate2 generate with them.
 
-    generation.py make DIR                     writes t5-small, bart-base and bart-large from seed 0
+    generation.py make DIR                     writes t5-small, bart-base, bart-large and t5-base from seed 0
     generation.py run FOLDER WORK THREADS      prints a JSON object a peer: its name, seconds, and output tokens
 
 WORK is a JSON file {"inputs": rows of token ids, "beams", "new", "runs"}. Needs torch, transformers, ctranslate2.
@@ -36,6 +36,9 @@ def make(folder):
         "t5-small": transformers.T5Config(decoder_start_token_id=0),
         "bart-base": transformers.BartConfig(**narrow),
         "bart-large": transformers.BartConfig(**wide),
+        "t5-base": transformers.T5Config(
+            decoder_start_token_id=0, d_model=768, d_ff=3072, num_layers=12, num_heads=12
+        ),
     }
     for name, config in configs.items():
         path = pathlib.Path(folder) / name
