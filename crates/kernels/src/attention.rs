@@ -1,19 +1,69 @@
 //! The attention of one head (Vaswani et al. 2017): softmax(Q K^T scale + bias) V.
 
+use half::{
+    f16,
+    slice::{HalfBitsSliceExt, HalfFloatSliceExt},
+};
+
 use crate::{
+    buffer::Lines,
     isa::{Isa, dispatch},
     math::softmax_body,
     multiply::{View, panel},
-    simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
+    simd::{
+        LANES, MOST_ROWS, Simd,
+        strip::{sum_f16, sum_f32},
+    },
 };
 
 /// The keys and values of one head of one input, packed for products: the keys in panels of 32 keys, the values in
 /// panels of 32 columns.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedHead<'a> {
-    values: &'a [f32],
+    kept: Kept<'a>,
     count: usize,
     width: usize,
+}
+
+/// The greatest value in 16 bits (f16).
+const MOST: f32 = 65_504.0;
+
+/// Panels, one after the other.
+#[derive(Clone, Copy, Debug)]
+enum Kept<'a> {
+    F32(&'a [f32]),
+    /// In 16 bits (f16).
+    F16(&'a [u16]),
+}
+
+impl Kept<'_> {
+    /// The sums of `rows` rows of `a`, `stride` apart, with the panel of `depth` inputs that begins at `start`.
+    ///
+    /// # Safety
+    /// The machine must have `S`, and `a` be good for those rows.
+    #[inline(always)]
+    unsafe fn sum<S: Simd>(
+        &self,
+        (start, depth): (usize, usize),
+        rows: usize,
+        a: *const f32,
+        stride: usize,
+        out: &mut [[f32; LANES]],
+    ) {
+        // SAFETY: the contract, and a panel of so many inputs.
+        unsafe {
+            match self {
+                Self::F32(values) => {
+                    let panel = values[start..][..depth * LANES].as_ptr();
+                    sum_f32::<S>(rows, depth, a, (stride, 1), panel, out);
+                }
+                Self::F16(values) => {
+                    let panel = values[start..][..depth * LANES].as_ptr();
+                    sum_f16::<S>(rows, depth, a, stride, panel, out);
+                }
+            }
+        }
+    }
 }
 
 impl<'a> PackedHead<'a> {
@@ -43,6 +93,26 @@ impl<'a> PackedHead<'a> {
         }
     }
 
+    /// [`pack`](Self::pack), in 16 bits (f16): half the memory, of which as much is read for every step of a decoder. What is greater
+    /// than they can say, 65,504, becomes that.
+    ///
+    /// # Panics
+    /// As for that.
+    pub fn pack_halves(isa: Isa, from: &[f32], keys: View, values: View, out: &mut [u16]) {
+        let (count, width) = (keys.rows, keys.columns);
+        assert!(values.rows == count && values.columns == width && out.len() == Self::size(count, width));
+        let (packed_keys, packed_values) = out.split_at_mut(Self::keys_size(count, width));
+        let mut floats = Lines::zeroed(LANES * width.max(count));
+        for (out, view, depth) in [(packed_keys, keys.transposed(), width), (packed_values, values, count)] {
+            let floats = &mut floats[..LANES * depth];
+            for (at, out) in out.chunks_exact_mut(LANES * depth).enumerate() {
+                panel(isa, from, view, at, floats);
+                floats.iter_mut().for_each(|value| *value = value.clamp(-MOST, MOST));
+                out.reinterpret_cast_mut::<f16>().convert_from_f32_slice(floats);
+            }
+        }
+    }
+
     /// What [`pack`](Self::pack) has packed.
     ///
     /// # Panics
@@ -50,7 +120,17 @@ impl<'a> PackedHead<'a> {
     #[must_use]
     pub fn new(values: &'a [f32], count: usize, width: usize) -> Self {
         assert_eq!(values.len(), Self::size(count, width));
-        Self { values, count, width }
+        Self { kept: Kept::F32(values), count, width }
+    }
+
+    /// What [`pack_halves`](Self::pack_halves) has packed.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    #[must_use]
+    pub fn of_halves(values: &'a [u16], count: usize, width: usize) -> Self {
+        assert_eq!(values.len(), Self::size(count, width));
+        Self { kept: Kept::F16(values), count, width }
     }
 
     /// The product of a query with each key, neither scaled nor normalised.
@@ -60,11 +140,18 @@ impl<'a> PackedHead<'a> {
     #[must_use]
     pub fn products(&self, query: &[f32]) -> Vec<f32> {
         assert_eq!(query.len(), self.width);
-        let keys = &self.values[..Self::keys_size(self.count, self.width)];
         let mut products = vec![0f32; self.count.next_multiple_of(LANES)];
-        for (sums, panel) in products.chunks_exact_mut(LANES).zip(keys.chunks_exact(LANES * self.width)) {
-            for (column, value) in panel.chunks_exact(LANES).zip(query) {
-                sums.iter_mut().zip(column).for_each(|(sum, key)| *sum += value * key);
+        let mut column = [0f32; LANES];
+        for (panel, sums) in products.chunks_exact_mut(LANES).enumerate() {
+            for (at, value) in query.iter().enumerate() {
+                let start = (panel * self.width + at) * LANES;
+                match self.kept {
+                    Kept::F32(values) => column.copy_from_slice(&values[start..][..LANES]),
+                    Kept::F16(values) => {
+                        values[start..][..LANES].reinterpret_cast::<f16>().convert_to_f32_slice(&mut column);
+                    }
+                }
+                sums.iter_mut().zip(&column).for_each(|(sum, key)| *sum += value * key);
             }
         }
         products.truncate(self.count);
@@ -115,7 +202,6 @@ pub fn attend(
         store: &mut dyn FnMut(usize, &[f32]),
     ) {
         let (count, width) = (head.count, head.width);
-        let (keys, values) = head.values.split_at(PackedHead::keys_size(count, width));
         let padded = count.next_multiple_of(LANES) + 16;
         let mut scores = vec![0f32; padded * S::ROWS.min(queries.count)];
         let mut mixed = vec![0f32; width.next_multiple_of(LANES) * S::ROWS.min(queries.count)];
@@ -127,11 +213,10 @@ pub fn attend(
             let (start, end) = (tile * queries.count / tiles, (tile + 1) * queries.count / tiles);
             let height = end - start;
             let q = &queries.values[start * queries.stride..(end - 1) * queries.stride + width];
-            for (at, panel) in keys.chunks_exact(LANES * width).enumerate() {
-                // SAFETY: `q` has `height` rows and `panel` is one of `width` inputs; `dispatch` has checked `S`.
-                unsafe {
-                    sum_f32::<S>(height, width, q.as_ptr(), (queries.stride, 1), panel.as_ptr(), &mut sums);
-                }
+            for at in 0..count.div_ceil(LANES) {
+                let panel = (at * LANES * width, width);
+                // SAFETY: `q` has `height` rows of `width` values; `dispatch` has checked `S`.
+                unsafe { head.kept.sum::<S>(panel, height, q.as_ptr(), queries.stride, &mut sums) };
                 for (scores, sums) in scores.chunks_exact_mut(padded).zip(&sums).take(height) {
                     scores[at * LANES..][..LANES].copy_from_slice(sums);
                 }
@@ -150,11 +235,10 @@ pub fn attend(
                     None => softmax_body::<S>(scores, scale),
                 };
             }
-            for (at, panel) in values.chunks_exact(LANES * count).enumerate() {
-                // SAFETY: `scores` has `height` rows of at least `count`, and `panel` is one of `count` inputs.
-                unsafe {
-                    sum_f32::<S>(height, count, scores.as_ptr(), (padded, 1), panel.as_ptr(), &mut sums);
-                }
+            for at in 0..width.div_ceil(LANES) {
+                let panel = (PackedHead::keys_size(count, width) + at * LANES * count, count);
+                // SAFETY: `scores` has `height` rows of at least `count` values.
+                unsafe { head.kept.sum::<S>(panel, height, scores.as_ptr(), padded, &mut sums) };
                 for ((row, sums), inverse) in sums.iter().enumerate().take(height).zip(&inverse) {
                     let out = &mut mixed[row * mixed_width + at * LANES..][..LANES];
                     out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * inverse);
@@ -286,12 +370,24 @@ mod tests {
                 let (q, k, v) =
                     (random(queries * width, 1), random(count * width, 2), random(count * width, 3));
                 let table = random(queries + count, 4);
+                // In 16 bits they are what they are in 32, so that both ways are to give the same.
+                let [k, v] = [k, v]
+                    .map(|values| values.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>());
                 let mut packed = vec![f32::NAN; PackedHead::size(count, width)];
+                let mut halves = vec![u16::MAX; PackedHead::size(count, width)];
                 let view = View::packed(count, width);
                 let values = View { offset: k.len(), ..view };
-                PackedHead::pack(isa, &[k.clone(), v.clone()].concat(), view, values, &mut packed);
-                let head = PackedHead::new(&packed, count, width);
-                for distances in [None, Some(Distances { values: &table, start: queries - 1 })] {
+                let both = [k.clone(), v.clone()].concat();
+                PackedHead::pack(isa, &both, view, values, &mut packed);
+                PackedHead::pack_halves(isa, &both, view, values, &mut halves);
+                let heads =
+                    [PackedHead::new(&packed, count, width), PackedHead::of_halves(&halves, count, width)];
+                let [products, of_halves] = heads.map(|head| head.products(&q[..width]));
+                assert_eq!(products, of_halves);
+                let distances = [None, Some(Distances { values: &table, start: queries - 1 })];
+                for (head, distances) in
+                    heads.iter().flat_map(|head| distances.map(|distances| (*head, distances)))
+                {
                     let of = Queries { values: &q, count: queries, stride: width };
                     attend(isa, head, of, 0.5, distances, &mut |at, mixed| {
                         let bias = |key: usize| distances.map_or(0.0, |d| d.values[d.start - at + key]);
@@ -306,6 +402,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn values_beyond_16_bits_stay_finite() {
+        let (from, view) = ([1e6f32, -1e6], View::packed(1, 1));
+        let mut halves = vec![0; PackedHead::size(1, 1)];
+        PackedHead::pack_halves(Isa::Portable, &from, view, View { offset: 1, ..view }, &mut halves);
+        let queries = Queries { values: &[1.0], count: 1, stride: 1 };
+        let mut mixed = 0.0;
+        attend(Isa::Portable, PackedHead::of_halves(&halves, 1, 1), queries, 1.0, None, &mut |_, values| {
+            mixed = values[0];
+        });
+        assert_eq!(mixed, -65_504.0);
     }
 
     #[test]

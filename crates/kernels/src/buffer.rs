@@ -1,5 +1,5 @@
-//! Memory for what tiles read: for weights page-aligned, in huge pages where the system gives them; for what is made from call to
-//! call beginning at a line of the cache.
+//! Memory for what tiles read: for weights and long-lived states page-aligned, in huge pages where the system gives them; for what is
+//! made from call to call beginning at a line of the cache.
 
 use std::{
     fmt,
@@ -11,24 +11,29 @@ use std::{
 use memmap2::{MmapMut, MmapOptions};
 
 /// Types of which any bytes are a value.
-pub(crate) trait Plain: Copy + Send + Sync {}
+pub trait Plain: Copy + Send + Sync {}
 impl Plain for f32 {}
 impl Plain for i8 {}
+impl Plain for u16 {}
 
 /// From this size on, huge pages are asked for: they save the page walks of streaming through weights.
 const HUGE: usize = 2 << 20;
 
-/// A fixed number of values, zero at first, that begin at a page boundary.
-pub(crate) struct Buffer<T> {
+/// A fixed number of values, zero at first, that begin at a page boundary. The system clears a page when it is first written to, by
+/// the thread that does.
+pub struct Buffer<T> {
     map: MmapMut,
     length: usize,
     values: PhantomData<T>,
 }
 
 impl<T: Plain> Buffer<T> {
+    /// So many zeros.
+    ///
     /// # Panics
     /// Where the system has no memory left, as every allocation here.
-    pub(crate) fn zeroed(length: usize) -> Self {
+    #[must_use]
+    pub fn zeroed(length: usize) -> Self {
         let bytes = (length * size_of::<T>()).max(1);
         let map = MmapOptions::new().len(bytes).map_anon().expect("out of memory");
         #[cfg(target_os = "linux")]
@@ -39,7 +44,8 @@ impl<T: Plain> Buffer<T> {
         Self { map, length, values: PhantomData }
     }
 
-    pub(crate) fn values_mut(&mut self) -> &mut [T] {
+    /// The values, to be changed.
+    pub fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: the mapping is at least `length * size_of::<T>()` bytes, aligned to a page, zeroed by the system,
         // and borrowed mutably; any bytes are a `T`.
         unsafe { slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.length) }

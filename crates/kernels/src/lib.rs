@@ -40,7 +40,7 @@ mod vectors;
 pub use adagrad::AdagradStep;
 pub use adam::AdamStep;
 pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
-pub use buffer::Lines;
+pub use buffer::{Buffer, Lines};
 pub use codebook::Codebook;
 pub use codes::{CodeBits, Codes, round_tables};
 pub use compare::Comparison;

@@ -1,6 +1,8 @@
 //! What a decoder keeps between steps.
 
-use sporran_kernels::{Lines, PackedHead, Rows};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sporran_kernels::{Buffer, PackedHead, Precision, Rows, View};
 
 use super::layers::Machine;
 use crate::error::{Error, Result};
@@ -15,9 +17,18 @@ pub(crate) struct State {
     own: Vec<Vec<Rows>>,
     paths: Vec<Vec<u32>>,
     /// For each layer, the packed keys and values of all inputs.
-    cross: Vec<Lines>,
+    cross: Vec<Arc<Cross>>,
+    /// Whether those are in 16 bits.
+    in_halves: bool,
     /// Where the packed heads of each input begin and how many keys they have. Inputs that are done stay in `cross`.
     sources: Vec<Source>,
+}
+
+/// Keys and values as every step reads them.
+#[derive(Debug)]
+enum Cross {
+    F32(Buffer<f32>),
+    F16(Buffer<u16>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +38,8 @@ struct Source {
 }
 
 impl State {
-    /// The state before the first step, without layers.
-    pub(super) fn new(lengths: &[usize], heads: usize, head_width: usize) -> Self {
+    /// The state before the first step, without layers. Where weights are kept in 8 bits, the sources' keys and values are kept in 16.
+    pub(super) fn new(lengths: &[usize], heads: usize, head_width: usize, weights: Precision) -> Self {
         let mut start = 0;
         let sources = lengths
             .iter()
@@ -38,36 +49,60 @@ impl State {
                 source
             })
             .collect();
-        Self { sources, ..Self::default() }
+        Self { sources, in_halves: weights == Precision::Int8, ..Self::default() }
     }
 
     /// Adds a layer, whose cross-attention sees `sources`: the keys and then the values of every input's positions,
     /// one input after the other.
     pub(super) fn add_layer(&mut self, sources: &Rows, heads: usize, head_width: usize, machine: &Machine) {
         let size: usize = self.sources.iter().map(|s| heads * PackedHead::size(s.count, head_width)).sum();
-        let mut packed = Lines::zeroed(size);
-        let mut parts: Vec<(usize, usize, usize, &mut [f32])> = Vec::new();
-        let (mut rest, mut row) = (&mut packed[..], 0);
+        let (isa, values) = (machine.core.isa, sources.values());
+        let cross = if self.in_halves {
+            let mut packed = Buffer::zeroed(size);
+            self.pack(packed.values_mut(), sources, heads, head_width, machine, &|[keys, own], out| {
+                PackedHead::pack_halves(isa, values, keys, own, out);
+            });
+            Cross::F16(packed)
+        } else {
+            let mut packed = Buffer::zeroed(size);
+            self.pack(packed.values_mut(), sources, heads, head_width, machine, &|[keys, own], out| {
+                PackedHead::pack(isa, values, keys, own, out);
+            });
+            Cross::F32(packed)
+        };
+        self.cross.push(Arc::new(cross));
+        self.own.push(Vec::new());
+    }
+
+    /// Calls `pack` for each input and head, on all threads, with where its keys and values lie and its part of `packed`.
+    fn pack<T: Send>(
+        &self,
+        packed: &mut [T],
+        sources: &Rows,
+        heads: usize,
+        head_width: usize,
+        machine: &Machine,
+        pack: &(dyn Fn([View; 2], &mut [T]) + Sync),
+    ) {
+        let mut parts = Vec::new();
+        let (mut rest, mut row) = (packed, 0);
         for source in &self.sources {
             for head in 0..heads {
+                let of = |which: usize| {
+                    let column = (which * heads + head) * head_width;
+                    sources.view(row..row + source.count, column, head_width)
+                };
                 let (part, others) = rest.split_at_mut(PackedHead::size(source.count, head_width));
-                parts.push((row, source.count, head, part));
+                parts.push(Mutex::new(([of(0), of(1)], part)));
                 rest = others;
             }
             row += source.count;
         }
-        let parts: Vec<std::sync::Mutex<_>> = parts.into_iter().map(std::sync::Mutex::new).collect();
         machine.core.team.run(parts.len(), &|at| {
-            let Ok(mut part) = parts[at].lock() else { return };
-            let (row, count, head, out) = &mut *part;
-            let of = |which: usize| {
-                sources.view(*row..*row + *count, (which * heads + *head) * head_width, head_width)
-            };
-            PackedHead::pack(machine.core.isa, sources.values(), of(0), of(1), out);
+            let mut part = parts[at].lock().unwrap_or_else(PoisonError::into_inner);
+            let (views, out) = &mut *part;
+            pack(*views, out);
         });
-        drop(parts);
-        self.cross.push(packed);
-        self.own.push(Vec::new());
     }
 
     /// The number of steps so far.
@@ -115,7 +150,11 @@ impl State {
         debug_assert!(head < heads);
         let Source { start, count } = self.sources[input];
         let size = PackedHead::size(count, width);
-        PackedHead::new(&self.cross[layer][start + head * size..][..size], count, width)
+        let values = start + head * size..start + (head + 1) * size;
+        match &*self.cross[layer] {
+            Cross::F32(packed) => PackedHead::new(&packed[values], count, width),
+            Cross::F16(packed) => PackedHead::of_halves(&packed[values], count, width),
+        }
     }
 
     /// Makes row `i` the continuation of what was row `rows[i]`.

@@ -1,7 +1,7 @@
 //! The packed encoder-decoder.
 
 use candle_core::Device;
-use sporran_kernels::Rows;
+use sporran_kernels::{Precision, Rows};
 
 use super::{
     cache::State,
@@ -30,6 +30,7 @@ pub struct FastSeq2Seq {
     pub(super) encoder: Stack,
     pub(super) decoder: Stack,
     pub(super) width: usize,
+    pub(super) precision: Precision,
     pub(super) tokens: SpecialTokens,
     pub(super) generation: GenerationOptions,
     pub(super) device: Device,
@@ -97,7 +98,7 @@ impl FastSeq2Seq {
             states.row_mut(row).copy_from_slice(values);
         }
         let (heads, head_width) = (self.decoder.heads, self.decoder.head_width);
-        let mut state = State::new(&lengths, heads, head_width);
+        let mut state = State::new(&lengths, heads, head_width, self.precision);
         let mut sources = Rows::default();
         for layer in &self.decoder.layers {
             if let Some(cross) = &layer.cross {
