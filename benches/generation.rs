@@ -89,7 +89,11 @@ fn run() -> Outcome<()> {
         arguments.iter().position(|argument| argument == option).and_then(|at| arguments.get(at + 1))
     };
     if let Some(precision) = after("--fused") {
-        let precision = if precision == "int8" { Precision::Int8 } else { Precision::F32 };
+        let precision = match precision.as_str() {
+            "f32" => Precision::F32,
+            "int8" => Precision::Int8,
+            other => return Err(format!("--fused: expected f32 or int8, found {other}").into()),
+        };
         return fused(&Path::new(&models).join("t5-base"), precision);
     }
     let only = after("--only");
