@@ -10,6 +10,8 @@
 //! MODELS=DIR/bert-base:FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench encoding
 //! ```
 //!
+//! With `-- --device cuda` both sides compute on a GPU, in f32, f16 and bf16, and transformers is the only peer.
+//!
 //! With `TEXTS`, a file with a text in each line, it is timed instead how long a folder of sentence-transformers takes from texts to an
 //! exact index on disk, beside sentence-transformers with faiss (`sentence-transformers`, `faiss-cpu`). Loading is not counted:
 //!
@@ -34,7 +36,7 @@ use serde_json::json;
 use sporran_retriever::dense::{
     BiEncoder, BiEncoderOptions, Encoder as _, FlatOptions, Index, IndexOptions, Origin, Similarity,
 };
-use sporran_transformers::{Batch, Checkpoint, Encoder, Precision};
+use sporran_transformers::{Batch, Checkpoint, DeviceName, Encoder, Precision};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -72,8 +74,16 @@ fn run() -> Outcome<()> {
     if let Ok(texts) = env::var("TEXTS") {
         return env::split_paths(&models).try_for_each(|folder| index(&folder, Path::new(&texts)));
     }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let named =
+        arguments.iter().position(|argument| argument == "--device").and_then(|at| arguments.get(at + 1));
+    let device: DeviceName = named.map_or(Ok(DeviceName::Cpu), |name| name.parse())?;
+    let precisions: &[Precision] = match device {
+        DeviceName::Cpu => &[Precision::F32, Precision::Int8],
+        DeviceName::Cuda(_) => &[Precision::F32, Precision::F16, Precision::Bf16],
+    };
     println!(
-        "{} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}",
+        "{device}, {} threads, {ROWS} rows of {LENGTH} tokens in batches of {BATCH}",
         rayon::current_num_threads()
     );
     for folder in env::split_paths(&models) {
@@ -82,20 +92,20 @@ fn run() -> Outcome<()> {
         let last = checkpoint.config().vocab_size() as u32;
         let inputs: Vec<Vec<u32>> =
             (0..ROWS).map(|_| (0..LENGTH).map(|_| rng.random_range(1000..last)).collect()).collect();
-        let peers = peers(&folder, &inputs)?;
+        let peers = peers(&folder, &inputs, device)?;
         println!("{}", folder.file_name().map_or_else(Default::default, |name| name.to_string_lossy()));
         for peer in &peers {
             println!("  {:<26} {:9.0} tokens/s", peer.name, (ROWS * LENGTH) as f64 / peer.seconds);
         }
-        for (precision, label) in [(Precision::F32, "f32"), (Precision::Int8, "int8")] {
-            let body = checkpoint.fast_encoder(precision)?.body;
+        for precision in precisions {
+            let body = checkpoint.encoder_on(device, *precision)?.body;
             for (kind, of_first) in [("", false), (", first tokens", true)] {
                 let (seconds, state) = timed(&*body, of_first, &inputs)?;
                 let ratios: Vec<String> = peers
                     .iter()
                     .map(|peer| format!("{:.2} x {}", peer.seconds / seconds, peer.name))
                     .collect();
-                let (name, speed) = (format!("sporran {label}{kind}"), (ROWS * LENGTH) as f64 / seconds);
+                let (name, speed) = (format!("sporran {precision}{kind}"), (ROWS * LENGTH) as f64 / seconds);
                 println!("  {name:<26} {speed:9.0} tokens/s  {}", ratios.join(", "));
                 if let Some(peer) = peers.first() {
                     println!("  {:<26} cosine {:.6} with {}", "", cosine(&state, &peer.state), peer.name);
@@ -126,7 +136,7 @@ fn index(folder: &Path, texts: &Path) -> Outcome<()> {
     }
     println!("{} texts, {} threads, {}", lines.len(), rayon::current_num_threads(), folder.display());
     println!("  {:<28} {:9.1} texts/s", "sporran f32", lines.len() as f64 / seconds);
-    for peer in run_peers(&[Path::new("index"), folder, texts])? {
+    for peer in run_peers(&[Path::new("index"), folder, texts], DeviceName::Cpu)? {
         println!("  {:<28} {:9.1} texts/s", peer.name, lines.len() as f64 / peer.seconds);
         println!(
             "  sporran is {:.2} times as fast; cosine {:.6} of the first text's vectors",
@@ -144,11 +154,14 @@ fn timed(model: &dyn Encoder, of_first: bool, inputs: &[Vec<u32>]) -> Outcome<(f
     let batches = batches?;
     let states = |batch: &Batch| if of_first { model.first_states(batch) } else { model.states(batch) };
     let (mut best, mut state) = (f64::INFINITY, Vec::new());
+    let here = DeviceName::Cpu.open()?;
     for _ in 0..=RUNS {
         let start = Instant::now();
         let states = batches.iter().map(states).collect::<Result<Vec<_>, _>>()?;
+        // A GPU is done only when its numbers are in main memory.
+        let states: Vec<_> = states.iter().map(|states| states.to_device(&here)).collect::<Result<_, _>>()?;
         best = best.min(start.elapsed().as_secs_f64());
-        state = states[0].get(0)?.get(0)?.to_vec1()?;
+        state = states[0].get(0)?.get(0)?.to_dtype(Precision::F32.dtype()?)?.to_vec1()?;
     }
     Ok((best, state))
 }
@@ -159,18 +172,19 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// Runs the peers on the same inputs.
-fn peers(folder: &Path, inputs: &[Vec<u32>]) -> Outcome<Vec<Peer>> {
+fn peers(folder: &Path, inputs: &[Vec<u32>], device: DeviceName) -> Outcome<Vec<Peer>> {
     let work = tempfile::NamedTempFile::new()?;
     fs::write(work.path(), json!({"inputs": inputs, "batch": BATCH, "runs": RUNS}).to_string())?;
-    run_peers(&[Path::new("run"), folder, work.path()])
+    run_peers(&[Path::new("run"), folder, work.path()], device)
 }
 
-/// What the peers' script prints, given these arguments and the number of threads; nothing without Python.
-fn run_peers(arguments: &[&Path]) -> Outcome<Vec<Peer>> {
+/// What the peers' script prints, given these arguments, the number of threads and the device; nothing without Python.
+fn run_peers(arguments: &[&Path], device: DeviceName) -> Outcome<Vec<Peer>> {
     let Some(python) = env::var_os("PYTHON").map(PathBuf::from) else { return Ok(Vec::new()) };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/encoding.py");
     let threads = rayon::current_num_threads().to_string();
-    let output = Command::new(python).arg(script).args(arguments).arg(threads).output()?;
+    let mut command = Command::new(python);
+    let output = command.arg(script).args(arguments).arg(threads).arg(device.to_string()).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }

@@ -9,7 +9,8 @@
 //! MODELS=DIR PYTHON=python3 cargo bench --bench generation [-- --only bart-base --beams 1]
 //! ```
 //!
-//! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`.
+//! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`. With `--device cuda` both sides
+//! compute on a GPU, in f32, f16 and bf16, and transformers is the only peer; `--rows N` is another size of the batch.
 //!
 //! With `--fused f32` or `--fused int8` it is instead how long T5-base takes, and how much memory the process holds, to write from 100
 //! passages of 200 tokens each that are encoded apart and read together (Fusion-in-Decoder), one input by four beams:
@@ -34,8 +35,8 @@ use serde::Deserialize;
 use serde_json::json;
 use sporran_pipeline::manifest::peak_memory_bytes;
 use sporran_transformers::{
-    Batch, Checkpoint, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, encode_apart, fuse,
-    generate, generate_with,
+    Batch, Checkpoint, DeviceName, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, encode_apart,
+    fuse, generate, generate_with,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -98,26 +99,34 @@ fn run() -> Outcome<()> {
     }
     let only = after("--only");
     let width = after("--beams").map(|text| text.parse::<usize>()).transpose()?;
-    println!("{} threads, {SOURCE} source tokens, {NEW} new tokens", rayon::current_num_threads());
+    let size = after("--rows").map(|text| text.parse::<usize>()).transpose()?;
+    let device: DeviceName = after("--device").map_or(Ok(DeviceName::Cpu), |name| name.parse())?;
+    let precisions: &[Precision] = match device {
+        DeviceName::Cpu => &[Precision::F32, Precision::Int8],
+        DeviceName::Cuda(_) => &[Precision::F32, Precision::F16, Precision::Bf16],
+    };
+    let threads = rayon::current_num_threads();
+    println!("{device}, {threads} threads, {SOURCE} source tokens, {NEW} new tokens");
     for (name, rows, beams) in WORK {
+        let rows = size.unwrap_or(rows);
         if only.is_some_and(|only| only != name) || width.is_some_and(|width| width != beams) {
             continue;
         }
         let folder = Path::new(&models).join(name);
         let checkpoint = Checkpoint::open(&folder)?;
         let inputs = inputs(rows, SOURCE, checkpoint.config().vocab_size());
-        let peers = peers(&folder, &inputs, beams)?;
+        let peers = peers(&folder, &inputs, beams, device)?;
         println!("{name}, batch {rows}, beams {beams}");
         for peer in &peers {
             println!("  {:<24} {:8.1} tokens/s", peer.name, (rows * NEW) as f64 / peer.seconds);
         }
-        for (precision, label) in [(Precision::F32, "f32"), (Precision::Int8, "int8")] {
-            let model = checkpoint.fast(precision)?;
-            let (seconds, outputs) = timed(&model, &inputs, beams)?;
+        for precision in precisions {
+            let model = checkpoint.seq2seq(device, *precision)?;
+            let (seconds, outputs) = timed(&*model, &inputs, beams)?;
             let ratios: Vec<String> =
                 peers.iter().map(|peer| format!("{:.2} x {}", peer.seconds / seconds, peer.name)).collect();
             let speed = (rows * NEW) as f64 / seconds;
-            println!("  {:<24} {speed:8.1} tokens/s  {}", format!("sporran {label}"), ratios.join(", "));
+            println!("  {:<24} {speed:8.1} tokens/s  {}", format!("sporran {precision}"), ratios.join(", "));
             for peer in peers.iter().filter(|peer| peer.name == "transformers f32") {
                 let same = outputs.iter().zip(&peer.outputs).filter(|(a, b)| a == b).count();
                 println!("  {:<24} {same} of {rows} outputs are those of transformers", "");
@@ -177,14 +186,15 @@ fn timed(model: &dyn Seq2Seq, inputs: &[Vec<u32>], beams: usize) -> Outcome<(f64
 }
 
 /// Runs the peers on the same inputs.
-fn peers(folder: &Path, inputs: &[Vec<u32>], beams: usize) -> Outcome<Vec<Peer>> {
+fn peers(folder: &Path, inputs: &[Vec<u32>], beams: usize, device: DeviceName) -> Outcome<Vec<Peer>> {
     let Ok(python) = env::var("PYTHON") else { return Ok(Vec::new()) };
     let work = tempfile::NamedTempFile::new()?;
     fs::write(work.path(), json!({"inputs": inputs, "beams": beams, "new": NEW, "runs": RUNS}).to_string())?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/generation.py");
     let threads = rayon::current_num_threads().to_string();
-    let output =
-        Command::new(python).arg(script).arg("run").arg(folder).arg(work.path()).arg(threads).output()?;
+    let mut command = Command::new(python);
+    command.arg(script).arg("run").arg(folder).arg(work.path()).arg(threads).arg(device.to_string());
+    let output = command.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }

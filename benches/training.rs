@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured steps (5).
-//! Threads: those of `RAYON_NUM_THREADS`, for PyTorch too.
+//! Threads: those of `RAYON_NUM_THREADS`, for PyTorch too. With `DEVICE=cuda` both sides compute on a GPU, in f32 alone.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -33,7 +33,7 @@ use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, EncoderRow,
     training::{
         AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
-        TrainingOptions, TunedEncoder, clip_global_norm, in_precision,
+        TrainingOptions, TunedEncoder, in_precision,
     },
 };
 
@@ -64,23 +64,22 @@ fn ours(
 ) -> Outcome<(f64, f64)> {
     let checkpoint = Checkpoint::open(folder)?;
     let encoder =
-        TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, 7, &DeviceName::Cpu.open()?)?;
+        TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, 7, &device()?.open()?)?;
     let targets = (0..rows.len()).map(|at| (at % 2) as f32).collect();
     let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
     let queries = vec![RankingQuery { query: None, rows, targets, offsets: Vec::new() }];
     let objective = RankingObjective::new(&encoder, queries, RankingLoss::Binary, None, &options)?;
     let batch = objective.epoch(0)?.remove(0);
     let mut optimizer = AdamW::new(encoder.variables().all(), AdamWConfig::default())?;
-    let mut gradients: Gradients =
-        optimizer.variables().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
+    let mut gradients = Gradients::zeros(optimizer.variables().map(|(_, var)| var));
     let mut seconds = Vec::new();
     for step in 0..=steps {
         let began = Instant::now();
-        gradients.iter_mut().for_each(|gradient| gradient.fill(0.0));
+        gradients.clear();
         in_precision(precision, || {
             objective.learn(&batch, objective.weight(&batch), step as u64, &mut gradients)
         })?;
-        clip_global_norm(&mut gradients, 1.0);
+        gradients.clip_global_norm(1.0)?;
         optimizer.step(&gradients, 2e-5)?;
         if step > 0 {
             seconds.push(began.elapsed().as_secs_f64());
@@ -99,6 +98,11 @@ fn batch(name: &str, vocabulary: u32) -> Vec<EncoderRow> {
     rows(lengths.into_iter(), vocabulary, &mut rng)
 }
 
+/// Where both sides compute.
+fn device() -> Outcome<DeviceName> {
+    Ok(env::var("DEVICE").map_or(Ok(DeviceName::Cpu), |name| name.parse())?)
+}
+
 fn main() -> Outcome<()> {
     let steps: usize = env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     // Memory is a process's own, so each measurement is a process: this program, called by itself.
@@ -114,6 +118,8 @@ fn main() -> Outcome<()> {
     let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
     let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/training.py");
+    let device = device()?;
+    let precisions: &[&str] = if device == DeviceName::Cpu { &["f32", "bf16"] } else { &["f32"] };
     println!("{:27} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
     for name in ["one length", "several"] {
         let rows = batch(name, vocabulary);
@@ -122,7 +128,7 @@ fn main() -> Outcome<()> {
         let listed: Vec<Value> =
             rows.iter().map(|row| json!({ "ids": row.ids, "types": row.types })).collect();
         fs::write(&given, serde_json::to_vec(&listed)?)?;
-        for precision in ["f32", "bf16"] {
+        for precision in precisions {
             let output = Command::new(env::current_exe()?)
                 .env("TRAINING_BATCH", name)
                 .env("TRAINING_PRECISION", precision)
@@ -135,7 +141,7 @@ fn main() -> Outcome<()> {
             let output = Command::new(python)
                 .arg(&script)
                 .args([&folder, &given])
-                .args([&steps.to_string(), &threads, precision])
+                .args([&steps.to_string(), &threads, *precision, &device.to_string()])
                 .output()?;
             let peer = answer("PyTorch", &output)?;
             show(&format!("{name}, {precision}, PyTorch"), tokens, peer);

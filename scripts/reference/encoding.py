@@ -1,10 +1,10 @@
 """The peers of benches/encoding.rs: how fast transformers and onnxruntime encode with the same model.
 
     encoding.py make DIR                     writes bert-base with random weights from seed 0
-    encoding.py run FOLDER WORK THREADS      prints a JSON object a peer: its name, seconds, and some states
+    encoding.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and some states
     encoding.py index FOLDER TEXTS THREADS   prints the same of sentence-transformers with faiss, from texts to an index on disk
 
-WORK is a JSON file {"inputs": rows of token ids of one length, "batch", "runs"}. Needs torch, transformers, onnx,
+On a GPU `run` is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids of one length, "batch", "runs"}. Needs torch, transformers, onnx,
 onnxscript, onnxruntime; `index` needs sentence-transformers, faiss-cpu. TEXTS has a text in each line.
 """
 
@@ -34,25 +34,29 @@ def report(name, runs, batches, once):
     print(json.dumps({"name": name, "seconds": best, "state": first[0, 0].tolist()}), flush=True)
 
 
-def run(folder, work, threads):
+def run(folder, work, threads, device="cpu"):
     import numpy
     import torch
     import transformers
 
     work = json.loads(pathlib.Path(work).read_text())
     torch.set_num_threads(int(threads))
-    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
     inputs = numpy.array(work["inputs"])
     batches = [inputs[at : at + work["batch"]] for at in range(0, len(inputs), work["batch"])]
+    kinds = {"f32": "float32"} if device == "cpu" else {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+    for kind, dtype in kinds.items():
+        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa", dtype=dtype)
+        model = model.eval().to(device)
 
-    def plain(batch):
-        ids = torch.tensor(batch)
-        with torch.inference_mode():
-            out = model(input_ids=ids, attention_mask=torch.ones_like(ids))
-        return out.last_hidden_state.numpy()
+        def plain(batch, model=model):
+            ids = torch.tensor(batch, device=device)
+            with torch.inference_mode():
+                out = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+            return out.last_hidden_state.float().cpu().numpy()
 
-    report("transformers f32", work["runs"], batches, plain)
-    with_onnxruntime(folder, work, int(threads), batches)
+        report(f"transformers {kind}", work["runs"], batches, plain)
+    if device == "cpu":
+        with_onnxruntime(folder, work, int(threads), batches)
 
 
 def with_onnxruntime(folder, work, threads, batches):
@@ -100,7 +104,7 @@ def with_onnxruntime(folder, work, threads, batches):
         report(name, work["runs"], batches, once)
 
 
-def index(folder, texts, threads):
+def index(folder, texts, threads, _device):
     import faiss
     import sentence_transformers
     import torch

@@ -2,9 +2,9 @@
 CTranslate2 generate with them.
 
     generation.py make DIR                     writes t5-small, bart-base, bart-large and t5-base from seed 0
-    generation.py run FOLDER WORK THREADS      prints a JSON object a peer: its name, seconds, and output tokens
+    generation.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and output tokens
 
-WORK is a JSON file {"inputs": rows of token ids, "beams", "new", "runs"}. Needs torch, transformers, ctranslate2.
+On a GPU it is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids, "beams", "new", "runs"}. Needs torch, transformers, ctranslate2.
 """
 
 import json
@@ -65,20 +65,24 @@ def report(name, runs, once):
     print(json.dumps({"name": name, "seconds": best, "outputs": tokens}), flush=True)
 
 
-def run(folder, work, threads):
+def run(folder, work, threads, device="cpu"):
     work = json.loads(pathlib.Path(work).read_text())
+    if device != "cpu":
+        for kind, dtype in (("f32", "float32"), ("f16", "float16"), ("bf16", "bfloat16")):
+            with_transformers(folder, work, int(threads), device, kind, dtype)
+        return
     with_transformers(folder, work, int(threads))
     for kind in ("float32", "int8"):
         with_ctranslate2(folder, work, int(threads), kind)
 
 
-def with_transformers(folder, work, threads):
+def with_transformers(folder, work, threads, device="cpu", kind="f32", dtype="float32"):
     import torch
     import transformers
 
     torch.set_num_threads(threads)
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    ids = torch.tensor(work["inputs"])
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype).eval().to(device)
+    ids = torch.tensor(work["inputs"], device=device)
     mask = torch.ones_like(ids)
     length = {"max_new_tokens": work["new"], "min_new_tokens": work["new"]}
 
@@ -89,7 +93,7 @@ def with_transformers(folder, work, threads):
             )
         return out[:, 1:].tolist()
 
-    report("transformers f32", work["runs"], once)
+    report(f"transformers {kind}", work["runs"], once)
 
 
 def with_ctranslate2(folder, work, threads, kind):

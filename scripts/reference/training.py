@@ -1,6 +1,6 @@
 """PyTorch's side of benches/training.rs: whole training steps of a cross-encoder on given rows.
 
-    python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS f32|bf16
+    python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS f32|bf16 cpu|cuda
         # torch 2.15, transformers 5.23
 
 bf16 is autocast: products in bf16, weights and steps in f32. Prints {"seconds": the median of STEPS steps after one,
@@ -16,7 +16,7 @@ import time
 import torch
 from transformers import AutoModelForSequenceClassification
 
-folder, given, steps, threads, precision = sys.argv[1:]
+folder, given, steps, threads, precision, device = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.manual_seed(7)
 rows = json.load(open(given))
@@ -24,7 +24,7 @@ longest = max(len(row["ids"]) for row in rows)
 
 
 def padded(values):
-    return torch.tensor([list(value) + [0] * (longest - len(value)) for value in values])
+    return torch.tensor([list(value) + [0] * (longest - len(value)) for value in values], device=device)
 
 
 batch = {
@@ -32,20 +32,22 @@ batch = {
     "token_type_ids": padded([row["types"] for row in rows]),
     "attention_mask": padded([[1] * len(row["ids"]) for row in rows]),
 }
-labels = torch.tensor([float(at % 2) for at in range(len(rows))])
-model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
+labels = torch.tensor([float(at % 2) for at in range(len(rows))], device=device)
+model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32).to(device)
 model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01)
 seconds = []
 for step in range(int(steps) + 1):
     began = time.perf_counter()
     optimizer.zero_grad()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
         logits = model(**batch).logits.squeeze(-1)
     loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), labels)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+    if device != "cpu":
+        torch.cuda.synchronize()
     if step > 0:
         seconds.append(time.perf_counter() - began)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -305,17 +305,19 @@ impl CrfVariables {
     pub fn add(&self, own: &CrfGradients, gradients: &mut Gradients) -> Result<()> {
         for (at, own) in NAMES.iter().zip(&own.0) {
             let name = format!("{}.{at}", self.name);
-            let gradient = self.variables.place(&name).and_then(|place| gradients.get_mut(place));
-            match gradient.filter(|gradient| gradient.len() == own.len()) {
-                Some(sum) => sum.iter_mut().zip(own).for_each(|(sum, value)| *sum += *value as f32),
-                None => {
-                    return Err(Error::Training {
-                        what: format!("the gradient of `{name}`"),
-                        expected: format!("{} values in the order of the variables", own.len()),
-                        found: "another number".into(),
-                    });
-                }
-            }
+            let missing = || Error::Training {
+                what: format!("the gradient of `{name}`"),
+                expected: format!("{} values in the order of the variables", own.len()),
+                found: "another number".into(),
+            };
+            let place = self.variables.place(&name).ok_or_else(missing)?;
+            let var = self
+                .variables
+                .named(&name)
+                .filter(|var| var.elem_count() == own.len())
+                .ok_or_else(missing)?;
+            let values: Vec<f32> = own.iter().map(|value| *value as f32).collect();
+            gradients.add(place, &Tensor::from_vec(values, var.shape(), var.device())?)?;
         }
         Ok(())
     }

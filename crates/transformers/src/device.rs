@@ -1,6 +1,11 @@
 //! Where a model computes, and in what numbers.
 
-use std::{fmt, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+};
 
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
@@ -45,21 +50,34 @@ impl DeviceName {
         })
     }
 
-    /// Opens the device.
+    /// Opens the device; a GPU once for the whole process, since tensors of two openings cannot be brought together.
     ///
     /// # Errors
     /// As [`check`](Self::check), and [`Error::Options`] for a GPU that does not answer.
     pub fn open(self) -> Result<Device> {
         self.check(Precision::F32)?;
-        match self {
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda(number) => Device::new_cuda(number).map_err(|error| Error::Options {
-                option: "device",
-                expected: "a GPU that can be opened".into(),
-                found: format!("`{self}` ({error})"),
-            }),
+        let Self::Cuda(number) = self else { return Ok(Device::Cpu) };
+        static OPENED: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = opened.get(&number) {
+            return Ok(device.clone());
         }
+        let device = open_gpu(number).map_err(|error| Error::Options {
+            option: "device",
+            expected: "a GPU that can be opened".into(),
+            found: format!("`{self}` ({error})"),
+        })?;
+        Ok(opened.entry(number).or_insert(device).clone())
     }
+}
+
+#[cfg(feature = "cuda")]
+use crate::cuda::open as open_gpu;
+
+/// Refused by candle, which is built without CUDA.
+#[cfg(not(feature = "cuda"))]
+fn open_gpu(number: usize) -> candle_core::Result<Device> {
+    Device::new_cuda(number)
 }
 
 impl FromStr for DeviceName {

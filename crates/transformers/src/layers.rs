@@ -53,6 +53,8 @@ impl Linear {
             flat.matmul(&self.weight.t()?)?
         };
         let ys = match &self.bias {
+            #[cfg(feature = "cuda")]
+            Some(bias) if crate::cuda::applies(&ys) => crate::cuda::add_bias(&ys, bias)?,
             Some(bias) => ys.broadcast_add(bias)?,
             None => ys,
         };
@@ -99,6 +101,10 @@ impl RmsNorm {
     }
 
     pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if mode.is_training() && crate::cuda::applies(xs) {
+            return Ok(crate::cuda::norm(xs, &self.weight, self.eps as f32, false)?);
+        }
         if mode.is_training() && fused::applies(xs) {
             Ok(fused::rms_norm(xs, &self.weight, self.eps as f32)?)
         } else if mode.is_training() {
@@ -129,6 +135,11 @@ impl LayerNorm {
 
     pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         let eps = self.eps as f32;
+        #[cfg(feature = "cuda")]
+        if mode.is_training() && crate::cuda::applies(xs) {
+            let normed = crate::cuda::norm(xs, &self.weight, eps, true)?;
+            return Ok(crate::cuda::add_bias(&normed, &self.bias)?);
+        }
         if mode.is_training() {
             Ok(candle_nn::ops::layer_norm_slow(xs, &self.weight, &self.bias, eps)?)
         } else {
@@ -170,6 +181,8 @@ impl Activation {
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
+            #[cfg(feature = "cuda")]
+            Self::Gelu if crate::cuda::applies(xs) => crate::cuda::gelu(xs)?,
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
@@ -190,6 +203,10 @@ pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
     }
     if !mode.is_training() {
         return Ok(candle_nn::ops::softmax_last_dim(&xs.contiguous()?)?);
+    }
+    #[cfg(feature = "cuda")]
+    if crate::cuda::applies(xs) {
+        return Ok(crate::cuda::softmax(xs)?);
     }
     // The maximum only keeps the exponentials in range; its gradient cancels, so it is left out.
     let max = xs.max_keepdim(D::Minus1)?.detach();

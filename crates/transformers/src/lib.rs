@@ -18,6 +18,8 @@ mod cache;
 mod causal;
 mod checkpoint;
 mod crf;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod decode;
 mod device;
 mod encoder;

@@ -50,8 +50,8 @@ impl Mode {
 
 /// A seeded source of inverted dropout masks (Srivastava et al. 2014).
 ///
-/// The masks are drawn on the host by `ChaCha8`, since candle's own generator cannot be seeded on a CPU. So the
-/// masks are the same on every device.
+/// The masks are drawn on the host by `ChaCha8`, since candle's own generator cannot be seeded on a CPU. In f32 on a GPU they are
+/// made there instead, from a number that is drawn so: other masks, which follow the seed as well.
 #[derive(Debug, Clone)]
 pub struct Dropout {
     rng: ChaCha8Rng,
@@ -65,8 +65,12 @@ impl Dropout {
     }
 
     /// Sets each element to zero with probability `rate` and scales the others so that the mean is kept.
-    /// `rate` is taken in steps of 1/65536, so that one element costs two random bytes.
+    /// `rate` is taken in steps of 1/65536, so that one element costs two random bytes; on a GPU in steps of 2^-24.
     fn apply(&mut self, xs: &Tensor, rate: f64) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if crate::cuda::applies(xs) {
+            return Ok(crate::cuda::dropout(xs, rate, self.rng.next_u64())?);
+        }
         let steps = (rate * 65536.0).round().clamp(0.0, 65535.0);
         let threshold = steps as u16;
         let kept = (65536.0 / (65536.0 - steps)) as f32;

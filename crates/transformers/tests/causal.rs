@@ -1,11 +1,13 @@
 //! Decoder-only models against `transformers`. The fixtures are from `scripts/reference/causal_parity.py`.
 
 mod common;
+mod device;
 
 use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use common::near;
+use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, Error, GenerationOptions, Gguf, Precision, Tokenizer,
@@ -50,13 +52,21 @@ fn fixtures() -> impl Iterator<Item = Fixture> {
         assert!(checkpoint.surplus().is_empty(), "{name}: {:?}", checkpoint.surplus());
         let model = match is_packed {
             true => checkpoint.causal(DeviceName::Cpu, Precision::F32).unwrap(),
-            false => checkpoint.causal_model(DType::F32, &Device::Cpu).unwrap(),
+            false => checkpoint.causal_model(DType::F32, &device()).unwrap(),
         };
         let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
         let tensors =
             candle_core::safetensors::load(folder.join("expected.safetensors"), &Device::Cpu).unwrap();
         Fixture { name, checkpoint, model, expected: serde_json::from_str(&expected).unwrap(), tensors }
     })
+}
+
+/// The batch that is padded on this side.
+fn batch(tensors: &HashMap<String, Tensor>, side: &str) -> Batch {
+    let ids = tensors[&format!("{side}.ids")].to_dtype(DType::U32).unwrap();
+    let [ids, mask] =
+        [&ids, &tensors[&format!("{side}.mask")]].map(|tensor| tensor.to_device(&device()).unwrap());
+    Batch::from_tensors(ids, &mask).unwrap()
 }
 
 /// The logits at tokens, row after row.
@@ -74,9 +84,8 @@ fn whole_logits_equal_transformers_on_whichever_side_the_padding_is() {
     for Fixture { name, model, tensors, .. } in fixtures() {
         let expected = at_tokens(&tensors["right.logits"], &tensors["right.mask"]);
         for side in ["left", "right"] {
-            let ids = tensors[&format!("{side}.ids")].to_dtype(DType::U32).unwrap();
             let mask = &tensors[&format!("{side}.mask")];
-            let logits = model.forward(&Batch::from_tensors(ids, mask).unwrap()).unwrap();
+            let logits = model.forward(&batch(&tensors, side)).unwrap();
             let found = at_tokens(&logits, mask);
             assert_eq!(found.len(), expected.len());
             let worst = found.iter().flatten().zip(expected.iter().flatten());
@@ -138,7 +147,7 @@ fn texts_go_in_and_come_out_as_in_transformers() {
 #[test]
 fn a_decoder_alone_is_no_encoder_decoder() {
     for Fixture { checkpoint, .. } in fixtures() {
-        let Err(error) = checkpoint.model(DType::F32, &Device::Cpu) else { panic!("a model") };
+        let Err(error) = checkpoint.model(DType::F32, &device()) else { panic!("a model") };
         assert!(matches!(&error, Error::Architecture { expected: "an encoder-decoder", .. }), "{error}");
         assert!(error.to_string().contains("config.json"), "{error}");
     }
@@ -149,9 +158,8 @@ fn a_gguf_file_holds_the_same_model_and_tokenizer() {
     let Fixture { model, expected, tensors, .. } = fixtures().nth(1).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
     let file = Gguf::open(&path).unwrap();
-    let again = file.causal_model(DType::F32, &Device::Cpu).unwrap();
-    let ids = tensors["right.ids"].to_dtype(DType::U32).unwrap();
-    let batch = Batch::from_tensors(ids, &tensors["right.mask"]).unwrap();
+    let again = file.causal_model(DType::F32, &device()).unwrap();
+    let batch = batch(&tensors, "right");
     let difference = (again.forward(&batch).unwrap() - model.forward(&batch).unwrap()).unwrap();
     assert_eq!(difference.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap(), 0.0);
     let tokenizer = file.tokenizer().unwrap();
@@ -193,6 +201,6 @@ fn a_gguf_file_that_is_damaged_is_an_error() {
         assert!(matches!(Gguf::open(&path), Err(Error::Gguf { .. })), "{length}");
     }
     fs::write(&path, &whole[..whole.len() - 100]).unwrap();
-    let error = Gguf::open(&path).unwrap().causal_model(DType::F32, &Device::Cpu).err().unwrap();
+    let error = Gguf::open(&path).unwrap().causal_model(DType::F32, &device()).err().unwrap();
     assert!(matches!(error, Error::Gguf { .. }), "{error}");
 }

@@ -1,12 +1,15 @@
 //! Searches, rules and sampling against the `transformers` library, on the tiny checkpoints of `parity.rs` and the
 //! fixtures that `scripts/reference/decoding_parity.py` makes.
 
+mod device;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device};
+use candle_core::DType;
+use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Batch, Checkpoint, Constraint, GenerationOptions, Hypothesis, Inputs, Result, Seq2Seq, Sequences,
@@ -49,7 +52,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
 
 fn open(name: &str) -> (Box<dyn Seq2Seq>, Vec<Vec<u32>>, Vec<Case>) {
     let folder = data().join(name);
-    let model = Checkpoint::open(&folder).unwrap().model(DType::F32, &Device::Cpu).unwrap();
+    let model = Checkpoint::open(&folder).unwrap().model(DType::F32, &device()).unwrap();
     let rows = read::<Inputted>(&folder.join("expected.json")).rows;
     (model, rows, read::<Decoding>(&folder.join("decoding.json")).cases)
 }
@@ -77,7 +80,7 @@ impl Constraint for Titles {
 }
 
 fn run(model: &dyn Seq2Seq, rows: &[Vec<u32>], case: &Case) -> Vec<Vec<Hypothesis>> {
-    let batch = Batch::new(rows, model.special_tokens().pad, &Device::Cpu).unwrap();
+    let batch = Batch::new(rows, model.special_tokens().pad, &device()).unwrap();
     let Some(titles) = &case.titles else { return generate(model, &batch, &case.options).unwrap() };
     let titles = Titles::new(titles, model.special_tokens().eos[0]);
     let inputs = Inputs { sources: Some(rows), constraint: Some(&titles) };
@@ -130,7 +133,7 @@ fn the_order_and_the_size_of_a_batch_do_not_matter() {
                 ..Default::default()
             };
             let outputs = rows.iter().map(|row| {
-                let batch = Batch::new(std::slice::from_ref(row), 0, &Device::Cpu).unwrap();
+                let batch = Batch::new(std::slice::from_ref(row), 0, &device()).unwrap();
                 let found = generate(&*model, &batch, &options).unwrap().remove(0);
                 found.into_iter().map(|h| Output { tokens: h.tokens, score: h.score }).collect()
             });
@@ -154,7 +157,7 @@ fn the_order_and_the_size_of_a_batch_do_not_matter() {
 #[test]
 fn other_seeds_draw_other_sequences() {
     let (model, rows, _) = open("bart");
-    let batch = Batch::new(&rows, model.special_tokens().pad, &Device::Cpu).unwrap();
+    let batch = Batch::new(&rows, model.special_tokens().pad, &device()).unwrap();
     let draw = |seed| {
         let options = GenerationOptions {
             do_sample: Some(true),

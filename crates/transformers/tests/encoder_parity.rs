@@ -2,6 +2,7 @@
 //! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` makes.
 
 mod common;
+mod device;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,6 +13,7 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use common::near;
+use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Error, Head, Mode,
@@ -57,7 +59,7 @@ impl Fixture {
     }
 
     fn model(&self) -> EncoderModel {
-        self.checkpoint.encoder(DType::F32, &Device::Cpu).unwrap()
+        self.checkpoint.encoder(DType::F32, &device()).unwrap()
     }
 
     /// The model over candle and the packed one.
@@ -72,7 +74,8 @@ impl Fixture {
         let length = lengths[rows.clone()].iter().fold(0.0, |a: f32, b| a.max(*b)) as usize;
         let part = |name: &str| {
             let tensor = self.tensors.get(name)?.to_dtype(DType::U32).unwrap();
-            Some(tensor.narrow(0, rows.start, rows.len()).unwrap().narrow(1, 0, length).unwrap())
+            let part = tensor.narrow(0, rows.start, rows.len()).unwrap().narrow(1, 0, length).unwrap();
+            Some(part.to_device(&device()).unwrap())
         };
         let batch =
             Batch::from_tensors(part("input_ids").unwrap(), &part("attention_mask").unwrap()).unwrap();
@@ -108,6 +111,8 @@ fn outputs(head: &Head, states: &Tensor, mode: &mut Mode) -> Vec<(&'static str, 
 /// The greatest difference over rows `rows` of `expected`, at tokens where there is one value a token (`mask` is
 /// (b, s)).
 fn difference(found: &Tensor, expected: &Tensor, rows: std::ops::Range<usize>, mask: &Tensor) -> f32 {
+    let [found, expected, mask] =
+        [found, expected, mask].map(|tensor| tensor.to_device(&Device::Cpu).unwrap());
     let mut expected = expected.narrow(0, rows.start, rows.len()).unwrap();
     let (batch, length) = mask.dims2().unwrap();
     let by_token = found.rank() >= 2 && expected.dims()[1] >= length && found.dims()[..2] == [batch, length];
@@ -162,7 +167,14 @@ fn states_of_some_tokens_are_those_among_all() {
         for (kind, model) in ["candle", "packed"].iter().zip(fixture.models()) {
             let gap = |found: &Tensor, (row, position): (usize, usize)| {
                 let of = expected.get(row).unwrap().get(position).unwrap();
-                (found - of).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
+                (found.to_device(of.device()) - of)
+                    .unwrap()
+                    .abs()
+                    .unwrap()
+                    .max_all()
+                    .unwrap()
+                    .to_scalar::<f32>()
+                    .unwrap()
             };
             let found = model.body.states_at(&batch, &tokens).unwrap();
             assert_eq!(found.dims(), [tokens.len(), model.body.width()]);
@@ -193,8 +205,8 @@ fn a_layer_s_states_are_those_of_a_model_that_ends_there() {
             assert!(difference(b, a, 0..4, &batch.mask) < 2e-5, "{name}");
         }
         let tensors =
-            candle_core::safetensors::load(folder(name).join("model.safetensors"), &Device::Cpu).unwrap();
-        let vb = VarBuilder::from_tensors(tensors, DType::F32, &Device::Cpu);
+            candle_core::safetensors::load(folder(name).join("model.safetensors"), &device()).unwrap();
+        let vb = VarBuilder::from_tensors(tensors, DType::F32, &device());
         for (layers, states) in candle.iter().enumerate().skip(1) {
             let config = BertConfig { num_hidden_layers: layers, ..config.clone() };
             let short = Bert::new(&config, &vb).unwrap().states(&batch).unwrap();
@@ -266,10 +278,10 @@ fn sentence_vectors_agree_with_sentence_transformers() {
     let folder = folder("sentence");
     let expected: ExpectedVectors =
         serde_json::from_str(&fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
-    let sentences = Sentences::open(&folder, DType::F32, &Device::Cpu).unwrap().unwrap();
+    let sentences = Sentences::open(&folder, DType::F32, &device()).unwrap().unwrap();
     assert_eq!(sentences.pooling, [Pooling::Mean, Pooling::Max]);
     let checkpoint = Checkpoint::open(&sentences.encoder).unwrap();
-    let model = checkpoint.encoder(DType::F32, &Device::Cpu).unwrap();
+    let model = checkpoint.encoder(DType::F32, &device()).unwrap();
     let packed = checkpoint.fast_encoder(Precision::F32).unwrap();
     let input = EncoderInput::open(
         &checkpoint,
@@ -302,7 +314,7 @@ fn an_input_of_too_many_tokens_is_refused() {
     for (name, most) in [("bert-states", 40), ("roberta-sequence", 40), ("distilbert-token", 40)] {
         let model = Fixture::open(name).model();
         assert_eq!(model.body.max_input_length(), most, "{name}");
-        let batch = Batch::new(&[vec![5u32; most + 1]], 0, &Device::Cpu).unwrap();
+        let batch = Batch::new(&[vec![5u32; most + 1]], 0, &device()).unwrap();
         let error = model.body.states(&batch).unwrap_err().to_string();
         assert_eq!(error, format!("batch: expected at most {most} input tokens, found {}", most + 1));
     }
@@ -311,9 +323,9 @@ fn an_input_of_too_many_tokens_is_refused() {
 #[test]
 fn an_encoder_is_no_encoder_decoder_and_the_other_way_round() {
     let checkpoint = Fixture::open("bert-mlm").checkpoint;
-    assert!(matches!(checkpoint.model(DType::F32, &Device::Cpu), Err(Error::Architecture { .. })));
+    assert!(matches!(checkpoint.model(DType::F32, &device()), Err(Error::Architecture { .. })));
     let seq2seq = Checkpoint::open(&folder("../bart")).unwrap();
-    let error = seq2seq.encoder(DType::F32, &Device::Cpu).err().unwrap().to_string();
+    let error = seq2seq.encoder(DType::F32, &device()).err().unwrap().to_string();
     assert!(
         error.ends_with("expected an encoder (BERT, RoBERTa, DistilBERT or DPR), found `bart`"),
         "{error}"
@@ -324,14 +336,14 @@ fn an_encoder_is_no_encoder_decoder_and_the_other_way_round() {
 fn a_written_encoder_is_read_back() {
     for name in ["distilbert-sequence", "roberta-sequence", "dpr-context"] {
         let fixture = Fixture::open(name);
-        let weights = fixture.checkpoint.var_map(DType::F32, &Device::Cpu).unwrap();
+        let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();
         let written = tempfile::TempDir::new().unwrap();
         let tokenizer = Checkpoint::open(&folder("bert-sequence")).unwrap().tokenizer().unwrap();
         save(written.path(), fixture.checkpoint.config(), &weights, &tokenizer, DType::F32).unwrap();
         let again = Checkpoint::open(written.path()).unwrap();
         assert_eq!(again.config(), fixture.checkpoint.config(), "{name}");
         let states = |checkpoint: &Checkpoint| {
-            let model = checkpoint.encoder(DType::F32, &Device::Cpu).unwrap();
+            let model = checkpoint.encoder(DType::F32, &device()).unwrap();
             model.body.states(&fixture.batch(0..4)).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
         };
         assert_eq!(states(&again), states(&fixture.checkpoint), "{name}");
@@ -340,12 +352,12 @@ fn a_written_encoder_is_read_back() {
 
 /// A fixture's model over trainable variables, with this dropout rate.
 fn trainable(fixture: &Fixture, rate: f64, dtype: DType) -> (VarMap, BertModel) {
-    let weights = fixture.checkpoint.var_map(dtype, &Device::Cpu).unwrap();
+    let weights = fixture.checkpoint.var_map(dtype, &device()).unwrap();
     let ModelConfig::Bert(mut config) = fixture.checkpoint.config().clone() else { panic!() };
     config.hidden_dropout_prob = rate;
     config.attention_probs_dropout_prob = rate;
     config.head_dropout = rate;
-    let model = BertModel::new(&config, &VarBuilder::from_varmap(&weights, dtype, &Device::Cpu)).unwrap();
+    let model = BertModel::new(&config, &VarBuilder::from_varmap(&weights, dtype, &device())).unwrap();
     (weights, model)
 }
 

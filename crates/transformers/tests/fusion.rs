@@ -1,9 +1,12 @@
 //! Fusion-in-Decoder and retrieval-augmented generation against the `transformers` library, on the tiny checkpoints of
 //! `parity.rs` and the fixture that `scripts/reference/fusion_parity.py` makes.
 
+mod device;
+
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
+use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Cache, Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
@@ -51,7 +54,7 @@ fn folders() -> Vec<(Folder, Box<dyn Seq2Seq>)> {
     // The plain model and the packed one of each folder.
     let models = |name: &str| -> [Box<dyn Seq2Seq>; 2] {
         let checkpoint = Checkpoint::open(&data.join(name)).unwrap();
-        let plain: Box<dyn Seq2Seq> = checkpoint.model(DType::F32, &Device::Cpu).unwrap();
+        let plain: Box<dyn Seq2Seq> = checkpoint.model(DType::F32, &device()).unwrap();
         [plain, Box::new(checkpoint.fast(Precision::F32).unwrap())]
     };
     let both = |folder: Folder| models(&folder.name).map(|model| (folder.clone(), model));

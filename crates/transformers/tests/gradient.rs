@@ -1,9 +1,12 @@
 //! The training form: every weight has its exact gradient, and dropout follows its seed.
 
+mod device;
+
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use candle_nn::{VarBuilder, VarMap};
+use device::device;
 use sporran_transformers::{Batch, Checkpoint, Mode, ModelConfig, Trainable};
 
 struct Model {
@@ -15,14 +18,14 @@ struct Model {
 fn model(name: &str, rate: f64, dtype: DType) -> Model {
     let checkpoint =
         Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap();
-    let weights = checkpoint.var_map(dtype, &Device::Cpu).unwrap();
+    let weights = checkpoint.var_map(dtype, &device()).unwrap();
     let mut config = checkpoint.config().clone();
     match &mut config {
         ModelConfig::T5(config) => config.dropout_rate = rate,
         ModelConfig::Bart(config) => config.dropout = rate,
         other => panic!("{other:?}"),
     }
-    let vb = VarBuilder::from_varmap(&weights, dtype, &Device::Cpu);
+    let vb = VarBuilder::from_varmap(&weights, dtype, &device());
     let defaults = (checkpoint.special_tokens().unwrap().clone(), checkpoint.generation_defaults().clone());
     Model { model: config.build(&vb, defaults.0, defaults.1).unwrap(), weights }
 }
@@ -33,8 +36,8 @@ fn loss(model: &Model, mode: &mut Mode) -> f64 {
 }
 
 fn tensor_loss(model: &Model, mode: &mut Mode) -> Tensor {
-    let batch = Batch::new(&[vec![5u32, 9, 30, 4, 2], vec![7, 2]], 0, &Device::Cpu).unwrap();
-    let decoder = Batch::new(&[vec![2u32, 8, 11, 40], vec![2, 6]], 0, &Device::Cpu).unwrap();
+    let batch = Batch::new(&[vec![5u32, 9, 30, 4, 2], vec![7, 2]], 0, &device()).unwrap();
+    let decoder = Batch::new(&[vec![2u32, 8, 11, 40], vec![2, 6]], 0, &device()).unwrap();
     let logits = model.model.forward(&batch, &decoder.ids, &decoder.mask, mode).unwrap();
     let log_p = candle_nn::ops::log_softmax(&logits, 2).unwrap();
     let picked = log_p.narrow(2, 10, 20).unwrap().mean(2).unwrap().to_dtype(DType::F64).unwrap();
@@ -92,7 +95,7 @@ fn dropout_follows_its_seed() {
 fn generation_from_trainable_weights_keeps_no_history() {
     for name in ["t5-relu", "bart"] {
         let model = model(name, 0.1, DType::F32);
-        let batch = Batch::new(&[vec![5u32, 9, 30, 4, 2]], 0, &Device::Cpu).unwrap();
+        let batch = Batch::new(&[vec![5u32, 9, 30, 4, 2]], 0, &device()).unwrap();
         let memory = model.model.encode(&batch).unwrap();
         assert!(!memory.hidden().track_op(), "{name}");
     }

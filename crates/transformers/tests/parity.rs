@@ -2,11 +2,13 @@
 //! `scripts/reference/transformers_parity.py` makes.
 
 mod common;
+mod device;
 
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use common::near;
+use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq,
@@ -55,7 +57,7 @@ impl Fixture {
         let tensors =
             candle_core::safetensors::load(folder.join("expected.safetensors"), &Device::Cpu).unwrap();
         Self {
-            model: checkpoint.model(DType::F32, &Device::Cpu).unwrap(),
+            model: checkpoint.model(DType::F32, &device()).unwrap(),
             fast: checkpoint.fast(Precision::F32).unwrap(),
             tokenizer: checkpoint.tokenizer().unwrap(),
             expected: serde_json::from_str(&text).unwrap(),
@@ -87,26 +89,28 @@ impl Fixture {
         generation["eos_token_id"] = serde_json::json!(ends);
         std::fs::write(folder.path().join("generation_config.json"), generation.to_string()).unwrap();
         let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        Some((checkpoint.model(DType::F32, &Device::Cpu).unwrap(), checkpoint.fast(Precision::F32).unwrap()))
+        Some((checkpoint.model(DType::F32, &device()).unwrap(), checkpoint.fast(Precision::F32).unwrap()))
     }
 
     fn tensor(&self, name: &str) -> Tensor {
         let tensor = &self.tensors[name];
-        if tensor.dtype() == DType::F32 { tensor.clone() } else { tensor.to_dtype(DType::U32).unwrap() }
+        let dtype = if tensor.dtype() == DType::F32 { DType::F32 } else { DType::U32 };
+        tensor.to_dtype(dtype).unwrap().to_device(&device()).unwrap()
     }
 
     fn batch(&self) -> Batch {
-        Batch::new(&self.expected.rows, self.model.special_tokens().pad, &Device::Cpu).unwrap()
+        Batch::new(&self.expected.rows, self.model.special_tokens().pad, &device()).unwrap()
     }
 
     fn single(&self, row: usize) -> Batch {
-        Batch::new(&self.expected.rows[row..=row], self.model.special_tokens().pad, &Device::Cpu).unwrap()
+        Batch::new(&self.expected.rows[row..=row], self.model.special_tokens().pad, &device()).unwrap()
     }
 }
 
 /// The greatest difference where `mask` (b, s) is 1; `a` and `b` are (b, s, ..).
 fn difference(a: &Tensor, b: &Tensor, mask: &Tensor) -> f32 {
     assert_eq!(a.dims(), b.dims());
+    let [a, b, mask] = [a, b, mask].map(|tensor| tensor.to_device(&Device::Cpu).unwrap());
     let difference = (a - b).unwrap().abs().unwrap().broadcast_mul(&mask.unsqueeze(2).unwrap()).unwrap();
     difference.max_all().unwrap().to_scalar().unwrap()
 }
@@ -181,7 +185,7 @@ fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
         // Rows 0, 2 and 4 have no decoder padding.
-        let rows = Tensor::new(&[0u32, 2, 4], &Device::Cpu).unwrap();
+        let rows = Tensor::new(&[0u32, 2, 4], &device()).unwrap();
         let ids = fixture.tensor("decoder_input_ids").index_select(&rows, 0).unwrap();
         let expected = fixture.tensor("logits").index_select(&rows, 0).unwrap();
         for (kind, model) in fixture.named() {
@@ -192,11 +196,11 @@ fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
             for count in [1, 3, 1, 4] {
                 let step = ids.narrow(1, at, count).unwrap().flatten_all().unwrap().to_vec1::<u32>().unwrap();
                 let logits = model.decode(&step, 3, &memory, &mut cache).unwrap();
-                let logits = Tensor::from_vec(logits, (3, 1, model.vocab_size()), &Device::Cpu).unwrap();
+                let logits = Tensor::from_vec(logits, (3, 1, model.vocab_size()), &device()).unwrap();
                 at += count;
                 assert_eq!(cache.length(), at);
                 let expected = expected.narrow(1, at - 1, 1).unwrap();
-                let mask = Tensor::ones((3, 1), DType::F32, &Device::Cpu).unwrap();
+                let mask = Tensor::ones((3, 1), DType::F32, &device()).unwrap();
                 most = most.max(difference(&logits, &expected, &mask));
             }
             near(&format!("{name}, {kind}"), "logits, step by step", most, 5e-5);

@@ -1,16 +1,19 @@
 //! The paths that half precision and other devices take, on the CPU: f16 and bf16 against f32 on the tiny checkpoints of
 //! `scripts/reference/transformers_parity.py`.
 
+mod device;
+
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
+use device::device;
 use sporran_transformers::{Batch, Cache, Checkpoint, GenerationOptions, Mode, Seq2Seq, Trainable, generate};
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];
 
 fn model(name: &str, dtype: DType) -> Box<dyn Trainable> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
-    Checkpoint::open(&folder).unwrap().model(dtype, &Device::Cpu).unwrap()
+    Checkpoint::open(&folder).unwrap().model(dtype, &device()).unwrap()
 }
 
 /// Rows of different lengths, so that there is padding.

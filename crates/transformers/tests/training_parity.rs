@@ -1,9 +1,12 @@
 //! A cross-encoder's loss, gradients and steps against PyTorch, on the tiny checkpoints of `encoders` and the figures that
 //! `scripts/reference/training_parity.py` makes.
 
+mod device;
+
 use std::{collections::HashMap, path::PathBuf};
 
 use candle_core::{Device, Tensor};
+use device::device;
 use sporran_transformers::{
     BertTask, Checkpoint, EncoderRow,
     training::{
@@ -63,14 +66,13 @@ fn loss_gradients_and_steps_of_bert_and_roberta_are_those_of_pytorch() {
         let expected = tensors(data().join("training").join(format!("{name}.safetensors")));
         let labels = if name == "bert-sequence" { 1 } else { 2 };
         let mut encoder =
-            TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, labels, 0, &Device::Cpu)
-                .unwrap();
+            TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, labels, 0, &device()).unwrap();
         // Without dropout, as the fixture was made.
         let mut config = encoder.config().clone();
         config.hidden_dropout_prob = 0.0;
         config.attention_probs_dropout_prob = 0.0;
         config.head_dropout = 0.0;
-        encoder = TunedEncoder::new(&config, encoder.variables().clone(), &Device::Cpu).unwrap();
+        encoder = TunedEncoder::new(&config, encoder.variables().clone(), &device()).unwrap();
 
         let query = RankingQuery {
             query: None,
@@ -85,14 +87,14 @@ fn loss_gradients_and_steps_of_bert_and_roberta_are_those_of_pytorch() {
         let decay = AdamWConfig { weight_decay: 0.1, ..AdamWConfig::default() };
         let mut optimizer = AdamW::new(encoder.variables().all(), decay).unwrap();
         for step in 0..3 {
-            let mut gradients: Gradients =
-                optimizer.variables().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
+            let mut gradients = Gradients::zeros(optimizer.variables().map(|(_, var)| var));
             let loss = objective.learn(&batch, objective.weight(&batch), 0, &mut gradients).unwrap();
             if step == 0 {
                 assert_close("loss", &[loss as f32], &expected["loss"], 1e-5);
                 let mut reached = 0;
-                for ((name, _), gradient) in optimizer.variables().zip(&gradients) {
-                    assert_close(name, gradient, &expected[&format!("gradient.{name}")], 1e-4);
+                for (at, (name, _)) in optimizer.variables().enumerate() {
+                    let gradient = gradients.values(at).unwrap();
+                    assert_close(name, &gradient, &expected[&format!("gradient.{name}")], 1e-4);
                     reached += usize::from(gradient.iter().any(|value| *value != 0.0));
                 }
                 assert_eq!(reached, gradients.len(), "a weight of {name} has no gradient");
@@ -112,16 +114,14 @@ fn loss_gradients_and_steps_of_bert_and_roberta_are_those_of_pytorch() {
 #[test]
 fn a_body_starts_from_its_folder_and_a_missing_head_from_its_seed() {
     let checkpoint = Checkpoint::open(&data().join("encoders/bert-states")).unwrap();
-    let open = |seed| {
-        TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, seed, &Device::Cpu).unwrap()
-    };
+    let open =
+        |seed| TunedEncoder::open(&checkpoint, BertTask::SequenceClassification, 1, seed, &device()).unwrap();
     let of =
         |encoder: &TunedEncoder, name: &str| values(encoder.variables().named(name).unwrap().as_tensor());
     let (one, two) = (open(1), open(2));
     let body = "bert.encoder.layer.1.output.dense.weight";
-    let stored = checkpoint
-        .tensor("encoder.layer.1.output.dense.weight", candle_core::DType::F32, &Device::Cpu)
-        .unwrap();
+    let stored =
+        checkpoint.tensor("encoder.layer.1.output.dense.weight", candle_core::DType::F32, &device()).unwrap();
     assert_eq!(of(&one, body), values(&stored));
     assert_eq!(of(&two, body), values(&stored));
     // BERT's pooler is in the folder, though its states alone do not need it.
@@ -130,6 +130,6 @@ fn a_body_starts_from_its_folder_and_a_missing_head_from_its_seed() {
     assert_ne!(of(&one, "classifier.weight"), of(&two, "classifier.weight"));
     let generator = Checkpoint::open(&data().join("t5-relu")).unwrap();
     let error =
-        TunedEncoder::open(&generator, BertTask::SequenceClassification, 1, 0, &Device::Cpu).unwrap_err();
+        TunedEncoder::open(&generator, BertTask::SequenceClassification, 1, 0, &device()).unwrap_err();
     assert!(error.to_string().contains("`t5`"), "{error}");
 }

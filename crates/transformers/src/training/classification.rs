@@ -6,9 +6,9 @@ use crate::{
     error::{Error, Result},
     training::{
         data::shuffled_batches,
+        gradients::Gradients,
         loss::cross_entropy,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
     },

@@ -12,8 +12,8 @@ use crate::{
     error::{Error, Result},
     sentence::Pooling,
     training::{
+        gradients::Gradients,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
     },

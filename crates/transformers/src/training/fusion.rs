@@ -9,11 +9,10 @@ use crate::{
     seq2seq::Trainable,
     training::{
         data::{shifted, shuffled_batches},
+        gradients::Gradients,
         loss::cross_entropy,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
-        seq2seq::add_gradients,
         variables::Variables,
     },
 };
@@ -105,7 +104,7 @@ impl Objective for FusionObjective<'_> {
 
     fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let loss = (self.loss(batch, seed)? / weight)?;
-        add_gradients(&loss.backward()?, &self.variables, gradients)?;
+        gradients.add_stored(&loss.backward()?, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }

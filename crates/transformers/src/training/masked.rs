@@ -8,9 +8,9 @@ use crate::{
     EncoderRow, Head, MaskedLmHead, Tokenizer,
     error::{Error, Result},
     training::{
+        gradients::Gradients,
         loss::cross_entropy,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
     },

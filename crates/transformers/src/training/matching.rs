@@ -9,10 +9,7 @@ use crate::{
     error::{Error, Result},
     mode::Mode,
     nsmn::{Nsmn, TokenPair, leaf},
-    training::{
-        loss::cross_entropy, objective::Objective, optimizer::Gradients, options::TrainingOptions,
-        seq2seq::add_gradients,
-    },
+    training::{gradients::Gradients, loss::cross_entropy, objective::Objective, options::TrainingOptions},
 };
 
 /// A pair of texts with its label.
@@ -118,7 +115,7 @@ impl Objective for MatchingObjective<'_> {
         let loss = (cross_entropy(&logits, &labels, self.options.label_smoothing)? / weight)?;
 
         let store = loss.backward()?;
-        add_gradients(&store, &self.all, gradients)?;
+        gradients.add_stored(&store, &self.all)?;
         let lost = |what: &str| Error::Training {
             what: what.into(),
             expected: "a gradient".into(),
@@ -137,7 +134,7 @@ impl Objective for MatchingObjective<'_> {
         let to_aligned = Tensor::from_vec(to_aligned, (ids.len(), left), &Device::Cpu)?;
         // A sum whose gradient of the aligned tokens is the one that came back.
         let store = (aligned * to_aligned)?.sum_all()?.backward()?;
-        add_gradients(&store, &self.all, gradients)?;
+        gradients.add_stored(&store, &self.all)?;
         let to_encoded = values(store.get(&encoded).ok_or_else(|| lost("the encoder"))?)?;
         let below = encoder.backward(first, &to_encoded, gradients)?;
         to_xs.iter_mut().zip(below).for_each(|(sum, value)| *sum += value);

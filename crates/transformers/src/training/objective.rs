@@ -1,7 +1,7 @@
 //! What a training minimises, and threads that share the batches of a step.
 
 use crate::error::Result;
-use crate::training::optimizer::Gradients;
+use crate::training::gradients::Gradients;
 use crate::training::options::TrainingOptions;
 
 /// What a training minimises: where its batches come from, and what the loss of a batch and its gradients are.

@@ -7,7 +7,10 @@ use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor, Var};
 use rayon::prelude::*;
 use sporran_kernels::{AdamStep, Isa};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    training::gradients::Gradients,
+};
 
 /// The constants of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,15 +35,33 @@ struct Parameter {
     name: String,
     var: Var,
     decayed: bool,
-    first: Vec<f32>,
-    second: Vec<f32>,
+    moments: Moments,
 }
 
-/// Gradients of all parameters, one flat host vector each, in the optimiser's parameter order.
-pub type Gradients = Vec<Vec<f32>>;
+/// The running means of a parameter's gradients and of their squares, where its values are.
+enum Moments {
+    Here { first: Vec<f32>, second: Vec<f32> },
+    OnDevice([Tensor; 2]),
+}
 
-/// AdamW over named f32 variables. Its moments live on the host, so its arithmetic and its saved state are the
-/// same for every device.
+impl Moments {
+    /// Those of `var`: zero, or what is given.
+    fn new(var: &Var, given: Option<[Vec<f32>; 2]>) -> Result<Self> {
+        let size = var.elem_count();
+        if var.device().is_cpu() {
+            let [first, second] = given.unwrap_or_else(|| [vec![0.0; size], vec![0.0; size]]);
+            return Ok(Self::Here { first, second });
+        }
+        let [first, second] = match given {
+            Some(given) => given.map(|values| Tensor::from_vec(values, size, var.device())),
+            // Each in memory of its own, as it is written in place.
+            None => [0, 1].map(|_| Tensor::zeros(size, DType::F32, var.device())),
+        };
+        Ok(Self::OnDevice([first?, second?]))
+    }
+}
+
+/// AdamW over named f32 variables. Its moments are where the variables are; its saved state is the same for every device.
 pub struct AdamW {
     config: AdamWConfig,
     parameters: Vec<Parameter>,
@@ -65,15 +86,8 @@ impl AdamW {
             if var.dtype() != DType::F32 {
                 return Err(Error::Dtype { expected: "F32 variables to train", found: var.dtype() });
             }
-            let size = var.elem_count();
-            let decayed = is_decayed(&name, var.rank());
-            parameters.push(Parameter {
-                name,
-                var,
-                decayed,
-                first: vec![0.0; size],
-                second: vec![0.0; size],
-            });
+            let (decayed, moments) = (is_decayed(&name, var.rank()), Moments::new(&var, None)?);
+            parameters.push(Parameter { name, var, decayed, moments });
         }
         Ok(Self { config, parameters, step: 0 })
     }
@@ -106,33 +120,41 @@ impl AdamW {
         // The two bias corrections are folded into the step size and epsilon's place is kept after the root.
         let first_scale = (1.0 / (1.0 - beta1.powi(step))) as f32;
         let second_scale = (1.0 / (1.0 - beta2.powi(step))) as f32;
-        for (p, gradient) in self.parameters.iter_mut().zip(gradients) {
-            if gradient.len() != p.first.len() {
-                return Err(Error::Training {
-                    what: format!("gradient of `{}`", p.name),
-                    expected: format!("{} values", p.first.len()),
-                    found: gradient.len().to_string(),
-                });
-            }
-            let update = Update {
-                step: AdamStep {
-                    beta1: beta1 as f32,
-                    beta2: beta2 as f32,
-                    epsilon: epsilon as f32,
-                    rate: rate as f32,
-                    keep: if p.decayed { 1.0 - (rate * weight_decay) as f32 } else { 1.0 },
-                    first_scale,
-                    second_scale,
-                },
-                gradient,
-                moments: Mutex::new((&mut p.first, &mut p.second)),
+        for (at, p) in self.parameters.iter_mut().enumerate() {
+            let step = AdamStep {
+                beta1: beta1 as f32,
+                beta2: beta2 as f32,
+                epsilon: epsilon as f32,
+                rate: rate as f32,
+                keep: if p.decayed { 1.0 - (rate * weight_decay) as f32 } else { 1.0 },
+                first_scale,
+                second_scale,
             };
-            if p.var.device().is_cpu() && p.var.is_contiguous() {
-                p.var.inplace_op1(&update)?;
-            } else {
-                let mut values = p.var.flatten_all()?.to_vec1::<f32>()?;
-                update.run(&mut values);
-                p.var.set(&Tensor::from_vec(values, p.var.shape(), p.var.device())?)?;
+            match &mut p.moments {
+                Moments::OnDevice(moments) => match gradients.on_device(at) {
+                    Some(gradient) if gradient.elem_count() == p.var.elem_count() => {
+                        step_on_device(&step, &p.var, gradient, moments)?;
+                    }
+                    Some(gradient) => return Err(p.other_size(gradient.elem_count())),
+                    None => {
+                        let zero = Tensor::zeros(p.var.elem_count(), DType::F32, p.var.device())?;
+                        step_on_device(&step, &p.var, &zero, moments)?;
+                    }
+                },
+                Moments::Here { first, second } => {
+                    let gradient = &gradients[at];
+                    if gradient.len() != first.len() {
+                        return Err(p.other_size(gradient.len()));
+                    }
+                    let update = Update { step, gradient, moments: Mutex::new((first, second)) };
+                    if p.var.is_contiguous() {
+                        p.var.inplace_op1(&update)?;
+                    } else {
+                        let mut values = p.var.flatten_all()?.to_vec1::<f32>()?;
+                        update.run(&mut values);
+                        p.var.set(&Tensor::from_vec(values, p.var.shape(), p.var.device())?)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -146,9 +168,16 @@ impl AdamW {
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
         let mut tensors = BTreeMap::new();
         for p in &self.parameters {
-            for (moment, values) in [("first", &p.first), ("second", &p.second)] {
-                let tensor = Tensor::from_slice(values, p.var.shape(), &Device::Cpu)?;
-                tensors.insert(format!("{moment}.{}", p.name), tensor);
+            let moments = match &p.moments {
+                Moments::Here { first, second } => {
+                    [first, second].map(|values| Tensor::from_slice(values, p.var.shape(), &Device::Cpu))
+                }
+                Moments::OnDevice(moments) => {
+                    moments.each_ref().map(|values| values.to_device(&Device::Cpu)?.reshape(p.var.shape()))
+                }
+            };
+            for (moment, tensor) in ["first", "second"].iter().zip(moments) {
+                tensors.insert(format!("{moment}.{}", p.name), tensor?);
             }
         }
         Ok(tensors)
@@ -176,15 +205,35 @@ impl AdamW {
                 };
                 Ok(tensor.flatten_all()?.to_vec1::<f32>()?)
             };
-            restored.push((read("first")?, read("second")?));
+            restored.push(Moments::new(&p.var, Some([read("first")?, read("second")?]))?);
         }
-        for (p, (first, second)) in self.parameters.iter_mut().zip(restored) {
-            p.first = first;
-            p.second = second;
+        for (p, moments) in self.parameters.iter_mut().zip(restored) {
+            p.moments = moments;
         }
         self.step = step;
         Ok(())
     }
+}
+
+impl Parameter {
+    fn other_size(&self, found: usize) -> Error {
+        Error::Training {
+            what: format!("gradient of `{}`", self.name),
+            expected: format!("{} values", self.var.elem_count()),
+            found: found.to_string(),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn step_on_device(step: &AdamStep, var: &Var, gradient: &Tensor, moments: &mut [Tensor; 2]) -> Result<()> {
+    Ok(crate::cuda::adam(step, var, gradient, moments)?)
+}
+
+/// Without the feature nothing is on a GPU.
+#[cfg(not(feature = "cuda"))]
+fn step_on_device(_: &AdamStep, var: &Var, _: &Tensor, _: &mut [Tensor; 2]) -> Result<()> {
+    Err(Error::Dtype { expected: "variables in main memory", found: var.dtype() })
 }
 
 /// Values that one thread updates at a time.
@@ -229,24 +278,6 @@ impl InplaceOp1 for Update<'_> {
     }
 }
 
-/// The Euclidean norm over all gradients together, summed in f64.
-pub fn global_norm(gradients: &Gradients) -> f64 {
-    // One partial sum a parameter, added in parameter order, so that threads cannot change the result.
-    let parts: Vec<f64> =
-        gradients.par_iter().map(|g| g.iter().map(|&x| f64::from(x) * f64::from(x)).sum()).collect();
-    parts.iter().sum::<f64>().sqrt()
-}
-
-/// Scales the gradients down to a global norm of `limit` where it is larger; returns the norm before.
-pub fn clip_global_norm(gradients: &mut Gradients, limit: f64) -> f64 {
-    let norm = global_norm(gradients);
-    if norm > limit {
-        let scale = (limit / norm) as f32;
-        gradients.par_iter_mut().for_each(|g| g.iter_mut().for_each(|x| *x *= scale));
-    }
-    norm
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,7 +295,7 @@ mod tests {
         let var = matrix(&[1.0, -2.0]);
         let config = AdamWConfig { weight_decay: 0.5, ..AdamWConfig::default() };
         let mut optimizer = AdamW::new([("w".into(), var.clone())], config).unwrap();
-        optimizer.step(&vec![vec![3.0, -0.01]], 0.1).unwrap();
+        optimizer.step(&vec![vec![3.0, -0.01]].into(), 0.1).unwrap();
         // After one step m / (1 - b1) = g and sqrt(v / (1 - b2)) = |g|, so the update is sign(g);
         // decay keeps 1 - 0.1 * 0.5 = 0.95: 0.95 - 0.1 = 0.85 and -1.9 + 0.1 = -1.8.
         let got = values(&var);
@@ -276,8 +307,8 @@ mod tests {
         let var = matrix(&[0.0]);
         let config = AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() };
         let mut optimizer = AdamW::new([("w".into(), var.clone())], config).unwrap();
-        optimizer.step(&vec![vec![1.0]], 0.1).unwrap();
-        optimizer.step(&vec![vec![-3.0]], 0.1).unwrap();
+        optimizer.step(&vec![vec![1.0]].into(), 0.1).unwrap();
+        optimizer.step(&vec![vec![-3.0]].into(), 0.1).unwrap();
         let m = (0.9 * 0.1 + 0.1 * -3.0) / (1.0 - 0.81);
         let v: f64 = (0.999 * 0.001 + 0.001 * 9.0) / (1.0 - 0.998001);
         let expected = -0.1 - 0.1 * m / v.sqrt();
@@ -296,25 +327,14 @@ mod tests {
         let config = AdamWConfig { weight_decay: 1.0, ..AdamWConfig::default() };
         let named = variables.iter().map(|(n, v)| (n.to_string(), v.clone()));
         let mut optimizer = AdamW::new(named, config).unwrap();
-        optimizer.step(&vec![vec![0.0; 2], vec![0.0; 4], vec![0.0; 4]], 0.25).unwrap();
+        optimizer.step(&vec![vec![0.0; 2], vec![0.0; 4], vec![0.0; 4]].into(), 0.25).unwrap();
         let means: Vec<f32> = variables.iter().map(|(_, v)| values(v)[0]).collect();
         assert_eq!(means, [1.0, 1.0, 0.75]);
     }
 
     #[test]
-    fn clipping_scales_to_the_limit_and_leaves_small_gradients_alone() {
-        let mut gradients = vec![vec![3.0], vec![0.0, 4.0]];
-        // sqrt(9 + 16) = 5, so a limit of 1 divides by 5.
-        assert_eq!(clip_global_norm(&mut gradients, 1.0), 5.0);
-        assert_eq!(gradients, [vec![0.6], vec![0.0, 0.8]]);
-        let norm = clip_global_norm(&mut gradients, 10.0);
-        assert!((norm - 1.0).abs() < 1e-6);
-        assert_eq!(gradients, [vec![0.6], vec![0.0, 0.8]]);
-    }
-
-    #[test]
     fn a_restored_optimiser_continues_bit_for_bit() {
-        let gradients = |i: u64| vec![vec![(i as f32).sin(), 0.3 - i as f32]];
+        let gradients = |i: u64| Gradients::from(vec![vec![(i as f32).sin(), 0.3 - i as f32]]);
         let (one, two) = (matrix(&[0.5, 0.25]), matrix(&[0.5, 0.25]));
         let mut whole = AdamW::new([("w".into(), one.clone())], AdamWConfig::default()).unwrap();
         let mut first = AdamW::new([("w".into(), two.clone())], AdamWConfig::default()).unwrap();

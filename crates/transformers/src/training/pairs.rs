@@ -10,8 +10,8 @@ use crate::{
     error::{Error, Result},
     training::{
         data::shuffled_batches,
+        gradients::Gradients,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
         variables::Variables,

@@ -14,11 +14,10 @@ use crate::{
     training::{
         contrastive::{pick, pooled},
         data::{shifted, shuffled_batches},
+        gradients::Gradients,
         loss::cross_entropies,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
-        seq2seq::add_gradients,
         tuned::{Pick, TunedEncoder},
         variables::Variables,
     },
@@ -235,7 +234,7 @@ impl Objective for RagObjective<'_> {
         if !encoder_learns {
             let vectors = self.models.of_states(&encoder.states(&rows, pick)?, &lengths)?.detach();
             let loss = (self.loss(batch, &vectors, &mut Mode::training(seed))? / weight)?;
-            add_gradients(&loss.backward()?, &self.variables, gradients)?;
+            gradients.add_stored(&loss.backward()?, &self.variables)?;
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         }
         let mut of_encoder = gradients.split_off(self.variables.len());
@@ -244,7 +243,7 @@ impl Objective for RagObjective<'_> {
             let vectors = self.models.of_states(states, &lengths)?;
             Ok((self.loss(batch, &vectors, mode)? / weight)?)
         });
-        gradients.append(&mut of_encoder);
+        gradients.append(of_encoder);
         loss
     }
 }

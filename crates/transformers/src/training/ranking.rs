@@ -12,8 +12,8 @@ use crate::{
     batch::length_batches,
     error::{Error, Result},
     training::{
+        gradients::Gradients,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         ranking_loss::RankingLoss,
         tuned::{Pick, TunedEncoder},

@@ -11,8 +11,8 @@ use crate::{
     training::{
         Variables,
         data::shuffled_batches,
+        gradients::Gradients,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
     },

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use candle_core::Var;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mode::Mode;
 use crate::seq2seq::Trainable;
 use crate::training::data::{Row, TrainingBatch, batches_of};
+use crate::training::gradients::Gradients;
 use crate::training::loss::cross_entropy;
 use crate::training::objective::Objective;
-use crate::training::optimizer::Gradients;
 use crate::training::options::TrainingOptions;
 use crate::training::variables::Variables;
 
@@ -83,32 +83,9 @@ impl Objective for Seq2SeqObjective<'_> {
         let sum = cross_entropy(&logits, &batch.labels, self.options.label_smoothing)?;
         let loss = (sum / weight)?;
         let store = loss.backward()?;
-        add_gradients(&store, &self.variables, gradients)?;
+        gradients.add_stored(&store, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
-}
-
-/// Adds what `store` has for `variables` to `gradients`, which have their order. A variable that the loss does not
-/// depend on has nothing there.
-pub(super) fn add_gradients(
-    store: &candle_core::backprop::GradStore,
-    variables: &[Var],
-    gradients: &mut Gradients,
-) -> Result<()> {
-    if variables.len() != gradients.len() {
-        return Err(Error::Training {
-            what: "gradients".into(),
-            expected: format!("those of {} variables", variables.len()),
-            found: gradients.len().to_string(),
-        });
-    }
-    for (var, sum) in variables.iter().zip(gradients) {
-        if let Some(gradient) = store.get(var) {
-            let values = gradient.flatten_all()?.to_vec1::<f32>()?;
-            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

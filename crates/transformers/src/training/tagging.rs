@@ -12,8 +12,8 @@ use crate::{
     encoder_input::EncoderRow,
     error::{Error, Result},
     training::{
+        gradients::Gradients,
         objective::Objective,
-        optimizer::Gradients,
         options::TrainingOptions,
         tuned::{Pick, TunedEncoder},
         variables::Variables,

@@ -9,9 +9,8 @@ use crate::{
     error::{Error, Result},
     training::{
         fused,
-        optimizer::Gradients,
+        gradients::Gradients,
         packed::{Memory, PackedBody, Seeds},
-        seq2seq::add_gradients,
         variables::Variables,
     },
 };
@@ -147,7 +146,7 @@ impl TunedEncoder {
         gradients: &mut Gradients,
         loss: impl FnOnce(&Tensor, &mut Mode) -> Result<Tensor>,
     ) -> Result<f64> {
-        self.learn_beside(rows, pick, seed, gradients, (&[], &mut Vec::new()), loss)
+        self.learn_beside(rows, pick, seed, gradients, (&[], &mut Gradients::default()), loss)
     }
 
     /// The same for a loss that depends on further variables, whose gradients are added to theirs.
@@ -168,8 +167,8 @@ impl TunedEncoder {
             let states = self.taped(rows, pick, &mut mode)?;
             let loss = loss(&states, &mut mode)?;
             let store = loss.backward()?;
-            add_gradients(&store, &self.all, gradients)?;
-            add_gradients(&store, others, of_others)?;
+            gradients.add_stored(&store, &self.all)?;
+            of_others.add_stored(&store, others)?;
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         };
         let seeds = Seeds::new(seed);
@@ -178,8 +177,8 @@ impl TunedEncoder {
         let states = Var::from_tensor(&picked(packed, &mut memory, pick, &self.device)?)?;
         let loss = loss(states.as_tensor(), &mut mode)?;
         let store = loss.backward()?;
-        add_gradients(&store, &self.all, gradients)?;
-        add_gradients(&store, others, of_others)?;
+        gradients.add_stored(&store, &self.all)?;
+        of_others.add_stored(&store, others)?;
         if let Some(gradient) = store.get(&states) {
             let width = packed.width();
             let values = gradient.flatten_all()?.to_vec1::<f32>()?;
@@ -415,9 +414,7 @@ pub(in crate::training) mod tests {
         let together = first(&rows);
         let mut apart: Gradients = encoder.all.iter().map(|var| vec![0.0; var.elem_count()]).collect();
         for row in &rows {
-            for (sum, part) in apart.iter_mut().zip(first(&[row])) {
-                sum.iter_mut().zip(part).for_each(|(a, b)| *a += b);
-            }
+            apart.add_all(&first(&[row])).unwrap();
         }
         for (a, b) in together.iter().flatten().zip(apart.iter().flatten()) {
             assert!((a - b).abs() < 2e-3, "{a} {b}");
@@ -432,7 +429,8 @@ pub(in crate::training) mod tests {
         let rows: Vec<&EncoderRow> = rows.iter().collect();
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| gradients(&encoder, &rows, Pick::All, 5))
+            let (loss, gradients) = pool.install(|| gradients(&encoder, &rows, Pick::All, 5));
+            (loss, gradients.to_vec())
         };
         assert_eq!(on(1), on(3));
     }
@@ -442,7 +440,7 @@ pub(in crate::training) mod tests {
         let encoder = tiny(1, 0.2);
         let rows = rows(20, 3);
         let rows: Vec<&EncoderRow> = rows.iter().collect();
-        let of = |precision| in_precision(precision, || gradients(&encoder, &rows, Pick::All, 5)).1;
+        let of = |precision| in_precision(precision, || gradients(&encoder, &rows, Pick::All, 5)).1.to_vec();
         let (exact, rounded) = (of(TrainingPrecision::F32), of(TrainingPrecision::Bf16));
         let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
         for (exact, rounded) in exact.iter().zip(&rounded) {
@@ -452,7 +450,7 @@ pub(in crate::training) mod tests {
         }
         assert_eq!(exact != rounded, TrainingPrecision::Bf16.rounds());
         // Whoever asks next is not concerned.
-        assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1);
+        assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1.to_vec());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     bert_config::{BertConfig, BertFamily},
     encoder_input::EncoderRow,
     error::{Error, Result},
-    training::optimizer::Gradients,
+    training::gradients::Gradients,
 };
 
 /// The rows of the tables that make up a token.

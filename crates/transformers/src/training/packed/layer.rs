@@ -14,7 +14,7 @@ use crate::{
     bert_config::{BertConfig, BertFamily},
     error::Result,
     layers,
-    training::optimizer::Gradients,
+    training::gradients::Gradients,
 };
 
 /// The weights of a layer.

@@ -20,7 +20,7 @@ use crate::{
     encoder_input::EncoderRow,
     error::{Error, Result},
     seq2seq::too_long,
-    training::{optimizer::Gradients, variables::Variables},
+    training::{gradients::Gradients, variables::Variables},
 };
 
 use embeddings::Embeddings;

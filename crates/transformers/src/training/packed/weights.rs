@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     training::{
         fused::product::{View, add_weight_product, weight_product},
-        optimizer::Gradients,
+        gradients::Gradients,
         variables::Variables,
     },
 };

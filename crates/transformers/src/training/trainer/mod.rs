@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::training::checkpoint::{self, Companions, Position};
 use crate::training::fused::product::in_precision;
+use crate::training::gradients::Gradients;
 use crate::training::history::{FILE, History, HistoryLine};
 use crate::training::objective::{Objective, side_by_side};
-use crate::training::optimizer::{AdamW, AdamWConfig, Gradients, clip_global_norm};
+use crate::training::optimizer::{AdamW, AdamWConfig};
 use crate::training::options::TrainingOptions;
 use crate::training::schedule::Schedule;
 use crate::training::variables::Variables;
-use rayon::prelude::*;
 
 /// What an evaluation may fail with.
 pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;
@@ -268,16 +268,14 @@ impl<'a, O: Objective> Run<'a, O> {
                 match &mut sum {
                     None => sum = Some(part),
                     Some(sum) => {
-                        sum.par_iter_mut().zip(&part).for_each(|(sum, part)| {
-                            sum.iter_mut().zip(part).for_each(|(a, b)| *a += b);
-                        });
+                        sum.add_all(&part)?;
                         self.idle.push_back(part);
                     }
                 }
             }
         }
         let mut gradients = sum.unwrap_or_default();
-        let gradient_norm = clip_global_norm(&mut gradients, options.clip_norm);
+        let gradient_norm = gradients.clip_global_norm(options.clip_norm)?;
         if !loss.is_finite() || !gradient_norm.is_finite() {
             return Err(Error::Training {
                 what: format!("step {step}"),
@@ -296,10 +294,10 @@ impl<'a, O: Objective> Run<'a, O> {
     fn zeros(&mut self) -> Gradients {
         match self.idle.pop_front() {
             Some(mut gradients) => {
-                gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
+                gradients.clear();
                 gradients
             }
-            None => self.optimizer.variables().map(|(_, var)| vec![0.0; var.elem_count()]).collect(),
+            None => Gradients::zeros(self.optimizer.variables().map(|(_, var)| var)),
         }
     }
 
