@@ -27,15 +27,12 @@ pub(crate) struct Attention {
 impl Attention {
     /// The keys and values of `source` (b, s, d), each (b, heads, s, width).
     pub(crate) fn project(&self, source: &Tensor) -> Result<KeyValue> {
-        Ok(KeyValue {
-            keys: self.split(&self.key.forward(source)?)?,
-            values: self.split(&self.value.forward(source)?)?,
-        })
+        Ok(KeyValue { keys: self.heads(&self.key, source)?, values: self.heads(&self.value, source)? })
     }
 
     /// The weights that `xs` (b, t, d) give their sources, the mean over heads and positions: (b, s).
     pub(crate) fn weights(&self, xs: &Tensor, source: &KeyValue, bias: &Tensor) -> Result<Tensor> {
-        let queries = self.split(&self.query.forward(xs)?)?;
+        let queries = self.heads(&self.query, xs)?;
         let scores = (queries.matmul(&source.keys.t()?)? * self.scale)?.broadcast_add(bias)?;
         Ok(softmax(&scores, &Mode::Inference)?.mean((1, 2))?)
     }
@@ -51,20 +48,12 @@ impl Attention {
         bias: Option<&Tensor>,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let (rows, length, _) = xs.dims3()?;
+        let (rows, length, width) = xs.dims3()?;
         let sources = source.keys.dim(0)?;
-        let queries = self.query.forward(xs)?.reshape((sources, rows / sources * length, ()))?;
-        let queries = self.split(&queries)?;
-        let mut scores = queries.matmul(&source.keys.t()?)?;
-        if self.scale != 1.0 {
-            scores = (scores * self.scale)?;
-        }
-        if let Some(bias) = bias {
-            scores = scores.broadcast_add(bias)?;
-        }
-        let weights = softmax(&scores, mode)?;
+        let queries = self.heads(&self.query, &xs.reshape((sources, rows / sources * length, width))?)?;
+        let weights = self.weigh(&queries.matmul(&source.keys.t()?)?, bias, mode)?;
         let weights = mode.dropout(weights, self.dropout)?;
-        let mixed = weights.matmul(&source.values)?.transpose(1, 2)?.flatten_from(D::Minus2)?;
+        let mixed = merged(&weights.matmul(&source.values)?)?;
         self.output.forward(&mixed.reshape((rows, length, ()))?)
     }
 
@@ -90,9 +79,43 @@ impl Attention {
         self.output.forward(&mixed)
     }
 
+    /// The weights of products of queries and keys (b, heads, t, s).
+    fn weigh(&self, scores: &Tensor, bias: Option<&Tensor>, mode: &Mode) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if crate::cuda::infers(scores) && !bias.is_some_and(Tensor::track_op) {
+            return Ok(crate::cuda::attention_weights(scores, bias, self.scale)?);
+        }
+        let mut scores = scores.clone();
+        if self.scale != 1.0 {
+            scores = (scores * self.scale)?;
+        }
+        if let Some(bias) = bias {
+            scores = scores.broadcast_add(bias)?;
+        }
+        softmax(&scores, mode)
+    }
+
+    /// What a projection makes of `xs` (b, t, d), split into heads: (b, heads, t, width).
+    fn heads(&self, projection: &Linear, xs: &Tensor) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if crate::cuda::infers(xs) {
+            return Ok(crate::cuda::split_heads(&projection.product(xs)?, projection.bias(), self.heads)?);
+        }
+        self.split(&projection.forward(xs)?)
+    }
+
     /// (b, t, heads * width) to (b, heads, t, width), laid out for batched products.
     fn split(&self, xs: &Tensor) -> Result<Tensor> {
         let (batch, length, _) = xs.dims3()?;
         Ok(xs.reshape((batch, length, self.heads, ()))?.transpose(1, 2)?.contiguous()?)
     }
+}
+
+/// (b, heads, t, width) to (b, t, heads * width).
+fn merged(xs: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if crate::cuda::infers(xs) {
+        return Ok(crate::cuda::merge_heads(xs)?);
+    }
+    Ok(xs.transpose(1, 2)?.flatten_from(D::Minus2)?)
 }

@@ -1,6 +1,6 @@
 //! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,
     error::Result,
-    layers::{Activation, Embedding, LayerNorm, Linear},
+    layers::{Activation, Embedding, LayerNorm, Linear, values},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, too_long},
     tokens::SpecialTokens,
@@ -128,7 +128,7 @@ impl Seq2Seq for Bart {
         }
         cache.advance(length);
         let logits = self.logits(&xs.narrow(1, length - 1, 1)?)?;
-        Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
+        values(&logits)
     }
 
     fn special_tokens(&self) -> &SpecialTokens {

@@ -36,10 +36,12 @@ pub(crate) struct LayerCache {
 }
 
 impl LayerCache {
-    /// Makes row `i` of the self-attention what was row `rows[i]`.
-    pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
-        if let Some(own) = &mut self.own {
-            let rows = Tensor::new(rows, own.keys.device())?;
+    /// Makes row `i` of the self-attention of every layer what was row `rows[i]`.
+    pub(crate) fn select(layers: &mut [Self], rows: &[u32]) -> Result<()> {
+        let Some(own) = layers.first().and_then(|layer| layer.own.as_ref()) else { return Ok(()) };
+        // Brought to the device once for all layers.
+        let rows = Tensor::new(rows, own.keys.device())?;
+        for own in layers.iter_mut().filter_map(|layer| layer.own.as_mut()) {
             *own = own.select(&rows)?;
         }
         Ok(())
@@ -156,7 +158,7 @@ impl Cache {
         if let Some(packed) = &mut self.packed {
             packed.reorder(rows)?;
         }
-        self.layers.iter_mut().try_for_each(|layer| layer.select(rows))
+        LayerCache::select(&mut self.layers, rows)
     }
 
     /// Keeps the inputs `inputs` only, in that order, and of each the sequences `rows` (indices of all rows
@@ -169,11 +171,10 @@ impl Cache {
         if let Some(packed) = &mut self.packed {
             packed.keep_inputs(inputs)?;
         }
-        for layer in &mut self.layers {
-            if let Some(cross) = &mut layer.cross {
-                let inputs = Tensor::new(inputs, cross.keys.device())?;
-                *cross = cross.select(&inputs)?;
-            }
+        let Some(cross) = self.layers.first().and_then(|layer| layer.cross.as_ref()) else { return Ok(()) };
+        let inputs = Tensor::new(inputs, cross.keys.device())?;
+        for cross in self.layers.iter_mut().filter_map(|layer| layer.cross.as_mut()) {
+            *cross = cross.select(&inputs)?;
         }
         Ok(())
     }

@@ -43,6 +43,22 @@ impl Linear {
 
     /// (..., in) to (..., out).
     pub(crate) fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let ys = self.product(xs)?;
+        Ok(match &self.bias {
+            #[cfg(feature = "cuda")]
+            Some(bias) if crate::cuda::infers(&ys) => crate::cuda::add_bias(&ys, bias)?,
+            Some(bias) => ys.broadcast_add(bias)?,
+            None => ys,
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref()
+    }
+
+    /// [`forward`](Self::forward) without the bias.
+    pub(crate) fn product(&self, xs: &Tensor) -> Result<Tensor> {
         let mut shape = xs.dims().to_vec();
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
@@ -51,12 +67,6 @@ impl Linear {
             fused::linear(&flat, &self.weight)?
         } else {
             flat.matmul(&self.weight.t()?)?
-        };
-        let ys = match &self.bias {
-            #[cfg(feature = "cuda")]
-            Some(bias) if crate::cuda::applies(&ys) => crate::cuda::add_bias(&ys, bias)?,
-            Some(bias) => ys.broadcast_add(bias)?,
-            None => ys,
         };
         if let Some(last) = shape.last_mut() {
             *last = self.weight.dim(0)?;
@@ -174,6 +184,10 @@ impl Activation {
     }
 
     pub(crate) fn forward(self, xs: &Tensor) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if self == Self::Gelu && crate::cuda::infers(xs) {
+            return Ok(crate::cuda::gelu(xs)?);
+        }
         if self != Self::Relu && is_half(xs.dtype()) {
             // candle's formulas round after every step of theirs.
             return Ok(self.forward(&xs.to_dtype(DType::F32)?)?.to_dtype(xs.dtype())?);
@@ -181,8 +195,6 @@ impl Activation {
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
-            #[cfg(feature = "cuda")]
-            Self::Gelu if crate::cuda::applies(xs) => crate::cuda::gelu(xs)?,
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
@@ -195,6 +207,16 @@ fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
+/// Values in main memory as f32, row after row.
+pub(crate) fn values(xs: &Tensor) -> Result<Vec<f32>> {
+    let xs = xs.to_dtype(DType::F32)?;
+    #[cfg(feature = "cuda")]
+    if crate::cuda::applies(&xs) {
+        return Ok(crate::cuda::read(&xs)?);
+    }
+    Ok(xs.flatten_all()?.to_vec1()?)
+}
+
 /// Softmax over the last dimension.
 pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
     if is_half(xs.dtype()) && xs.device().is_cpu() {
@@ -205,8 +227,8 @@ pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         return Ok(candle_nn::ops::softmax_last_dim(&xs.contiguous()?)?);
     }
     #[cfg(feature = "cuda")]
-    if crate::cuda::applies(xs) {
-        return Ok(crate::cuda::softmax(xs)?);
+    if crate::cuda::applies(xs) && xs.rank() == 4 {
+        return Ok(crate::cuda::attention_weights(xs, None, 1.0)?);
     }
     // The maximum only keeps the exponentials in range; its gradient cancels, so it is left out.
     let max = xs.max_keepdim(D::Minus1)?.detach();

@@ -11,7 +11,7 @@ use crate::{
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,
     error::Result,
-    layers::{Activation, Embedding, Linear, RmsNorm},
+    layers::{Activation, Embedding, Linear, RmsNorm, values},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows},
     t5_config::T5Config,
@@ -108,7 +108,7 @@ impl Seq2Seq for T5 {
         cache.advance(length);
         let last = xs.narrow(1, length - 1, 1)?;
         let logits = self.logits(&self.decoder.finish(&last, mode)?)?;
-        Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
+        values(&logits)
     }
 
     fn special_tokens(&self) -> &SpecialTokens {

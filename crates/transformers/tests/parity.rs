@@ -98,12 +98,13 @@ impl Fixture {
         tensor.to_dtype(dtype).unwrap().to_device(&device()).unwrap()
     }
 
-    fn batch(&self) -> Batch {
-        Batch::new(&self.expected.rows, self.model.special_tokens().pad, &device()).unwrap()
+    /// All rows, where `model` computes.
+    fn batch(&self, model: &dyn Seq2Seq) -> Batch {
+        Batch::new(&self.expected.rows, model.special_tokens().pad, model.device()).unwrap()
     }
 
-    fn single(&self, row: usize) -> Batch {
-        Batch::new(&self.expected.rows[row..=row], self.model.special_tokens().pad, &device()).unwrap()
+    fn single(&self, model: &dyn Seq2Seq, row: usize) -> Batch {
+        Batch::new(&self.expected.rows[row..=row], model.special_tokens().pad, model.device()).unwrap()
     }
 }
 
@@ -148,7 +149,7 @@ fn texts_are_tokenized_and_decoded_alike() {
 fn batches_are_padded_and_masked_alike() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
-        let batch = fixture.batch();
+        let batch = fixture.batch(&*fixture.model);
         let ids = fixture.tensor("input_ids").to_vec2::<u32>().unwrap();
         assert_eq!(batch.ids.to_vec2::<u32>().unwrap(), ids, "{name}");
         let mask = fixture.tensor("attention_mask").to_vec2::<f32>().unwrap();
@@ -162,7 +163,7 @@ fn encoder_states_agree() {
         let fixture = Fixture::open(name);
         let expected = fixture.tensor("encoder_last_hidden_state");
         for (kind, model) in fixture.named() {
-            let memory = model.encode(&fixture.batch()).unwrap();
+            let memory = model.encode(&fixture.batch(model)).unwrap();
             let worst = difference(memory.hidden(), &expected, memory.mask());
             near(&format!("{name}, {kind}"), "encoder's states, padded batch", worst, 5e-5);
         }
@@ -174,7 +175,10 @@ fn logits_of_whole_sequences_agree() {
     for name in FOLDERS {
         let fixture = Fixture::open(name);
         let (ids, mask) = (fixture.tensor("decoder_input_ids"), fixture.tensor("decoder_attention_mask"));
-        let logits = fixture.model.forward(&fixture.batch(), &ids, &mask, &mut Mode::Inference).unwrap();
+        let logits = fixture
+            .model
+            .forward(&fixture.batch(&*fixture.model), &ids, &mask, &mut Mode::Inference)
+            .unwrap();
         let worst = difference(&logits, &fixture.tensor("logits"), &mask);
         near(&format!("{name}, candle"), "logits, teacher forcing", worst, 5e-5);
     }
@@ -190,7 +194,7 @@ fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
         let expected = fixture.tensor("logits").index_select(&rows, 0).unwrap();
         for (kind, model) in fixture.named() {
             let mut most: f32 = 0.0;
-            let memory = model.encode(&fixture.batch()).unwrap().select(&[0, 2, 4]).unwrap();
+            let memory = model.encode(&fixture.batch(model)).unwrap().select(&[0, 2, 4]).unwrap();
             // Steps of 1, 3, 1, 4 tokens.
             let (mut cache, mut at) = (Cache::new(), 0);
             for count in [1, 3, 1, 4] {
@@ -216,7 +220,7 @@ fn generations_agree_token_by_token() {
             let others = fixture.models_for(case);
             let models = others.as_ref().map_or(fixture.models(), |(model, fast)| [&**model, fast]);
             for (kind, model) in ["candle", "packed"].into_iter().zip(models) {
-                let found = generate(model, &fixture.batch(), &case.options).unwrap();
+                let found = generate(model, &fixture.batch(model), &case.options).unwrap();
                 let named = format!("{name}, {kind}");
                 let worst = same(&named, &found, &case.outputs);
                 near(&named, &format!("{}: same tokens, scores", case.name), worst, 1e-4);
@@ -235,7 +239,7 @@ fn a_batch_gives_what_its_members_give_alone() {
             for (model, row) in
                 models.iter().flat_map(|model| (0..fixture.expected.rows.len()).map(move |row| (model, row)))
             {
-                let found = generate(*model, &fixture.single(row), &case.options).unwrap();
+                let found = generate(*model, &fixture.single(*model, row), &case.options).unwrap();
                 let worst = same(&format!("{name}, {}, alone", case.name), &found, &case.outputs[row..=row]);
                 assert!(worst < 1e-4, "{name}, {}, alone: {worst}", case.name);
             }

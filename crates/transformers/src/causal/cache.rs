@@ -56,10 +56,7 @@ impl CausalCache {
             kept.ok_or(Error::Batch { expected, found })
         };
         self.kept = rows.iter().map(kept).collect::<Result<_>>()?;
-        for layer in &mut self.layers {
-            layer.select(rows)?;
-        }
-        Ok(())
+        LayerCache::select(&mut self.layers, rows)
     }
 
     /// Notes new positions, of which `mask` (r, t) tells the tokens, and gives their places (r, t) in their sequences

@@ -24,7 +24,7 @@ use crate::{
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
     error::{Error, Result},
-    layers::softmax,
+    layers::{softmax, values},
     mode::Mode,
     seq2seq::{token_rows, too_long},
     tokens::SpecialTokens,
@@ -113,7 +113,7 @@ fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache) -> Result<Te
 }
 
 fn host(logits: &Tensor) -> Result<Vec<f32>> {
-    Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
+    values(logits)
 }
 
 impl<B: Body> CausalLm for B {

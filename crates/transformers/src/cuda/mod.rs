@@ -1,16 +1,18 @@
-//! What there is for NVIDIA GPUs beside candle's own operations: how one is opened, and operations for training in f32, each one kernel
-//! forward and one backward where candle's tape takes up to ten.
+//! What there is for NVIDIA GPUs beside candle's own operations: how one is opened, how results come back, and operations of one kernel
+//! forward (in f32, f16 and bf16) and one backward (in f32), where candle takes up to ten.
 
+mod heads;
 mod open;
 mod operations;
+mod read;
 mod step;
 
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{
-    CudaDevice, CudaStorage, DType, Layout, Result, Storage, Tensor,
+    CudaDevice, CudaStorage, D, DType, Layout, Result, Storage, Tensor,
     cuda_backend::{
-        WrapErr,
+        CudaDType, WrapErr,
         cudarc::{
             driver::{CudaFunction, CudaView, LaunchConfig},
             nvrtc::{CompileOptions, compile_ptx_with_opts},
@@ -18,8 +20,10 @@ use candle_core::{
     },
 };
 
+pub(crate) use heads::{attention_weights, merge_heads, split_heads};
 pub(crate) use open::open;
-pub(crate) use operations::{add_bias, dropout, gelu, norm, softmax};
+pub(crate) use operations::{add_bias, dropout, gelu, norm};
+pub(crate) use read::read;
 pub(crate) use step::{adam, sum_of_squares};
 
 /// Threads of a block.
@@ -29,9 +33,14 @@ const BLOCKS: u32 = 1024;
 /// Threads that take a row.
 const WARP: u32 = 32;
 
-/// Whether the operations here take `xs`: f32 on a GPU.
+/// Whether `xs` is on a GPU in f32, as all operations here take it.
 pub(crate) fn applies(xs: &Tensor) -> bool {
     xs.device().is_cuda() && xs.dtype() == DType::F32
+}
+
+/// Whether `xs` is on a GPU in numbers that those take which are for inference too.
+pub(crate) fn infers(xs: &Tensor) -> bool {
+    xs.device().is_cuda() && matches!(xs.dtype(), DType::F32 | DType::F16 | DType::BF16)
 }
 
 /// The kernel called `name`. All are compiled when the first is asked for.
@@ -55,12 +64,60 @@ fn kernel(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
     Ok(device.get_or_load_custom_func(name, &kind, ptx)?.into_cuda_function())
 }
 
-/// The f32 values of a contiguous tensor on a GPU.
-fn values<'a>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, f32>> {
+/// The values of a contiguous tensor on a GPU.
+fn values<'a, T: CudaDType>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
     match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(storage.as_cuda_slice::<f32>()?.slice(start..end)),
+        Some((start, end)) => Ok(storage.as_cuda_slice::<T>()?.slice(start..end)),
         None => candle_core::bail!("a kernel needs contiguous values"),
     }
+}
+
+/// Runs a body with the type `$T` of a storage's numbers, and what the names of its kernels end with.
+macro_rules! by_numbers {
+    ($storage:expr, |$T:ident, $ending:ident| $body:expr) => {
+        match $storage.dtype() {
+            candle_core::DType::F32 => {
+                type $T = f32;
+                let $ending = "f32";
+                $body
+            }
+            candle_core::DType::F16 => {
+                type $T = half::f16;
+                let $ending = "f16";
+                $body
+            }
+            candle_core::DType::BF16 => {
+                type $T = half::bf16;
+                let $ending = "bf16";
+                $body
+            }
+            other => candle_core::bail!("expected f32, f16 or bf16, found {other:?}"),
+        }
+    };
+}
+
+/// Writes a kernel's arguments and starts it.
+macro_rules! launch {
+    ($device:expr, $name:expr, $config:expr, $($argument:expr),+) => {{
+        let (function, stream) = ($crate::cuda::kernel($device, $name)?, $device.cuda_stream());
+        let mut launch = stream.launch_builder(&function);
+        $(launch.arg($argument);)+
+        // SAFETY: the arguments are those that the kernel declares, in number, type and order, and each buffer holds as many
+        // values as the sizes beside it say.
+        unsafe { launch.launch($config) }.w()?;
+    }};
+}
+use by_numbers;
+use launch;
+
+fn only_on_a_gpu<T>(name: &str) -> Result<T> {
+    candle_core::bail!("{name}: expected values on a GPU")
+}
+
+/// Rows and their width.
+fn rows_and_width(layout: &Layout) -> Result<(usize, usize)> {
+    let width = layout.shape().dim(D::Minus1)?;
+    Ok((layout.shape().elem_count() / width, width))
 }
 
 /// Runs `f` on the f32 values of a contiguous tensor on a GPU.

@@ -1,11 +1,12 @@
 //! Operations of a forward pass, with their gradients.
 
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, D, Layout, Result, Shape, Tensor,
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, D, Layout, Result, Shape, Tensor,
+    backend::BackendStorage,
     cuda_backend::{WrapErr, cudarc::driver::PushKernelArg},
 };
 
-use super::{by_elements, by_rows, kernel, values};
+use super::{by_elements, by_numbers, by_rows, launch, only_on_a_gpu, rows_and_width, values};
 
 /// Inverted dropout (Srivastava et al. 2014). Whether an element is kept depends on `seed` and its place alone, so the way back
 /// needs no mask.
@@ -22,11 +23,6 @@ pub(crate) fn add_bias(xs: &Tensor, bias: &Tensor) -> Result<Tensor> {
     xs.contiguous()?.apply_op2(&bias.contiguous()?, AddBias)
 }
 
-/// Softmax over the last dimension.
-pub(crate) fn softmax(xs: &Tensor) -> Result<Tensor> {
-    xs.contiguous()?.apply_op1(Softmax)
-}
-
 /// GELU by the error function.
 pub(crate) fn gelu(xs: &Tensor) -> Result<Tensor> {
     xs.contiguous()?.apply_op1(Gelu)
@@ -38,43 +34,9 @@ pub(crate) fn norm(xs: &Tensor, weight: &Tensor, epsilon: f32, is_centred: bool)
 }
 
 /// The sum over all rows of `xs` (.., width), by a product, which takes them in a fixed order.
-fn sum_of_rows(xs: &Tensor) -> Result<Tensor> {
+pub(super) fn sum_of_rows(xs: &Tensor) -> Result<Tensor> {
     let xs = xs.reshape(((), xs.dim(D::Minus1)?))?;
     Tensor::ones((1, xs.dim(0)?), xs.dtype(), xs.device())?.matmul(&xs)?.squeeze(0)
-}
-
-fn rows_and_width(layout: &Layout) -> Result<(usize, usize)> {
-    let width = layout.shape().dim(D::Minus1)?;
-    Ok((layout.shape().elem_count() / width, width))
-}
-
-fn only_on_a_gpu<T>(name: &str) -> Result<T> {
-    candle_core::bail!("{name}: expected values on a GPU")
-}
-
-/// Writes a kernel's arguments and starts it.
-macro_rules! launch {
-    ($device:expr, $name:expr, $config:expr, $($argument:expr),+) => {{
-        let (function, stream) = (kernel($device, $name)?, $device.cuda_stream());
-        let mut launch = stream.launch_builder(&function);
-        $(launch.arg($argument);)+
-        // SAFETY: the arguments are those that the kernel declares, in number, type and order, and each buffer holds as many
-        // values as the sizes beside it say.
-        unsafe { launch.launch($config) }.w()?;
-    }};
-}
-pub(super) use launch;
-
-/// An operation of one input and as large an output, element by element.
-macro_rules! by_element {
-    ($kernel:expr, $storage:expr, $layout:expr $(, $argument:expr)*) => {{
-        let device = &$storage.device;
-        let (xs, count) = (values($storage, $layout)?, $layout.shape().elem_count() as u64);
-        // SAFETY: the kernel writes every value.
-        let ys = unsafe { device.alloc::<f32>(count as usize) }?;
-        launch!(device, $kernel, by_elements(), &xs, &ys, &count $(, $argument)*);
-        Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), $layout.shape().clone()))
-    }};
 }
 
 #[derive(Clone, Copy)]
@@ -94,7 +56,12 @@ impl CustomOp1 for Dropout {
     }
 
     fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        by_element!("dropout", storage, layout, &self.seed, &self.threshold, &self.kept)
+        let device = &storage.device;
+        let (xs, count) = (values::<f32>(storage, layout)?, layout.shape().elem_count() as u64);
+        // SAFETY: the kernel writes every value.
+        let ys = unsafe { device.alloc::<f32>(count as usize) }?;
+        launch!(device, "dropout", by_elements(), &xs, &ys, &count, &self.seed, &self.threshold, &self.kept);
+        Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, to_result: &Tensor) -> Result<Option<Tensor>> {
@@ -120,13 +87,15 @@ impl CustomOp2 for AddBias {
         bias: &CudaStorage,
         of_bias: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
-        let device = &xs.device;
-        let (width, bias) = (rows_and_width(layout)?.1 as u32, values(bias, of_bias)?);
-        let (xs, count) = (values(xs, layout)?, layout.shape().elem_count() as u64);
-        // SAFETY: the kernel writes every value.
-        let ys = unsafe { device.alloc::<f32>(count as usize) }?;
-        launch!(device, "add_bias", by_elements(), &xs, &bias, &ys, &count, &width);
-        Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
+        by_numbers!(xs, |T, ending| {
+            let device = &xs.device;
+            let (width, bias) = (rows_and_width(layout)?.1 as u32, values::<T>(bias, of_bias)?);
+            let (xs, count) = (values::<T>(xs, layout)?, layout.shape().elem_count() as u64);
+            // SAFETY: the kernel writes every value.
+            let ys = unsafe { device.alloc::<T>(count as usize) }?;
+            launch!(device, &format!("add_bias_{ending}"), by_elements(), &xs, &bias, &ys, &count, &width);
+            Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
+        })
     }
 
     fn bwd(
@@ -137,32 +106,6 @@ impl CustomOp2 for AddBias {
         to_result: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         Ok((Some(to_result.clone()), Some(sum_of_rows(to_result)?)))
-    }
-}
-
-struct Softmax;
-
-impl CustomOp1 for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        only_on_a_gpu(self.name())
-    }
-
-    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        let (device, (rows, width)) = (&storage.device, rows_and_width(layout)?);
-        let xs = values(storage, layout)?;
-        // SAFETY: the kernel writes every value.
-        let ys = unsafe { device.alloc::<f32>(rows * width) }?;
-        let (count, width) = (rows as i64, width as i32);
-        launch!(device, "softmax", by_rows(rows), &xs, &ys, &count, &width);
-        Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
-    }
-
-    fn bwd(&self, _: &Tensor, result: &Tensor, to_result: &Tensor) -> Result<Option<Tensor>> {
-        Ok(Some(result.apply_op2_no_bwd(&to_result.contiguous()?, &Backward::Softmax)?))
     }
 }
 
@@ -178,26 +121,27 @@ impl CustomOp1 for Gelu {
     }
 
     fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        by_element!("gelu", storage, layout)
+        by_numbers!(storage, |T, ending| {
+            let device = &storage.device;
+            let (xs, count) = (values::<T>(storage, layout)?, layout.shape().elem_count() as u64);
+            // SAFETY: the kernel writes every value.
+            let ys = unsafe { device.alloc::<T>(count as usize) }?;
+            launch!(device, &format!("gelu_{ending}"), by_elements(), &xs, &ys, &count);
+            Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
+        })
     }
 
     fn bwd(&self, input: &Tensor, _: &Tensor, to_result: &Tensor) -> Result<Option<Tensor>> {
-        Ok(Some(input.apply_op2_no_bwd(&to_result.contiguous()?, &Backward::Gelu)?))
+        Ok(Some(input.apply_op2_no_bwd(&to_result.contiguous()?, &GeluBackward)?))
     }
 }
 
-/// The way back through an operation, of its result (softmax) or its input (GELU), and the gradient of its result.
-enum Backward {
-    Softmax,
-    Gelu,
-}
+/// Of GELU's input and the gradient of its result: the gradient of the input.
+struct GeluBackward;
 
-impl CustomOp2 for Backward {
+impl CustomOp2 for GeluBackward {
     fn name(&self) -> &'static str {
-        match self {
-            Self::Softmax => "softmax_backward",
-            Self::Gelu => "gelu_backward",
-        }
+        "gelu-backward"
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
@@ -206,26 +150,17 @@ impl CustomOp2 for Backward {
 
     fn cuda_fwd(
         &self,
-        of: &CudaStorage,
+        xs: &CudaStorage,
         layout: &Layout,
         to_result: &CudaStorage,
         of_result: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
-        let (device, (rows, width)) = (&of.device, rows_and_width(layout)?);
-        let (of, to_result) = (values(of, layout)?, values(to_result, of_result)?);
+        let (device, count) = (&xs.device, layout.shape().elem_count() as u64);
+        let (xs, to_result) = (values::<f32>(xs, layout)?, values::<f32>(to_result, of_result)?);
         // SAFETY: the kernel writes every value.
-        let to_input = unsafe { device.alloc::<f32>(rows * width) }?;
-        match self {
-            Self::Softmax => {
-                let (count, width) = (rows as i64, width as i32);
-                launch!(device, self.name(), by_rows(rows), &of, &to_result, &to_input, &count, &width);
-            }
-            Self::Gelu => {
-                let count = (rows * width) as u64;
-                launch!(device, self.name(), by_elements(), &of, &to_result, &to_input, &count);
-            }
-        }
-        Ok((CudaStorage::wrap_cuda_slice(to_input, device.clone()), layout.shape().clone()))
+        let to_xs = unsafe { device.alloc::<f32>(count as usize) }?;
+        launch!(device, "gelu_backward", by_elements(), &xs, &to_result, &to_xs, &count);
+        Ok((CudaStorage::wrap_cuda_slice(to_xs, device.clone()), layout.shape().clone()))
     }
 }
 
@@ -252,11 +187,22 @@ impl CustomOp2 for Norm {
         of_weight: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
         let (device, (rows, width)) = (&xs.device, rows_and_width(layout)?);
-        let (xs, weight) = (values(xs, layout)?, values(weight, of_weight)?);
+        let (xs, weight) = (values::<f32>(xs, layout)?, values::<f32>(weight, of_weight)?);
         // SAFETY: the kernel writes every value.
         let ys = unsafe { device.alloc::<f32>(rows * width) }?;
         let (count, width, centred) = (rows as i64, width as i32, i32::from(self.is_centred));
-        launch!(device, "norm", by_rows(rows), &xs, &weight, &ys, &count, &width, &self.epsilon, &centred);
+        launch!(
+            device,
+            "normalise",
+            by_rows(rows),
+            &xs,
+            &weight,
+            &ys,
+            &count,
+            &width,
+            &self.epsilon,
+            &centred
+        );
         Ok((CudaStorage::wrap_cuda_slice(ys, device.clone()), layout.shape().clone()))
     }
 
@@ -275,7 +221,7 @@ impl CustomOp2 for Norm {
 /// Of the input, the weight and the gradient of the result: the gradient of the input and, for each row, that of the weight, (2, ..).
 struct NormBackward(Norm);
 
-impl candle_core::CustomOp3 for NormBackward {
+impl CustomOp3 for NormBackward {
     fn name(&self) -> &'static str {
         "norm-backward"
     }
@@ -302,15 +248,18 @@ impl candle_core::CustomOp3 for NormBackward {
         of_result: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
         let (device, (rows, width)) = (&xs.device, rows_and_width(layout)?);
-        let (xs, weight, to_result) =
-            (values(xs, layout)?, values(weight, of_weight)?, values(to_result, of_result)?);
+        let (xs, weight, to_result) = (
+            values::<f32>(xs, layout)?,
+            values::<f32>(weight, of_weight)?,
+            values::<f32>(to_result, of_result)?,
+        );
         // SAFETY: the kernel writes every value.
         let both = unsafe { device.alloc::<f32>(2 * rows * width) }?;
         let (to_xs, to_weight) = (both.slice(..rows * width), both.slice(rows * width..));
         let (count, wide, centred) = (rows as i64, width as i32, i32::from(self.0.is_centred));
         launch!(
             device,
-            "norm_backward",
+            "normalise_backward",
             by_rows(rows),
             &xs,
             &weight,

@@ -9,7 +9,7 @@ use candle_core::{
 };
 use sporran_kernels::AdamStep;
 
-use super::{BLOCK, by_elements, kernel, operations::launch, with_values};
+use super::{BLOCK, by_elements, launch, with_values};
 
 /// Blocks that take the squares of a tensor.
 const PARTS: usize = 64;
