@@ -63,10 +63,11 @@ impl Linear {
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
         let flat = xs.reshape(((), inputs))?;
-        let ys = if self.weight.is_variable() && fused::applies(xs) {
-            fused::linear(&flat, &self.weight)?
-        } else {
-            flat.matmul(&self.weight.t()?)?
+        let ys = match self.weight.is_variable() {
+            true if fused::applies(xs) => fused::linear(&flat, &self.weight)?,
+            #[cfg(feature = "cuda")]
+            true if crate::cuda::applies(xs) => crate::cuda::linear(&flat, &self.weight)?,
+            _ => flat.matmul(&self.weight.t()?)?,
         };
         if let Some(last) = shape.last_mut() {
             *last = self.weight.dim(0)?;

@@ -6,6 +6,8 @@ mod open;
 mod operations;
 mod read;
 mod step;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +24,7 @@ use candle_core::{
 
 pub(crate) use heads::{attention_weights, merge_heads, split_heads};
 pub(crate) use open::open;
-pub(crate) use operations::{add_bias, dropout, gelu, norm};
+pub(crate) use operations::{add_bias, dropout, gelu, linear, norm};
 pub(crate) use read::read;
 pub(crate) use step::{adam, sum_of_squares};
 

@@ -18,6 +18,11 @@ pub(crate) fn dropout(xs: &Tensor, rate: f64, seed: u64) -> Result<Tensor> {
     xs.contiguous()?.apply_op1(Dropout { seed, threshold: threshold as u32, kept })
 }
 
+/// `xs` (rows, inputs) times `weight` (outputs, inputs) transposed. The way back gives the weight's gradient as the weight is laid out.
+pub(crate) fn linear(xs: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    xs.contiguous()?.apply_op2(&weight.contiguous()?, Linear)
+}
+
 /// `xs` (.., width) with `bias` (width) added to every row.
 pub(crate) fn add_bias(xs: &Tensor, bias: &Tensor) -> Result<Tensor> {
     xs.contiguous()?.apply_op2(&bias.contiguous()?, AddBias)
@@ -66,6 +71,41 @@ impl CustomOp1 for Dropout {
 
     fn bwd(&self, _: &Tensor, _: &Tensor, to_result: &Tensor) -> Result<Option<Tensor>> {
         Ok(Some(to_result.contiguous()?.apply_op1_no_bwd(self)?))
+    }
+}
+
+struct Linear;
+
+impl CustomOp2 for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        only_on_a_gpu(self.name())
+    }
+
+    fn cuda_fwd(
+        &self,
+        xs: &CudaStorage,
+        layout: &Layout,
+        weight: &CudaStorage,
+        of_weight: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let ((rows, inputs), (outputs, _)) = (layout.shape().dims2()?, of_weight.shape().dims2()?);
+        let ys = xs.matmul(weight, (1, rows, outputs, inputs), layout, &of_weight.transpose(0, 1)?)?;
+        Ok((ys, (rows, outputs).into()))
+    }
+
+    fn bwd(
+        &self,
+        xs: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        to_result: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let to_result = to_result.contiguous()?;
+        Ok((Some(to_result.matmul(weight)?), Some(to_result.t()?.matmul(xs)?)))
     }
 }
 
