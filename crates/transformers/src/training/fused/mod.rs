@@ -20,7 +20,7 @@ pub(crate) fn applies(xs: &Tensor) -> bool {
     takes(xs.device().location(), xs.dtype())
 }
 
-/// There are no kernels for other devices and other numbers; those take candle's elementary operations.
+/// A GPU has operations of its own in `cuda`; other numbers take candle's elementary ones.
 fn takes(place: DeviceLocation, dtype: DType) -> bool {
     place == DeviceLocation::Cpu && dtype == DType::F32
 }
