@@ -65,7 +65,8 @@ impl DeviceName {
         let device = open_gpu(number).map_err(|error| Error::Options {
             option: "device",
             expected: "a GPU that can be opened".into(),
-            found: format!("`{self}` ({error})"),
+            // Without the backtrace that candle may write behind it.
+            found: format!("`{self}` ({})", error.to_string().lines().next().unwrap_or_default()),
         })?;
         Ok(opened.entry(number).or_insert(device).clone())
     }
