@@ -4,8 +4,9 @@
     encoding.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and some states
     encoding.py index FOLDER TEXTS THREADS   prints the same of sentence-transformers with faiss, from texts to an index on disk
 
-On a GPU `run` is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids of one length, "batch", "runs"}. Needs torch, transformers, onnx,
-onnxscript, onnxruntime; `index` needs sentence-transformers, faiss-cpu. TEXTS has a text in each line.
+On a GPU `run` is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids of one
+length, "batch", "runs"}. Needs torch, transformers, onnx, onnxscript, onnxruntime; `index` needs sentence-transformers,
+faiss-cpu. TEXTS has a text in each line.
 """
 
 import json
@@ -104,7 +105,7 @@ def with_onnxruntime(folder, work, threads, batches):
         report(name, work["runs"], batches, once)
 
 
-def index(folder, texts, threads, _device):
+def index(folder, texts, threads, _device="cpu"):
     import faiss
     import sentence_transformers
     import torch

@@ -4,7 +4,8 @@ CTranslate2 generate with them.
     generation.py make DIR                     writes t5-small, bart-base, bart-large and t5-base from seed 0
     generation.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and output tokens
 
-On a GPU it is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids, "beams", "new", "runs"}. Needs torch, transformers, ctranslate2.
+On a GPU it is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids, "beams",
+"new", "runs"}. Needs torch, transformers, ctranslate2.
 """
 
 import json

@@ -17,7 +17,7 @@ use super::with_values;
 const PORTION: usize = 1 << 16;
 
 /// The values of an f32 tensor on a GPU, row after row. They come through page-locked memory, which is kept for the next call: a
-/// copy into pages that can be moved goes through the driver's own, at a tenth of the rate.
+/// copy into pages that can be moved goes through the driver's own.
 pub(crate) fn read(tensor: &Tensor) -> Result<Vec<f32>> {
     static LOCKED: Mutex<Option<PinnedHostSlice<f32>>> = Mutex::new(None);
     let (tensor, count) = (tensor.contiguous()?, tensor.elem_count());
