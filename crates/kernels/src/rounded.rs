@@ -12,8 +12,8 @@ use crate::{
     simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, strip::tile, transpose},
 };
 
-/// Pairs of inputs that are summed at once: a panel of them fits the first cache, and what a part reads the second.
-const DEPTH: usize = 256;
+/// Inputs that are summed at once, at most: a panel of them fits the first cache, and what a part reads the second.
+const MOST_DEPTH: usize = 576;
 /// Rows that are brought into order at once, so that memory does not grow with the operands.
 const ROWS: usize = 16 * STRIP;
 /// Columns whose panels are.
@@ -52,8 +52,11 @@ pub(crate) fn multiply(
     assert!(is_available(), "the machine has no products in bf16");
     // Taken, not borrowed: a thread that waits may meanwhile work on another product.
     let [mut panels, mut rows] = SCRATCH.take();
-    for first in (0..va.columns).step_by(2 * DEPTH) {
-        let length = (va.columns - first).min(2 * DEPTH);
+    // In even parts: a last one of an input or two would go through all of `out` once more.
+    let parts = va.columns.div_ceil(MOST_DEPTH).max(1);
+    let together = (va.columns.div_ceil(2 * parts) * 2).max(2);
+    for first in (0..va.columns).step_by(together) {
+        let length = (va.columns - first).min(together);
         let depth = length.div_ceil(2);
         let scaled = Scaled { adds: scaled.adds || first > 0, ..scaled };
         for row in (0..o.rows).step_by(ROWS) {
@@ -355,7 +358,7 @@ mod tests {
         for kinds in [[0, 1], [1, 0]] {
             // More rows, inputs and columns than are ordered at once.
             check(ROWS + 5, 3, COLUMNS + 35, kinds, 2, true);
-            check(7, 4 * DEPTH + 3, 5, kinds, 1, false);
+            check(7, 2 * MOST_DEPTH + 3, 5, kinds, 1, false);
         }
     }
 }

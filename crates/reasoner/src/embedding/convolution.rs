@@ -3,20 +3,19 @@
 //! ends with a bias, which the question's vector meets with 1.
 
 use rayon::prelude::*;
-use sporran_kernels::{Dropout, Isa, TrainingPrecision};
+use sporran_kernels::{Dropout, Isa, NormalisedBack, TrainingPrecision};
 
 use super::{
-    normalisation::{Back, Moments, Pulls, Statistics},
+    normalisation::{Moments, Pulls, Statistics},
     parameters::{
         FILTERS, HIDDEN_MEAN, HIDDEN_SCALE, HIDDEN_SHIFT, HIDDEN_VARIANCE, MAP_MEAN, MAP_SCALE, MAP_SHIFT,
         MAP_VARIANCE, PROJECTION, Parameters, Shape,
     },
 };
-use crate::product::{View, product, product_in, shared_product};
+use crate::product::{View, product, shared_product};
 
-/// Questions of one piece of work, and rows of the projection's gradient.
+/// Questions of one piece of work.
 const PIECE: usize = 16;
-const ROWS: usize = 512;
 
 /// How a batch is learned from: the dropout of whole maps and of values behind the projection, and how the projection's products
 /// are computed.
@@ -141,9 +140,7 @@ pub(super) fn forward(
         let factors = map_factors(training, piece * PIECE, out.len() / size, filters);
         let runs = out.chunks_exact_mut(places).zip(maps.chunks_exact(places));
         for ((out, maps), (factor, line)) in runs.zip(factors.iter().zip(lines.iter().cycle())) {
-            for (out, value) in out.iter_mut().zip(maps) {
-                *out = line.at(*value).max(0.0) * factor;
-            }
+            line.rectify(Isa::detected(), maps, *factor, out);
         }
     });
     let mut hidden = vec![0.0; count * dim];
@@ -200,18 +197,15 @@ impl Convolution {
         let tensor = |at: usize| &parameters.tensors[at].values[..];
         let to_hidden = self.backward_hidden(dim, to, tensor(HIDDEN_SCALE), training, gradients);
         let Memory { maps, active, to_maps } = &mut self.memory;
-        gradients[PROJECTION].par_chunks_mut(ROWS * dim).enumerate().for_each(|(at, out)| {
-            let rows = out.len() / dim;
-            let columns = View::rows(0, count, rows, size).transposed();
-            let active = (&active[at * ROWS..], columns);
-            product_in(
-                training.precision,
-                (out, View::packed(rows, dim)),
-                active,
-                (&to_hidden, View::packed(count, dim)),
-                true,
-            );
-        });
+        let columns = View::packed(count, size).transposed();
+        let out = &mut gradients[PROJECTION];
+        shared_product(
+            training.precision,
+            out,
+            (active, columns),
+            (&to_hidden, View::packed(count, dim)),
+            true,
+        );
         to_maps.resize(count * size, 0.0);
         let projection = (tensor(PROJECTION), View::packed(size, dim).transposed());
         shared_product(
@@ -228,13 +222,11 @@ impl Convolution {
             .map(|(piece, (to, (active, maps)))| {
                 let factors = map_factors(Some(training), piece * PIECE, to.len() / size, filters);
                 let mut pulls = Pulls::new(filters);
-                let runs = to.chunks_exact_mut(places).zip(active.chunks_exact(places)).zip(&factors);
-                for ((to, active), factor) in runs {
-                    for (to, active) in to.iter_mut().zip(active) {
-                        *to = if *active > 0.0 { *to * factor } else { 0.0 };
-                    }
+                let questions = to.chunks_exact_mut(size).zip(active.chunks_exact(size));
+                let questions = questions.zip(maps.chunks_exact(size)).zip(factors.chunks_exact(filters));
+                for (((to, active), maps), factors) in questions {
+                    pulls.rectify_back(to, (active, factors), maps, &self.map_statistics, places);
                 }
-                pulls.add_runs(to, maps, &self.map_statistics, places);
                 pulls
             })
             .collect();
@@ -274,7 +266,7 @@ impl Convolution {
         &mut self,
         shape: &Shape,
         filter: &[f32],
-        back: &[Back],
+        back: &[NormalisedBack],
         to_filter: &mut [f32],
     ) -> (Vec<f32>, Vec<f32>) {
         let (dim, filters) = (shape.dim, shape.filters);
@@ -295,9 +287,7 @@ impl Convolution {
                 for (at, (to, values)) in questions.enumerate() {
                     let runs = to.chunks_exact_mut(places).zip(values.chunks_exact(places));
                     for ((to, values), back) in runs.zip(back) {
-                        for (to, value) in to.iter_mut().zip(values) {
-                            *to = back.at(*to, *value);
-                        }
+                        back.apply(Isa::detected(), values, to);
                     }
                     let own = at * dim..(at + 1) * dim;
                     picture[..dim].copy_from_slice(&heads[own.clone()]);

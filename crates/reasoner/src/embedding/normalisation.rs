@@ -3,14 +3,14 @@
 //! Values come as runs, each of one group, the groups by turns, or as rows with a value of each group. Sums are made part by part while
 //! a part is in the cache.
 
+use sporran_kernels::{Isa, Normalised, NormalisedBack, mean_and_spread, rectify_back};
+
 use super::parameters::Parameters;
 
 /// What is added to variances.
 const EPSILON: f32 = 1e-5;
 /// How far running statistics follow those of a batch.
 const MOMENTUM: f32 = 0.1;
-/// Sums that are made beside each other, since one alone would wait for each addition.
-const LANES: usize = 16;
 
 /// Numbers, means and squared distances from the mean, of each group's values in a part of a batch.
 pub(super) struct Moments {
@@ -47,24 +47,11 @@ impl Moments {
         let together = self.count + count;
         for ((values, mean), squares) in values.chunks_exact(run).zip(&mut self.means).zip(&mut self.squares)
         {
-            let own = sum(values, |value| value) / count;
-            let centre = own as f32;
-            let spread = sum(values, |value| (value - centre) * (value - centre));
+            let (own, spread) = mean_and_spread(Isa::detected(), values);
             merge((self.count, mean, squares), (count, own, spread));
         }
         self.count = together;
     }
-}
-
-/// The sum of what is made of the values.
-fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
-    let mut sums = [0f32; LANES];
-    let (whole, rest) = values.as_chunks::<LANES>();
-    for values in whole {
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += term(*value));
-    }
-    sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += term(*value));
-    sums.iter().map(|sum| f64::from(*sum)).sum()
 }
 
 /// Adds the moments of other values of the group (Chan et al., 1979).
@@ -122,10 +109,10 @@ impl Statistics {
     }
 
     /// What becomes of each group's values: normalised, scaled and shifted.
-    pub(super) fn lines(&self, scale: &[f32], shift: &[f32]) -> Vec<Line> {
+    pub(super) fn lines(&self, scale: &[f32], shift: &[f32]) -> Vec<Normalised> {
         let groups = self.inverse().zip(&self.means).zip(scale.iter().zip(shift));
         groups
-            .map(|((inverse, mean), (scale, shift))| Line {
+            .map(|((inverse, mean), (scale, shift))| Normalised {
                 mean: *mean,
                 slope: inverse * scale,
                 shift: *shift,
@@ -141,7 +128,7 @@ impl Statistics {
         scale: &[f32],
         scale_at: usize,
         gradients: &mut [Vec<f32>],
-    ) -> Vec<Back> {
+    ) -> Vec<NormalisedBack> {
         let mut sums = vec![[0f64; 2]; scale.len()];
         for Pulls(part) in &parts {
             for (sum, part) in sums.iter_mut().zip(part) {
@@ -155,7 +142,7 @@ impl Statistics {
                 let pulled = pulled * f64::from(inverse);
                 gradients[scale_at][group] += pulled as f32;
                 gradients[scale_at + 1][group] += *plain as f32;
-                Back {
+                NormalisedBack {
                     mean: *mean,
                     factor: inverse * scale,
                     plain: (plain / self.count) as f32,
@@ -163,20 +150,6 @@ impl Statistics {
                 }
             })
             .collect()
-    }
-}
-
-/// A group's values, normalised, scaled and shifted.
-pub(super) struct Line {
-    mean: f32,
-    slope: f32,
-    shift: f32,
-}
-
-impl Line {
-    #[inline(always)]
-    pub(super) fn at(&self, value: f32) -> f32 {
-        (value - self.mean) * self.slope + self.shift
     }
 }
 
@@ -203,41 +176,22 @@ impl Pulls {
         pulls
     }
 
-    /// Adds runs of so many values.
-    pub(super) fn add_runs(&mut self, to: &[f32], values: &[f32], statistics: &Statistics, run: usize) {
-        let groups = self.0.len();
-        for (at, (to, values)) in to.chunks_exact(run).zip(values.chunks_exact(run)).enumerate() {
-            let mean = statistics.means[at % groups];
-            let (mut plain, mut pulled) = ([0f32; LANES], [0f32; LANES]);
-            for (to, values) in to.chunks(LANES).zip(values.chunks(LANES)) {
-                for ((plain, pulled), (to, value)) in
-                    plain.iter_mut().zip(&mut pulled).zip(to.iter().zip(values))
-                {
-                    *plain += to;
-                    *pulled += to * (value - mean);
-                }
-            }
-            let sums = &mut self.0[at % groups];
-            for (sum, lanes) in sums.iter_mut().zip([plain, pulled]) {
-                *sum += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
-            }
+    /// Takes the gradients of rectified values, a question's runs of so many, back through the rectifier, where `active` is what it let
+    /// through times each group's factor, and adds them.
+    pub(super) fn rectify_back(
+        &mut self,
+        to: &mut [f32],
+        (active, factors): (&[f32], &[f32]),
+        values: &[f32],
+        statistics: &Statistics,
+        run: usize,
+    ) {
+        let runs = to.chunks_exact_mut(run).zip(active.chunks_exact(run)).zip(values.chunks_exact(run));
+        for ((((to, active), values), factor), (sums, mean)) in
+            runs.zip(factors).zip(self.0.iter_mut().zip(&statistics.means))
+        {
+            let own = rectify_back(Isa::detected(), (active, *factor), (values, *mean), to);
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         }
-    }
-}
-
-/// How a group's gradients go back: with n values x, mean m, deviation 1 / r, normalised values h = r (x - m), scale s and gradients g
-/// of what is scaled and shifted, those of x are r s (g - mean(g) - h mean(g h)).
-pub(super) struct Back {
-    mean: f32,
-    factor: f32,
-    plain: f32,
-    /// mean(g h) r
-    pulled: f32,
-}
-
-impl Back {
-    #[inline(always)]
-    pub(super) fn at(&self, gradient: f32, value: f32) -> f32 {
-        self.factor * (gradient - self.plain - (value - self.mean) * self.pulled)
     }
 }
