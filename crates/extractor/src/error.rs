@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::Span;
-
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -55,18 +53,13 @@ pub enum Error {
         found: String,
     },
     /// An annotation outside its document.
-    #[error(
-        "document `{document}`, {field}: expected a place within {length} characters, found {} to {}",
-        found.start, found.end
-    )]
-    Span {
+    #[error("document `{document}`, {field}: {message}")]
+    Misplaced {
         /// The document.
         document: String,
         /// What was annotated.
         field: String,
-        /// The document's length in code points.
-        length: usize,
-        /// The place.
-        found: Span,
+        /// What is wrong with its place.
+        message: String,
     },
 }

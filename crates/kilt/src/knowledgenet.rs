@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::{Id, Result, jsonl, open_record::open_record};
+use crate::{Error, Id, Result, jsonl, open_record::open_record};
 
 /// One line: a document with its annotated passages.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,12 +129,51 @@ impl Fact {
     }
 }
 
+impl Document {
+    /// The first passage or fact that leaves the document or ends before it starts: its field, and what is wrong with it.
+    #[must_use]
+    pub fn misplaced(&self) -> Option<(String, String)> {
+        let length = self.text.chars().count();
+        let wrong = |field: String, start: usize, end: usize| {
+            let message = || format!("expected a place within {length} characters, found {start} to {end}");
+            (start > end || end > length).then(|| (field, message()))
+        };
+        self.passages.iter().enumerate().find_map(|(at, passage)| {
+            let own = wrong(format!("passages[{at}].passageStart"), passage.start, passage.end);
+            own.or_else(|| {
+                passage.facts.iter().enumerate().find_map(|(number, fact)| {
+                    let field = |name: &str| format!("passages[{at}].facts[{number}].{name}");
+                    wrong(field("subjectStart"), fact.subject_start, fact.subject_end)
+                        .or_else(|| wrong(field("objectStart"), fact.object_start, fact.object_end))
+                })
+            })
+        })
+    }
+}
+
+/// Reads a file of documents one by one, with the numbers of their lines.
+///
+/// # Errors
+/// Where the file cannot be opened; each document what reading gives, with line and field, which a passage or fact outside its
+/// document is told by, too.
+pub fn numbered(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<(u64, Document)>>> {
+    let path = path.as_ref().to_owned();
+    let lines = jsonl::open(&path)?.numbered::<Document>();
+    Ok(lines.map(move |line| {
+        let (line, document) = line?;
+        match document.misplaced() {
+            Some((field, message)) => Err(Error::record(&path, line, field, message)),
+            None => Ok((line, document)),
+        }
+    }))
+}
+
 /// Reads a file of documents, in its order.
 ///
 /// # Errors
-/// What reading gives, with line and field.
+/// Those of [`numbered`].
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
-    jsonl::open(path)?.records().collect()
+    numbered(path)?.map(|numbered| Ok(numbered?.1)).collect()
 }
 
 /// Writes a file of documents.
@@ -175,5 +214,36 @@ mod tests {
         std::fs::write(file.path(), LINE.replace(r#""objectEnd":11,"#, r#""objectEnd":"","#)).unwrap();
         let message = load(file.path()).unwrap_err().to_string();
         assert!(message.contains("passages[0].facts[0].objectEnd"), "{message}");
+    }
+
+    #[test]
+    fn places_outside_the_document_are_told_with_file_line_and_field() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cases = [
+            (
+                r#""passageEnd":12"#,
+                r#""passageEnd":13"#,
+                "field `passages[0].passageStart`: expected a place within 12 characters, found 0 to 13",
+            ),
+            (
+                r#""subjectStart":0"#,
+                r#""subjectStart":4"#,
+                "field `passages[0].facts[0].subjectStart`: expected a place within 12 characters, found 4 to 3",
+            ),
+            (
+                r#""objectEnd":11"#,
+                r#""objectEnd":99"#,
+                "field `passages[0].facts[0].objectStart`: expected a place within 12 characters, found 8 to 99",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            std::fs::write(file.path(), format!("{LINE}\n{}", LINE.replace(from, to))).unwrap();
+            let message = load(file.path()).unwrap_err().to_string();
+            assert!(message.contains(":2: ") && message.ends_with(expected), "{message}");
+        }
+        // Offsets count characters, not bytes.
+        std::fs::write(file.path(), LINE.replace(r#""documentText":"Ann met"#, r#""documentText":"Änn mét"#))
+            .unwrap();
+        assert_eq!(load(file.path()).unwrap().len(), 1);
     }
 }

@@ -68,7 +68,7 @@ impl Annotated {
 /// Joins a document's mentions with its annotation.
 ///
 /// # Errors
-/// [`Error::Span`] where a passage or a fact leaves the document, or ends before it starts.
+/// [`Error::Misplaced`] where a passage or a fact leaves the document, or ends before it starts.
 pub fn annotated(
     source: &knowledgenet::Document,
     properties: &Properties,
@@ -76,23 +76,17 @@ pub fn annotated(
     mentions: Vec<Mention>,
 ) -> Result<Annotated> {
     let candidates = super::sentences(&mentions);
-    let checked = |field: String, start: usize, end: usize| {
-        let span = Span { start, end };
-        if start <= end && end <= document.len() {
-            return Ok(span);
-        }
-        let (id, length) = (document.id.clone(), document.len());
-        Err(Error::Span { document: id, field, length, found: span })
-    };
+    if let Some((field, message)) = source.misplaced() {
+        return Err(Error::Misplaced { document: document.id, field, message });
+    }
     let mut targets: Vec<Vec<PairTarget>> = vec![Vec::new(); candidates.len()];
     let mut facts = Vec::new();
-    for (number, passage) in source.passages.iter().enumerate() {
-        let place = checked(format!("passages[{number}]"), passage.start, passage.end)?;
+    for passage in &source.passages {
+        let place = Span { start: passage.start, end: passage.end };
         let first = facts.len();
-        for (at, fact) in passage.facts.iter().enumerate() {
-            let field = |name: &str| format!("passages[{number}].facts[{at}].{name}");
-            let subject = checked(field("subjectStart"), fact.subject_start, fact.subject_end)?;
-            let object = checked(field("objectStart"), fact.object_start, fact.object_end)?;
+        for fact in &passage.facts {
+            let subject = Span { start: fact.subject_start, end: fact.subject_end };
+            let object = Span { start: fact.object_start, end: fact.object_end };
             let Some(label) = properties.position(&fact.property.text()) else { continue };
             let is_link = |uri: &Option<String>| uri.as_deref().is_some_and(|uri| !uri.is_empty());
             let linked = is_link(&fact.subject_uri) && is_link(&fact.object_uri);
