@@ -151,29 +151,29 @@ impl Document {
     }
 }
 
-/// Reads a file of documents one by one, with the numbers of their lines.
+/// Reads a file of documents to read or learn from, in its order.
 ///
 /// # Errors
 /// Where the file cannot be opened; each document what reading gives, with line and field, which a passage or fact outside its
 /// document is told by, too.
-pub fn numbered(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<(u64, Document)>>> {
+pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<Document>>> {
     let path = path.as_ref().to_owned();
     let lines = jsonl::open(&path)?.numbered::<Document>();
     Ok(lines.map(move |line| {
         let (line, document) = line?;
         match document.misplaced() {
             Some((field, message)) => Err(Error::record(&path, line, field, message)),
-            None => Ok((line, document)),
+            None => Ok(document),
         }
     }))
 }
 
-/// Reads a file of documents, in its order.
+/// Reads a file of documents to be scored, in its order: a fact outside its document is one that matches nothing.
 ///
 /// # Errors
-/// Those of [`numbered`].
+/// What reading gives, with line and field.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
-    numbered(path)?.map(|numbered| Ok(numbered?.1)).collect()
+    jsonl::open(path)?.records().collect()
 }
 
 /// Writes a file of documents.
@@ -238,12 +238,14 @@ mod tests {
         ];
         for (from, to, expected) in cases {
             std::fs::write(file.path(), format!("{LINE}\n{}", LINE.replace(from, to))).unwrap();
-            let message = load(file.path()).unwrap_err().to_string();
+            let mut documents = annotated(file.path()).unwrap();
+            assert!(documents.next().unwrap().is_ok());
+            let message = documents.next().unwrap().unwrap_err().to_string();
             assert!(message.contains(":2: ") && message.ends_with(expected), "{message}");
         }
         // Offsets count characters, not bytes.
         std::fs::write(file.path(), LINE.replace(r#""documentText":"Ann met"#, r#""documentText":"Änn mét"#))
             .unwrap();
-        assert_eq!(load(file.path()).unwrap().len(), 1);
+        assert!(annotated(file.path()).unwrap().all(|document| document.is_ok()));
     }
 }

@@ -299,7 +299,6 @@ fn read(
 ) -> Result<Vec<Read>> {
     let mut documents: Vec<Read> = Vec::new();
     let mut seen: FxHashMap<Id, u64> = FxHashMap::default();
-    // A fact outside its document is no error here: it is one that matches nothing.
     for document in jsonl::open(path)?.numbered::<Document>() {
         let (line, document) = document?;
         if fold.is_some_and(|fold| fold != document.fold) {

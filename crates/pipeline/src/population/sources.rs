@@ -116,8 +116,8 @@ pub(super) fn each_portion(
         }
         InputFormat::Knowledgenet => {
             let (mut found, mut taken) = (0, 0);
-            for numbered in knowledgenet::numbered(path)? {
-                let (_, document) = numbered?;
+            for document in knowledgenet::annotated(path)? {
+                let document = document?;
                 found += 1;
                 if folds.is_empty() || folds.contains(&document.fold) {
                     taken += 1;
@@ -218,7 +218,7 @@ mod tests {
                 r#"{{"fold":{fold},"documentId":"d{fold}","documentText":"Ann.","passages":[{{"passageId":"p","passageStart":0,"passageEnd":{end},"passageText":"Ann.","exhaustivelyAnnotatedProperties":[],"facts":[]}}]}}"#
             )
         };
-        let text = format!("{}\n{}\n", document(1, 9), document(4, 4));
+        let text = format!("{}\n{}\n", document(1, 4), document(4, 4));
         assert_eq!(read("k.json", &text, InputFormat::Knowledgenet).unwrap().len(), 1);
         let error = read("k.json", &document(4, 5), InputFormat::Knowledgenet).err().unwrap().to_string();
         assert!(error.contains(":1") && error.contains("passages[0]") && error.contains("0 to 5"), "{error}");

@@ -191,9 +191,13 @@ pub(super) fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<
 pub(super) fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet::Document>> {
     let mut all = Vec::new();
     for path in &annotations.files {
-        let documents = knowledgenet::load(path)?;
         let before = all.len();
-        all.extend(documents.into_iter().filter(|document| annotations.folds.contains(&document.fold)));
+        for document in knowledgenet::annotated(path)? {
+            let document = document?;
+            if annotations.folds.contains(&document.fold) {
+                all.push(document);
+            }
+        }
         if all.len() == before {
             return Err(
                 sporran_kilt::Error::Empty { path: path.clone(), what: "document of the folds" }.into()

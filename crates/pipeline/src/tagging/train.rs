@@ -78,10 +78,12 @@ fn annotations(
         }
     }
     for path in &from.knowledgenet {
-        let records = knowledgenet::load(path)?;
-        let records =
-            records.iter().filter(|record| from.folds.is_empty() || from.folds.contains(&record.fold));
-        learned.extend(records.map(Annotated::from_knowledgenet));
+        for record in knowledgenet::annotated(path)? {
+            let record = record?;
+            if from.folds.is_empty() || from.folds.contains(&record.fold) {
+                learned.push(Annotated::from_knowledgenet(&record));
+            }
+        }
     }
     if let Some(silver) = &from.silver {
         let teacher = Tagger::open(&silver.teacher, Computing::default())?;
