@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 use sporran_kilt::kb::EntityId;
 
 use super::{
-    options::{LossKind, ModelKind, Regime, Regularizer, TrainingOptions},
+    options::ModelKind,
     parameters::Shape,
     questions::Question,
+    training_options::{LossKind, Regime, Regularizer, TrainingOptions},
 };
 
 /// Entities whose gradients are made in one piece.

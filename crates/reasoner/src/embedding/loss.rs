@@ -4,8 +4,8 @@ use sporran_kernels::{Isa, add_columns, scaled_sigmoid, scaled_softmax, total};
 use sporran_kilt::kb::EntityId;
 
 use super::{
-    options::{LossKind, TrainingOptions},
     sample::Sample,
+    training_options::{LossKind, TrainingOptions},
 };
 
 /// What a loss is made of.

@@ -31,6 +31,7 @@ pub(crate) mod scorer;
 mod step;
 mod table;
 mod trainer;
+mod training_options;
 mod vectors;
 
 pub use crate::learning::{Outcome, Progress};
@@ -38,9 +39,7 @@ pub use classify::{ClassificationReport, LogProbability, RelationAccuracy, class
 pub use evaluate::{LinkReport, LinkScores, Ranks, evaluate, ranks};
 pub use mixture::Mixture;
 pub use model::EmbeddingModel;
-pub use options::{
-    EmbeddingOptions, Initial, LossKind, ModelKind, Norm, OptimizerKind, Regime, Regularizer, Storage,
-    TrainingOptions, Weight,
-};
+pub use options::{EmbeddingOptions, Initial, ModelKind, Norm, Storage};
 pub use scorer::TripleScorer;
 pub use trainer::{Training, train};
+pub use training_options::{LossKind, OptimizerKind, Regime, Regularizer, TrainingOptions, Weight};

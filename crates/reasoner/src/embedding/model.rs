@@ -45,7 +45,7 @@ struct About {
 /// Vectors of the entities and relations of a knowledge base, with the names that they belong to.
 ///
 /// Opened from a folder, the entities' vectors stay mapped, in 32 or 16 bits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EmbeddingModel {
     pub(super) options: EmbeddingOptions,
     pub(super) shape: Shape,

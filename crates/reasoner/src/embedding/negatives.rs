@@ -10,8 +10,8 @@ use sporran_kernels::{Comparison, Dropout, Isa, add_columns};
 use super::{
     batch::{Batch, EntityPenalty, Shares},
     loss::Loss,
-    options::TrainingOptions,
     table::EntityTable,
+    training_options::TrainingOptions,
 };
 
 /// Questions compared with their answers and with sampled negatives.

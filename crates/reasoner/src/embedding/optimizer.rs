@@ -4,7 +4,7 @@ use half::f16;
 use rayon::prelude::*;
 use sporran_kernels::{AdagradStep, AdamStep, Isa};
 
-use super::options::OptimizerKind;
+use super::training_options::OptimizerKind;
 
 /// Values of one piece of work.
 const PIECE: usize = 1 << 15;

@@ -2,6 +2,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use sporran_kernels::Comparison;
 
 use super::{
@@ -9,6 +10,10 @@ use super::{
     questions::Directions,
     table::{EntityTable, Rows},
 };
+use crate::{Error, Result};
+
+/// Values of one piece of work.
+const PIECE: usize = 1 << 15;
 
 /// A parameter beside the entities' vectors.
 #[derive(Clone, Debug)]
@@ -122,7 +127,7 @@ impl Shape {
 }
 
 /// The values of a model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parameters {
     pub(super) entities: EntityTable,
     pub(super) tensors: Vec<Tensor>,
@@ -197,6 +202,23 @@ impl Parameters {
             })
             .collect();
         Self { entities, tensors }
+    }
+
+    /// Moves every value towards that of `other`: a share `keep` of each stays, running statistics included.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] where the entities of one are not in memory in 32 bits.
+    pub(super) fn approach(&mut self, other: &Self, keep: f32) -> Result<()> {
+        let expected = "entities in memory in 32 bits";
+        let from = other.entities.values().ok_or(Error::Storage { expected })?;
+        let Rows::F32(values) = self.entities.rows_mut() else { return Err(Error::Storage { expected }) };
+        let tensors = self.tensors.iter_mut().zip(&other.tensors);
+        let pairs = tensors.map(|(own, other)| (&mut own.values, other.values.as_slice()));
+        for (values, from) in std::iter::once((values, from)).chain(pairs) {
+            let pairs = values.par_iter_mut().with_min_len(PIECE).zip(from);
+            pairs.for_each(|(value, from)| *value = keep * *value + (1.0 - keep) * from);
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kilt::kb::{EntityId, Triple, TripleIndex};
 
-use super::options::{Regime, TrainingOptions, Weight};
+use super::training_options::{Regime, TrainingOptions, Weight};
 
 /// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
 /// that has one row for both directions.

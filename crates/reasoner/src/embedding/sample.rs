@@ -81,8 +81,8 @@ mod tests {
 
     use super::*;
     use crate::embedding::{
-        options::TrainingOptions,
         questions::{Directions, Questions},
+        training_options::TrainingOptions,
     };
 
     const ALL: usize = 12;

@@ -11,12 +11,13 @@ use super::{
     loss::Loss,
     negatives::among_negatives,
     optimizer::{State, Step},
-    options::{EmbeddingOptions, ModelKind, Regime, TrainingOptions},
+    options::{EmbeddingOptions, ModelKind},
     parameters::{Parameters, RELATIONS, Shape},
     questions::mixed,
     relation_prediction::relate,
     sample::Sample,
     table::Rows,
+    training_options::{Regime, TrainingOptions},
 };
 use crate::{Error, Result};
 

@@ -7,14 +7,14 @@ use memmap2::Mmap;
 use sporran_kernels::Vectors;
 
 /// Rows of one width.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct EntityTable {
     count: usize,
     width: usize,
     rows: Rows,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Rows {
     F32(Vec<f32>),
     F16(Vec<f16>),

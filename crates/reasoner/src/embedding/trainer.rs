@@ -10,15 +10,19 @@ use super::{
     file::{Data, Mapped},
     model::EmbeddingModel,
     optimizer::{State, Step},
-    options::{EmbeddingOptions, Storage, TrainingOptions},
+    options::{EmbeddingOptions, Storage},
     questions::Questions,
     step::{Place, Stepper},
     table::Rows,
+    training_options::TrainingOptions,
 };
 use crate::{
     Error, Result,
     learning::{self, Learner, Outcome, Pass, Progress, Schedule},
 };
+
+/// What precedes the names of averaged values in a checkpoint.
+const AVERAGE: &str = "average.";
 
 /// A training.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +48,17 @@ struct EmbeddingLearner<'a> {
     valid: &'a [Triple],
     known: TripleIndex,
     model: EmbeddingModel,
+    /// The moving average of the model's values, with `ema-decay`.
+    average: Option<EmbeddingModel>,
     states: Vec<State>,
     stepper: Stepper<'a>,
+}
+
+impl EmbeddingLearner<'_> {
+    /// The model that is judged and written.
+    fn outcome(&self) -> &EmbeddingModel {
+        self.average.as_ref().unwrap_or(&self.model)
+    }
 }
 
 /// Trains a model, or goes on where a killed training stopped. The result depends on neither.
@@ -83,6 +96,7 @@ pub fn train(
         questions: Questions::new(triples, train, shape.directions),
         valid,
         known: if valid.is_empty() { TripleIndex::default() } else { kb.index(&Part::ALL) },
+        average: train.ema_decay.is_some().then(|| model.clone()),
         model,
         states: sizes.into_iter().map(|size| State::new(train.optimizer, size)).collect(),
         stepper: Stepper::new(&shape, options),
@@ -116,6 +130,11 @@ impl Learner for EmbeddingLearner<'_> {
             loss += self.stepper.run(&mut self.model.parameters, &asked, place, step, &mut self.states)?;
             batches += 1;
         }
+        if let (Some(decay), Some(average)) = (train.ema_decay, &mut self.average) {
+            // The plain mean of all passes until the moving one remembers fewer.
+            let keep = decay.min(epoch as f64 / (epoch + 1) as f64);
+            average.parameters.approach(&self.model.parameters, keep as f32)?;
+        }
         Ok(loss / f64::from(batches))
     }
 
@@ -123,29 +142,26 @@ impl Learner for EmbeddingLearner<'_> {
         if self.valid.is_empty() {
             return Ok(None);
         }
-        let found = ranks(&self.model, self.valid, &self.known)?;
+        let found = ranks(self.outcome(), self.valid, &self.known)?;
         Ok(Some(LinkScores::of(found.iter().flat_map(|ranks| [ranks.object, ranks.subject]))))
     }
 
     fn save(&self, folder: &Path) -> Result<()> {
-        self.model.save(folder, self.storage)
+        self.outcome().save(folder, self.storage)
     }
 
     fn tensors(&self) -> Result<Vec<(String, Vec<usize>, Data<'_>)>> {
-        self.model.tensors(false)
+        let mut all = self.model.tensors(false)?;
+        if let Some(average) = &self.average {
+            let tensors = average.tensors(false)?.into_iter();
+            all.extend(tensors.map(|(name, shape, data)| (format!("{AVERAGE}{name}"), shape, data)));
+        }
+        Ok(all)
     }
 
     fn restore(&mut self, from: &Mapped) -> Result<()> {
-        let (count, width) = (self.model.shape.entities, self.model.shape.width());
-        match self.model.parameters.entities.rows_mut() {
-            Rows::F32(values) => *values = from.values("entities", [count, width])?,
-            Rows::F16(values) => *values = from.halves("entities", [count, width])?,
-            Rows::Mapped { .. } => return Err(Error::Storage { expected: "entities in memory" }),
-        }
-        for tensor in &mut self.model.parameters.tensors {
-            tensor.values = from.values(tensor.name, tensor.shape)?;
-        }
-        Ok(())
+        restore(&mut self.model, from, "")?;
+        self.average.as_mut().map_or(Ok(()), |average| restore(average, from, AVERAGE))
     }
 
     fn states(&self) -> &[State] {
@@ -155,6 +171,21 @@ impl Learner for EmbeddingLearner<'_> {
     fn states_mut(&mut self) -> &mut [State] {
         &mut self.states
     }
+}
+
+/// Takes a model's values from a checkpoint, whose names have a prefix.
+fn restore(model: &mut EmbeddingModel, from: &Mapped, prefix: &str) -> Result<()> {
+    let (count, width) = (model.shape.entities, model.shape.width());
+    let entities = format!("{prefix}entities");
+    match model.parameters.entities.rows_mut() {
+        Rows::F32(values) => *values = from.values(&entities, [count, width])?,
+        Rows::F16(values) => *values = from.halves(&entities, [count, width])?,
+        Rows::Mapped { .. } => return Err(Error::Storage { expected: "entities in memory" }),
+    }
+    for tensor in &mut model.parameters.tensors {
+        tensor.values = from.values(&format!("{prefix}{}", tensor.name), tensor.shape)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -212,6 +243,10 @@ mod tests {
             base("complex", json!({ "candidate-dropout": 0.1 })),
             base("tucker", json!({ "relation-dim": 4 })),
             base("conve", json!({ "height": 4, "filters": 2, "map-dropout": 0.1 })),
+            base(
+                "conve",
+                json!({ "height": 4, "filters": 2, "training": { "epochs": 12, "evaluate-every": 4, "ema-decay": 0.7 } }),
+            ),
             base("rotate", json!({ "training": sampled })),
             base("transe", json!({ "training": sampled, "storage": "f16" })),
             // A batch has up to four of the twelve entities.
@@ -266,6 +301,26 @@ mod tests {
                     tensors.map(|tensor| tensor.values.iter().all(|value| *value == first)).collect();
                 assert_eq!(are_first, [!affine; 2], "{ending}");
             }
+        }
+    }
+
+    #[test]
+    fn a_mean_of_the_passes_is_kept_beside_what_learns() {
+        let mut options = models().remove(3);
+        let mut values = |epochs: usize, name: &str| {
+            options.training.epochs = epochs;
+            let folder = tempfile::tempdir().unwrap();
+            run(&options, folder.path(), usize::MAX);
+            let mapped = Mapped::open(&folder.path().join("checkpoint.safetensors")).unwrap();
+            mapped.values(name, [12, 17]).unwrap()
+        };
+        let passes = [1, 2, 3, 4].map(|epochs| values(epochs, "entities"));
+        assert!(passes[0] != passes[3]);
+        // A plain mean of three, since two of three are less than 0.7; then 0.7 of it.
+        for (at, found) in values(4, "average.entities").iter().enumerate() {
+            let [first, second, third, fourth] = [0, 1, 2, 3].map(|pass: usize| passes[pass][at]);
+            let expected = 0.7 * (first + second + third) / 3.0 + 0.3 * fourth;
+            assert!((found - expected).abs() < 1e-5, "{at}: {found} for {expected}");
         }
     }
 
