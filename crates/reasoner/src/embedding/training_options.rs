@@ -138,9 +138,9 @@ pub struct TrainingOptions {
     pub decay_patience: usize,
     /// Passes behind which the rate is multiplied by `decay` whatever the scores are.
     pub milestones: Vec<usize>,
-    /// Share of a moving average of all values that stays behind each pass, where the values learned so far are mixed in (Polyak and
-    /// Juditsky, 1992); in the first passes it is their plain mean. It is the average that is judged and written; the values that
-    /// learn are untouched by it. Without, the values themselves.
+    /// Behind each pass the values learned so far are mixed into a moving average, of which this share stays (Polyak and Juditsky,
+    /// 1992); in the first passes it is their plain mean. The average is what is judged and written; what learns is untouched by it.
+    /// Without, those are the values themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
 }
