@@ -130,6 +130,18 @@ impl Fact {
 }
 
 impl Document {
+    /// The first passage whose id an earlier one has: its field, and what is wrong with it.
+    #[must_use]
+    pub fn repeated(&self) -> Option<(String, String)> {
+        let mut passages = self.passages.iter().enumerate();
+        passages
+            .find(|(at, passage)| self.passages[..*at].iter().any(|earlier| earlier.id == passage.id))
+            .map(|(at, passage)| {
+                let message = format!("expected different passage ids, found `{}` twice", passage.id);
+                (format!("passages[{at}].passageId"), message)
+            })
+    }
+
     /// The first passage or fact that leaves the document or ends before it starts: its field, and what is wrong with it.
     #[must_use]
     pub fn misplaced(&self) -> Option<(String, String)> {
@@ -154,14 +166,14 @@ impl Document {
 /// Reads a file of documents to read or learn from, in its order.
 ///
 /// # Errors
-/// Where the file cannot be opened; each document what reading gives, with line and field, which a passage or fact outside its
-/// document is told by, too.
+/// Where the file cannot be opened; each document what reading gives, with line and field, which a repeated passage and a passage or
+/// fact outside its document are told by, too.
 pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<Document>>> {
     let path = path.as_ref().to_owned();
     let lines = jsonl::open(&path)?.numbered::<Document>();
     Ok(lines.map(move |line| {
         let (line, document) = line?;
-        match document.misplaced() {
+        match document.repeated().or_else(|| document.misplaced()) {
             Some((field, message)) => Err(Error::record(&path, line, field, message)),
             None => Ok(document),
         }
@@ -217,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn places_outside_the_document_are_told_with_file_line_and_field() {
+    fn wrong_places_and_repeated_passages_are_told_with_file_line_and_field() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let cases = [
             (
@@ -243,6 +255,11 @@ mod tests {
             let message = documents.next().unwrap().unwrap_err().to_string();
             assert!(message.contains(":2: ") && message.ends_with(expected), "{message}");
         }
+        let mut document: Document = serde_json::from_str(LINE).unwrap();
+        document.passages.push(document.passages[0].clone());
+        save(file.path(), &[document]).unwrap();
+        let message = annotated(file.path()).unwrap().next().unwrap().unwrap_err().to_string();
+        assert!(message.contains(":1: field `passages[1].passageId`: expected different"), "{message}");
         // Offsets count characters, not bytes.
         std::fs::write(file.path(), LINE.replace(r#""documentText":"Ann met"#, r#""documentText":"Änn mét"#))
             .unwrap();

@@ -312,11 +312,8 @@ fn read(
                 id: document.id.to_string(),
             });
         }
-        for (at, passage) in document.passages.iter().enumerate() {
-            if document.passages[..at].iter().any(|earlier| earlier.id == passage.id) {
-                let message = format!("expected different passage ids, found `{}` twice", passage.id);
-                return Err(Error::record(path, line, format!("passages[{at}].passageId"), message));
-            }
+        if let Some((field, message)) = document.repeated() {
+            return Err(Error::record(path, line, field, message));
         }
         for property in document.passages.iter().flat_map(|passage| &passage.exhaustive) {
             names.insert(property.id.clone(), property.name.clone());

@@ -99,11 +99,13 @@ pub(super) fn test_docred(tagger: &Tagger, path: &Path) -> Result<Tested> {
 
 /// Scores a tagger on the names and dates of a KnowledgeNet file's facts.
 pub(super) fn test_knowledgenet(tagger: &Tagger, path: &Path, folds: &[i64]) -> Result<Tested> {
-    let records: Vec<Annotated> = knowledgenet::load(path)?
-        .iter()
-        .filter(|record| folds.is_empty() || folds.contains(&record.fold))
-        .map(Annotated::from_knowledgenet)
-        .collect();
+    let mut records = Vec::new();
+    for record in knowledgenet::annotated(path)? {
+        let record = record?;
+        if folds.is_empty() || folds.contains(&record.fold) {
+            records.push(Annotated::from_knowledgenet(&record));
+        }
+    }
     let documents: Vec<_> = records.iter().map(|record| record.document.clone()).collect();
     let (mut gold, mut exact, mut typed, mut overlap) = (0usize, 0usize, 0usize, 0usize);
     for (record, tagged) in records.iter().zip(tagger.tag(&documents)?) {

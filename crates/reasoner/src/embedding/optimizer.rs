@@ -7,7 +7,7 @@ use sporran_kernels::{AdagradStep, AdamStep, Isa};
 use super::training_options::OptimizerKind;
 
 /// Values of one piece of work.
-const PIECE: usize = 1 << 15;
+pub(super) const PIECE: usize = 1 << 15;
 /// Adagrad's and Adam's usual constants.
 const ADAGRAD_EPSILON: f32 = 1e-10;
 const BETAS: (f32, f32) = (0.9, 0.999);

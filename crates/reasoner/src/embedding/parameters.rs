@@ -6,14 +6,12 @@ use rayon::prelude::*;
 use sporran_kernels::Comparison;
 
 use super::{
+    optimizer::PIECE,
     options::{EmbeddingOptions, Initial, ModelKind, Norm, Storage},
     questions::Directions,
     table::{EntityTable, Rows},
 };
 use crate::{Error, Result};
-
-/// Values of one piece of work.
-const PIECE: usize = 1 << 15;
 
 /// A parameter beside the entities' vectors.
 #[derive(Clone, Debug)]
