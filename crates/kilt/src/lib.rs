@@ -24,6 +24,7 @@ pub mod synthesis;
 mod task;
 mod template;
 pub mod triviaqa;
+pub mod wow;
 pub mod wowpp;
 pub mod zsre;
 

@@ -3,9 +3,8 @@
 use std::{fmt, path::Path};
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
-    ser::SerializeMap,
 };
 use serde_json::{Map, Value};
 
@@ -61,11 +60,16 @@ impl Judged {
 
     /// Title and sentence, repaired; models read these, output keeps the label.
     pub fn parts(&self) -> (String, String) {
-        let label = repaired(&self.label);
-        match label.split_once(SEPARATOR) {
-            Some((title, sentence)) => (title.trim().to_owned(), sentence.trim().to_owned()),
-            None => (String::new(), label.trim().to_owned()),
-        }
+        parts(&self.label)
+    }
+}
+
+/// Title and sentence of a label, repaired; the title is empty where the label has none.
+pub fn parts(label: &str) -> (String, String) {
+    let label = repaired(label);
+    match label.split_once(SEPARATOR) {
+        Some((title, sentence)) => (title.trim().to_owned(), sentence.trim().to_owned()),
+        None => (String::new(), label.trim().to_owned()),
     }
 }
 
@@ -92,16 +96,6 @@ pub fn repaired(text: &str) -> String {
     }
     flush(&mut run, &mut out);
     out
-}
-
-impl Serialize for Dialogues {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (id, dialogue) in &self.0 {
-            map.serialize_entry(id, dialogue)?;
-        }
-        map.end()
-    }
 }
 
 impl<'de> Deserialize<'de> for Dialogues {
@@ -138,14 +132,41 @@ pub fn load(path: impl AsRef<Path>) -> Result<Dialogues> {
     jsonl::read_json(path)
 }
 
-/// Writes a file.
-///
-/// # Errors
-/// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
-pub fn save(path: impl AsRef<Path>, dialogues: &Dialogues) -> Result<()> {
-    let mut writer = jsonl::Writer::create(path)?;
-    writer.record(dialogues)?;
-    writer.finish()
+/// Writes a file, a dialogue a line.
+pub struct DialogueWriter {
+    writer: jsonl::Writer,
+    count: u64,
+}
+
+impl DialogueWriter {
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// As [`jsonl::Writer::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { writer: jsonl::Writer::create(path)?, count: 0 })
+    }
+
+    /// Writes a dialogue; no other may have its id.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where the disk refuses.
+    pub fn dialogue(&mut self, id: &str, dialogue: &Dialogue) -> Result<()> {
+        self.writer.bytes(if self.count == 0 { b"{" } else { b"," })?;
+        self.count += 1;
+        self.writer.bytes(Value::from(id).to_string().as_bytes())?;
+        self.writer.bytes(b":")?;
+        self.writer.record(dialogue)
+    }
+
+    /// Makes the file appear.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.line(if self.count == 0 { b"{}" } else { b"}" })?;
+        self.writer.finish()
+    }
 }
 
 #[cfg(test)]
@@ -162,8 +183,10 @@ mod tests {
         let judged = &dialogues.0[0].1.annotated_sentences[0];
         assert!(judged.is_relevant());
         assert_eq!(judged.parts(), ("T".into(), "S.".into()));
-        save(&path, &dialogues).unwrap();
-        assert_eq!(jsonl::read_to_string(&path).unwrap().trim_end(), json);
+        let mut writer = DialogueWriter::create(&path).unwrap();
+        dialogues.0.iter().for_each(|(id, dialogue)| writer.dialogue(id, dialogue).unwrap());
+        writer.finish().unwrap();
+        assert_eq!(jsonl::read_to_string(&path).unwrap().replace('\n', ""), json);
     }
 
     #[test]

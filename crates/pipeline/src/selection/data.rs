@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Passage, PassageId, Query,
-    wowpp::{Dialogue, Dialogues, repaired},
+    wowpp::{Dialogue, Dialogues, parts, repaired},
 };
 
 /// What tells how good a sentence is.
@@ -38,7 +38,7 @@ impl Selection {
         if text.trim().is_empty() {
             text = repaired(&dialogue.topic);
         }
-        let gold = dialogue.extra.get("gold_sentence").and_then(serde_json::Value::as_str).map(repaired);
+        let gold = dialogue.extra.get("gold_sentence").and_then(serde_json::Value::as_str).map(parts);
         let mut passages = Vec::with_capacity(dialogue.annotated_sentences.len());
         let mut targets = Vec::with_capacity(dialogue.annotated_sentences.len());
         for (at, judged) in dialogue.annotated_sentences.iter().enumerate() {
@@ -46,10 +46,13 @@ impl Selection {
             targets.push(match labels {
                 Labels::Crowd => judged.confidence as f32,
                 Labels::Gold => {
-                    let label = repaired(&judged.label);
-                    let is_gold = gold.as_ref().is_some_and(|gold| {
-                        let gold = gold.trim();
-                        gold == label.trim() || (!text.is_empty() && gold.ends_with(text.as_str()))
+                    let is_gold = gold.as_ref().is_some_and(|(of, sentence)| {
+                        if of.is_empty() {
+                            // Even without the separator a title can stand before the sentence.
+                            !text.is_empty() && sentence.ends_with(&text)
+                        } else {
+                            (of, sentence) == (&title, &text)
+                        }
                     });
                     f32::from(u8::from(is_gold))
                 }
@@ -129,10 +132,12 @@ mod tests {
 
     #[test]
     fn the_gold_sentence_is_found_with_and_without_its_title() {
-        for gold in ["Two.", "T <knowledge_separator> Two."] {
+        for gold in ["Two.", "T Two.", "T <knowledge_separator> Two."] {
             let selection = Selection::new("d", &dialogue("x", "a", Some(gold)), Labels::Gold);
             assert_eq!(selection.targets, [0.0, 1.0]);
         }
+        let other = dialogue("x", "a", Some("Other <knowledge_separator> Two."));
+        assert_eq!(Selection::new("d", &other, Labels::Gold).targets, [0.0, 0.0]);
         assert_eq!(Selection::new("d", &dialogue("x", "a", None), Labels::Gold).targets, [0.0, 0.0]);
     }
 

@@ -3,6 +3,7 @@
 //! A format gives some nouns and takes at most one; a conversion is possible where the source gives what the target
 //! takes. Everything streams except what has to be looked up: a run, a mapping, TriviaQA's questions.
 
+mod dialogues;
 mod documents;
 mod examples;
 mod queries;
@@ -116,6 +117,7 @@ pub fn convert(request: &Request) -> Result<Summary> {
         Noun::Judgements => queries::judgements(request),
         Noun::Rankings => rankings::convert(request),
         Noun::Examples => examples::convert(request),
+        Noun::Dialogues => dialogues::convert(request),
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Noun {
     Rankings,
     /// Queries with gold answers and found passages.
     Examples,
+    /// Dialogues with the sentences to choose from.
+    Dialogues,
 }
 
 impl Noun {
@@ -35,6 +37,7 @@ impl Noun {
             Self::Judgements => "judgement",
             Self::Rankings => "ranking",
             Self::Examples => "example",
+            Self::Dialogues => "dialogue",
         }
     }
 }
@@ -73,6 +76,10 @@ pub enum Format {
     Fid,
     /// DPR's training data.
     DprTraining,
+    /// Wizard of Wikipedia's conversations.
+    Wow,
+    /// WOW++'s dialogues with judged sentences.
+    Wowpp,
 }
 
 struct Row {
@@ -94,7 +101,7 @@ const fn row(
 }
 
 /// In the order of [`Format`]'s variants.
-const TABLE: [Row; 15] = {
+const TABLE: [Row; 17] = {
     use Format::*;
     use Noun::*;
     [
@@ -125,6 +132,8 @@ const TABLE: [Row; 15] = {
             Some(Examples),
         ),
         row(DprTraining, "dpr-training", "DPR's training data", &[Documents], Some(Examples)),
+        row(Wow, "wow", "Wizard of Wikipedia's conversations", &[Dialogues], None),
+        row(Wowpp, "wowpp", "WOW++'s dialogues with judged sentences", &[], Some(Dialogues)),
     ]
 };
 
@@ -209,5 +218,6 @@ mod tests {
             "knowledge-source psgs-tsv beir-corpus anserini beir-queries topics run predictions"
         );
         assert_eq!(targets(Format::Beir), "");
+        assert_eq!(targets(Format::Wow), "wowpp");
     }
 }
