@@ -101,7 +101,7 @@ fn networks_of_nsmns_authors_check_claims_by_their_config() {
 #[test]
 fn a_model_that_is_yet_to_be_trained_is_told_by_its_key() {
     let folder = tempfile::tempdir().unwrap();
-    let config = root().join("configs/kilt/minikilt/fever-nsmn.toml").display().to_string();
+    let config = root().join("configs/kilt/minikilt/fever-matching.toml").display().to_string();
     let kilt = root().join("examples/minikilt");
     let source = format!("source.path={}", kilt.join("knowledge_source.jsonl.gz").display());
     let redirects = format!("source.redirects={}", kilt.join("redirects.tsv").display());

@@ -95,7 +95,7 @@ fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
     let data = dialogues(folder.path());
     run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
     let model = root().join("crates/transformers/tests/data/llama");
-    let path = config("response.toml");
+    let path = config("response-smollm2.toml");
     let (file, model) = (format!("dialogues.file={data}"), format!("generator.model={}", model.display()));
     let selection = "selection.model=runs/wowpp-tfidf/model";
     let call = [
@@ -115,7 +115,7 @@ fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
     let report = json_of(&run(folder.path(), &call));
     assert_eq!((&report["dialogues"], &report["ranking"]["mrr@1"]), (&json!(5), &json!(1.0)));
     let lines = |name: &str| {
-        let text = fs::read_to_string(folder.path().join("runs/wowpp-response").join(name)).unwrap();
+        let text = fs::read_to_string(folder.path().join("runs/wowpp-response-smollm2").join(name)).unwrap();
         text.lines().map(json_of).collect::<Vec<_>>()
     };
     let predictions = lines("predictions.jsonl");
@@ -142,7 +142,7 @@ fn a_cross_encoder_is_validated_over_folds_and_goes_on_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("data.train={}", dialogues(folder.path()));
     let from = format!("reranker.from={}", encoder());
-    let path = config("reranker.toml");
+    let path = config("features-cross-encoder.toml");
     let call = [
         "--quiet",
         "train",
@@ -200,7 +200,7 @@ fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
     let file = dialogues(folder.path());
     let output = sporran(
         folder.path(),
-        &["train", &config("reranker.toml"), "data.train=none.json", "reranker.los=pairwise"],
+        &["train", &config("features-cross-encoder.toml"), "data.train=none.json", "reranker.los=pairwise"],
     )
     .output()
     .unwrap();
