@@ -39,6 +39,22 @@ pub(crate) enum Error {
         /// What was expected, and what came.
         message: String,
     },
+    /// Figures that did not come again; they have been printed.
+    #[error("{count} of {of} figures were not reproduced")]
+    NotReproduced {
+        /// How many.
+        count: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// A command of this program that another one ran.
+    #[error("`{command}` failed")]
+    Command {
+        /// The command.
+        command: String,
+        /// Its exit code.
+        code: u8,
+    },
     /// What was checked is wrong; the report has been printed.
     #[error("{0}")]
     Found(String),
@@ -91,7 +107,8 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pipeline(error) if !error.is_input() => 1,
-            Self::Stream { .. } => 1,
+            Self::Stream { .. } | Self::NotReproduced { .. } => 1,
+            Self::Command { code, .. } => *code,
             Self::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound => 1,
             _ => 2,
         }

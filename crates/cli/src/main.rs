@@ -10,8 +10,9 @@ mod progress;
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
+use sporran_kernels::Isa;
 
-use crate::commands::Command;
+use crate::{commands::Command, error::Error};
 
 /// Retrieve, read, reason and extract for knowledge-intensive language tasks; predictions carry their evidence.
 #[derive(Parser)]
@@ -28,6 +29,21 @@ struct Cli {
     /// Threads to work with; all cores by default.
     #[arg(long, global = true, value_name = "N")]
     threads: Option<std::num::NonZeroUsize>,
+    /// The widest instruction set to use: portable, avx2, avx512, vnni or amx. The same one on two machines makes their results
+    /// equal; the widest that the machine has by default.
+    #[arg(long, global = true, value_name = "NAME")]
+    isa: Option<Isa>,
+}
+
+/// Keeps the kernels to an instruction set.
+fn limit(isa: Option<Isa>) -> error::Result<()> {
+    match isa {
+        Some(isa) if Isa::limit(isa) != isa => Err(Error::Usage(format!(
+            "--isa: expected an instruction set that this machine has, found `{isa}`; the widest here is `{}`",
+            Isa::detected()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn main() -> ExitCode {
@@ -53,7 +69,7 @@ fn main() -> ExitCode {
             tracing::warn!("--threads has no effect: {error}");
         }
     }
-    match cli.command.run(cli.quiet) {
+    match limit(cli.isa).and_then(|()| cli.command.run(cli.quiet)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe has seen enough, as with `sporran .. | head`.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! The instruction sets that kernels are compiled for.
 
-use std::sync::OnceLock;
+use std::{fmt, str::FromStr, sync::OnceLock};
 
 /// An instruction set, from the plainest to the widest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,25 +18,58 @@ pub enum Isa {
     Amx,
 }
 
+/// What [`Isa::detected`] gives from its first call on.
+static CHOSEN: OnceLock<Isa> = OnceLock::new();
+
 impl Isa {
-    /// The widest that this machine has.
+    const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx];
+
+    /// The widest that this machine has, or what [`Isa::limit`] has set.
     #[must_use]
     pub fn detected() -> Self {
-        static DETECTED: OnceLock<Isa> = OnceLock::new();
-        *DETECTED.get_or_init(detect)
+        *CHOSEN.get_or_init(detect)
+    }
+
+    /// Makes this process use `isa` even where the machine has wider sets, so that machines that differ round alike.
+    ///
+    /// It gives the set that is in force from now on. This is another one where the machine lacks `isa`, or where
+    /// [`Isa::detected`] was called before.
+    pub fn limit(isa: Self) -> Self {
+        *CHOSEN.get_or_init(|| detect().min(isa))
     }
 
     /// All that this machine has, the plainest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let all = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx];
-        all.into_iter().filter(|isa| *isa <= Self::detected()).collect()
+        Self::ALL.into_iter().filter(|isa| *isa <= Self::detected()).collect()
     }
 
     /// The values of rows, in 32 bits, that stay in the second cache while panels pass by: it has 1 MiB and more where there is
     /// AVX-512, and from 256 to 512 KiB elsewhere.
     pub(crate) fn cached_values(self) -> usize {
         if self >= Self::Avx512 { 150_000 } else { 60_000 }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Vnni => "vnni",
+            Self::Amx => "amx",
+        })
+    }
+}
+
+impl FromStr for Isa {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.map(|isa| isa.to_string());
+        let found = Self::ALL.into_iter().find(|isa| isa.to_string() == name);
+        found.ok_or_else(|| format!("expected one of {}", known.join(", ")))
     }
 }
 
@@ -104,3 +137,23 @@ macro_rules! dispatch {
     }};
 }
 pub(crate) use dispatch;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for isa in Isa::ALL {
+            assert_eq!(isa.to_string().parse(), Ok(isa));
+        }
+        assert!("sse9".parse::<Isa>().unwrap_err().contains("portable, avx2"));
+    }
+
+    #[test]
+    fn a_limit_after_the_first_use_changes_nothing() {
+        let used = Isa::detected();
+        assert_eq!(Isa::limit(Isa::Portable), used);
+        assert_eq!(Isa::detected(), used);
+    }
+}

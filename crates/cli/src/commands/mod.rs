@@ -13,6 +13,7 @@ mod models;
 mod populate;
 mod reason;
 mod report;
+mod reproduce;
 mod rerank;
 mod run;
 mod submit;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Evaluate(evaluate::Evaluate),
     /// Put finished runs beside each other and beside the published rows of the KILT paper
     Report(report::ReportRuns),
+    /// Run rows of `configs/expected.toml` and compare with their figures
+    Reproduce(reproduce::Reproduce),
     /// Check or pack files for submission
     #[command(subcommand)]
     Submit(submit::Submit),
@@ -83,6 +86,7 @@ impl Command {
             Self::Explain(command) => command.run(quiet),
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(),
+            Self::Reproduce(command) => command.run(quiet),
             Self::Submit(command) => command.run(),
             Self::Populate(command) => command.run(quiet),
             Self::Train(command) => command.run(quiet),

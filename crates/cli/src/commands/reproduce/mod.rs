@@ -1,0 +1,176 @@
+//! `sporran reproduce`.
+
+mod expected;
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use clap::Args;
+use serde_json::Value;
+use sporran_kernels::Isa;
+
+use self::expected::{Outcome, Row, Verdict};
+use super::{print, print_json};
+use crate::error::{Error, Result};
+
+/// `sporran reproduce`
+#[derive(Args)]
+pub(crate) struct Reproduce {
+    /// Rows of the file, by name; without one, the rows are listed
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Where data is that is not in the repository, for rows that need it, such as `data=codex-s`
+    #[arg(long = "set", value_name = "KEY=PATH")]
+    set: Vec<String>,
+    /// The file of rows
+    #[arg(long, default_value = "configs/expected.toml", value_name = "FILE")]
+    expected: PathBuf,
+    /// The folder that the runs go to, one folder a row; what a row left there is removed first
+    #[arg(long, default_value = "runs/reproduce", value_name = "DIR")]
+    runs: PathBuf,
+    /// Go on with what is in the row's folder instead of removing it
+    #[arg(long)]
+    resume: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reproduce {
+    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+        let rows = Row::read(&self.expected)?;
+        if self.names.is_empty() {
+            return print(&list(&rows));
+        }
+        let chosen = self.names.iter().map(|name| {
+            rows.iter().find(|row| &row.name == name).ok_or_else(|| {
+                let known: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+                let file = self.expected.display();
+                Error::Usage(format!("{file}: expected a row's name ({}), found `{name}`", known.join(", ")))
+            })
+        });
+        let chosen: Vec<&Row> = chosen.collect::<Result<_>>()?;
+        let paths = self.paths()?;
+        // All that a row needs is looked for before the first one is run.
+        for row in &chosen {
+            check_needs(row, &paths)?;
+        }
+        let mut outcomes = Vec::new();
+        for row in chosen {
+            let found = self.row(row, paths.clone(), quiet)?;
+            if !self.json {
+                print(&table(&found))?;
+            }
+            outcomes.extend(found);
+        }
+        if self.json {
+            print_json(&serde_json::json!({ "figures": outcomes }))?;
+        }
+        match outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).count() {
+            0 => Ok(()),
+            count => Err(Error::NotReproduced { count, of: outcomes.len() }),
+        }
+    }
+
+    fn paths(&self) -> Result<BTreeMap<String, String>> {
+        let pair = |text: &String| {
+            let pair = text.split_once('=').map(|(key, path)| (key.to_owned(), path.to_owned()));
+            pair.ok_or_else(|| Error::Usage(format!("--set: expected KEY=PATH, found `{text}`")))
+        };
+        self.set.iter().map(pair).collect()
+    }
+
+    fn row(&self, row: &Row, mut paths: BTreeMap<String, String>, quiet: bool) -> Result<Vec<Outcome>> {
+        let runs = self.runs.join(&row.name);
+        if !self.resume && runs.exists() {
+            fs::remove_dir_all(&runs).map_err(Error::io(&runs, "remove"))?;
+        }
+        paths.insert("runs".into(), runs.display().to_string());
+        let mut printed = Vec::new();
+        for command in &row.commands {
+            let arguments: Vec<String> =
+                command.split_whitespace().map(|word| filled(word, &paths)).collect();
+            if !quiet {
+                eprintln!("$ sporran {}", arguments.join(" "));
+            }
+            printed.push(call(&arguments, quiet)?);
+        }
+        Ok(row.outcomes(&printed))
+    }
+}
+
+/// A word of a command with its paths in the place of the braces.
+fn filled(word: &str, paths: &BTreeMap<String, String>) -> String {
+    paths.iter().fold(word.to_owned(), |word, (key, path)| word.replace(&format!("{{{key}}}"), path))
+}
+
+fn check_needs(row: &Row, paths: &BTreeMap<String, String>) -> Result<()> {
+    for (key, what) in &row.needs {
+        match paths.get(key) {
+            None => {
+                return Err(Error::Usage(format!(
+                    "row `{}` needs {what}: give its path as `--set {key}=PATH`",
+                    row.name
+                )));
+            }
+            Some(path) if !Path::new(path).exists() => {
+                return Err(Error::Usage(format!("--set {key}: expected {what}, found nothing at `{path}`")));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Runs this program and gives the JSON that it prints: its one object, or an array where it prints several.
+fn call(arguments: &[String], quiet: bool) -> Result<Value> {
+    let program = env::current_exe().map_err(Error::io("sporran", "look up"))?;
+    let mut command = Command::new(&program);
+    command.args(arguments).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit());
+    command.args(["--threads", &rayon::current_num_threads().to_string()]);
+    command.args(["--isa", &Isa::detected().to_string()]);
+    if quiet {
+        command.arg("--quiet");
+    }
+    let output = command.output().map_err(Error::io(&program, "start"))?;
+    let shown = format!("sporran {}", arguments.join(" "));
+    if !output.status.success() {
+        let code = output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+        return Err(Error::Command { command: shown, code });
+    }
+    let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let mut values: Vec<Value> = values
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::Usage(format!("{shown}: expected JSON on standard output: {error}")))?;
+    Ok(if values.len() == 1 { values.remove(0) } else { Value::Array(values) })
+}
+
+fn list(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let line = |row: &Row| {
+        let needs: Vec<String> =
+            row.needs.iter().map(|(key, what)| format!("; needs {what} (--set {key}=PATH)")).collect();
+        format!("{:width$}  {} (about {} min{})\n", row.name, row.about, row.minutes, needs.concat())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let line = |outcome: &Outcome| {
+        let found = outcome.found.map_or_else(|| "-".to_owned(), |found| format!("{found:.4}"));
+        let verdict = match outcome.verdict {
+            Verdict::Ok => "OK",
+            Verdict::Close => "close",
+            Verdict::Fail => "FAIL",
+        };
+        format!(
+            "{verdict:5}  {}: {}: {found} (expected {:.4}, tolerance {})\n",
+            outcome.row, outcome.measure, outcome.expected, outcome.tolerance
+        )
+    };
+    outcomes.iter().map(line).collect()
+}
