@@ -91,6 +91,28 @@ pub enum Error {
         /// What was expected and what was found.
         message: String,
     },
+    /// A file whose content is not what was written.
+    #[error(
+        "{path}: the checksum is wrong: expected BLAKE3 {expected}, found {found}; the file was damaged after it was written; delete the folder {folder}, and the next run builds it again"
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// The hash by the header.
+        expected: String,
+        /// The hash of what is there.
+        found: String,
+        /// The store or index that the file is part of.
+        folder: PathBuf,
+    },
+    /// Something in the place of a new store or index that is none itself, so it is not replaced.
+    #[error(
+        "{path}: expected nothing, or a folder of the same kind, in the place of the new one, found something else; move it away or choose another folder"
+    )]
+    InTheWay {
+        /// What stands there.
+        path: PathBuf,
+    },
     /// An argument outside its range.
     #[error("{0}")]
     Argument(String),

@@ -5,6 +5,7 @@
 
 pub mod docred;
 mod error;
+pub mod folder;
 pub mod formats;
 mod id;
 pub mod jsonl;

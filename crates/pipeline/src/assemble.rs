@@ -11,7 +11,7 @@ use sporran_generator::{
     ByDataset, CausalGenerator, EntityTitle, EntityTitleOptions, Extractive, FidGenerator, Generator, MemNet,
     RagGenerator, Seq2SeqGenerator, TitleGenerator, Verifier,
 };
-use sporran_kilt::{Dataset, PassageId, PassageStore, store::BuildOptions};
+use sporran_kilt::{Dataset, PassageId, PassageStore, folder::Place, store::BuildOptions};
 use sporran_reranker::CrossEncoder;
 use sporran_retriever::{
     Filtered, PassageScorer, Retriever, Titles,
@@ -45,6 +45,16 @@ pub struct Assembly {
     pub hashes: Vec<PartHash>,
     /// What approximate indexes find.
     pub recalls: Vec<IndexRecall>,
+}
+
+impl Assembly {
+    /// Whether all that was read of the store so far was content that a store can have.
+    ///
+    /// # Errors
+    /// That of [`PassageStore::sound`].
+    pub(crate) fn sound(&self) -> Result<()> {
+        Ok(self.store.as_deref().map_or(Ok(()), PassageStore::sound)?)
+    }
 }
 
 /// The hash of what a part was made from.
@@ -275,8 +285,8 @@ impl Indexes<'_, '_> {
             RetrieverOptions::Bm25(options) => Box::new(self.bm25(options)?),
             RetrieverOptions::TfIdf(tfidf) => {
                 let (folder, hash) = self.place("tfidf", hash_json(&(options, self.store.hash())));
-                self.build("tfidf", &folder, |passages, build| {
-                    TfIdf::build(tfidf, passages, &hash, &folder, build)
+                self.build("tfidf", &folder, |passages, place, build| {
+                    TfIdf::build(tfidf, passages, &hash, place, build)
                 })?;
                 Box::new(TfIdf::open(&folder, self.store.hash())?)
             }
@@ -336,7 +346,9 @@ impl Indexes<'_, '_> {
     fn bm25(&mut self, options: &Bm25Options) -> Result<Bm25> {
         let key = hash_json(&(RetrieverOptions::Bm25(options.clone()), self.store.hash()));
         let (folder, hash) = self.place("bm25", key);
-        self.build("bm25", &folder, |passages, build| Bm25::build(options, passages, &hash, &folder, build))?;
+        self.build("bm25", &folder, |passages, place, build| {
+            Bm25::build(options, passages, &hash, place, build)
+        })?;
         Ok(Bm25::open(&folder, &hash)?)
     }
 
@@ -348,10 +360,8 @@ impl Indexes<'_, '_> {
             let blake3 = hash_json(&hash_model(&options.model)?);
             self.hashes.push(PartHash { part: "queries", path: options.model.clone(), blake3 });
         }
-        let step = "index dense".to_owned();
-        if folder.exists() {
-            (self.observe)(Event::Skip { step });
-        } else {
+        let step = "index dense";
+        if let Some(place) = vacant(&folder, step, self.observe)? {
             let store = self.store;
             begin(self.observe, step, store.len() as u64, Unit::Passages);
             let passages = |from: PassageId| passages(store, from);
@@ -361,7 +371,7 @@ impl Indexes<'_, '_> {
                     advance(observe, done);
                 }
             };
-            Dense::build(options, passages, &hash, &folder, &mut progress)?;
+            Dense::build(options, passages, &hash, place, &mut progress)?;
             (self.observe)(Event::End);
         }
         let dense = Dense::open(options, &folder, &hash)?;
@@ -385,14 +395,12 @@ impl Indexes<'_, '_> {
             self.place("titles", hash_json(&(tokenizer.json(), options.redirects, self.store.hash())));
         let blake3 = hash_json(&(options, hash_model(&options.model)?));
         self.hashes.push(PartHash { part: "titles", path: options.model.clone(), blake3 });
-        let step = "index titles".to_owned();
-        if folder.exists() {
-            (self.observe)(Event::Skip { step });
-        } else {
+        let step = "index titles";
+        if let Some(place) = vacant(&folder, step, self.observe)? {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
             let redirects = options.redirects;
-            Titles::build(self.store, tokenizer, redirects, &folder, &mut |done| advance(observe, done))?;
+            Titles::build(self.store, tokenizer, redirects, place, &mut |done| advance(observe, done))?;
             (self.observe)(Event::End);
         }
         Ok(TitleRetriever::new(model, Titles::open(&folder, &hash)?, Arc::clone(self.store)))
@@ -404,13 +412,11 @@ impl Indexes<'_, '_> {
             return Ok(Arc::clone(aliases));
         }
         let (folder, hash) = self.place("names", hash_json(&("names", self.store.hash())));
-        let step = "index names".to_owned();
-        if folder.exists() {
-            (self.observe)(Event::Skip { step });
-        } else {
+        let step = "index names";
+        if let Some(place) = vacant(&folder, step, self.observe)? {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
-            Aliases::build(&self.source.path, self.store, &folder, &mut |done| advance(observe, done))?;
+            Aliases::build(&self.source.path, self.store, place, &mut |done| advance(observe, done))?;
             (self.observe)(Event::End);
         }
         let aliases = Arc::new(Aliases::open(&folder, &hash)?);
@@ -423,13 +429,10 @@ impl Indexes<'_, '_> {
         &mut self,
         kind: &'static str,
         folder: &Path,
-        build: impl FnOnce(Passages<'_>, Build<'_>) -> sporran_retriever::Result<()>,
+        build: impl FnOnce(Passages<'_>, Place, Build<'_>) -> sporran_retriever::Result<()>,
     ) -> Result<()> {
         let step = format!("index {kind}");
-        if folder.exists() {
-            (self.observe)(Event::Skip { step });
-            return Ok(());
-        }
+        let Some(place) = vacant(folder, &step, self.observe)? else { return Ok(()) };
         begin(self.observe, step, self.store.len() as u64, Unit::Passages);
         let observe = &mut *self.observe;
         let mut progress = |progress| {
@@ -437,18 +440,29 @@ impl Indexes<'_, '_> {
                 advance(observe, done);
             }
         };
-        build(passages(self.store, PassageId(0)), Build::new(&mut progress))?;
+        build(passages(self.store, PassageId(0)), place, Build::new(&mut progress))?;
         (self.observe)(Event::End);
         Ok(())
     }
 }
 
-type Passages<'s> =
-    Box<dyn Iterator<Item = Result<(PassageId, &'s str, String), std::convert::Infallible>> + 's>;
+/// The place of a folder that is not there yet; none where it is, perhaps built by a process that this one waited for.
+fn vacant(folder: &Path, step: &str, observe: &mut Observer<'_>) -> Result<Option<Place>> {
+    let place = Place::vacant(folder)?;
+    if place.is_none() {
+        observe(Event::Skip { step: step.to_owned() });
+    }
+    Ok(place)
+}
+
+type Passages<'s> = Box<dyn Iterator<Item = sporran_kilt::Result<(PassageId, &'s str, String)>> + 's>;
 
 /// The passages of a store from one on, as indexes take them.
 fn passages(store: &PassageStore, from: PassageId) -> Passages<'_> {
-    let passage = |id| Ok((id, store.page_title(store.page_of(id)), store.text(id)));
+    let passage = |id| {
+        let passage = (id, store.page_title(store.page_of(id)), store.text(id));
+        store.sound().map(|()| passage)
+    };
     Box::new((from.0..store.len() as u32).map(PassageId).map(passage))
 }
 
@@ -463,20 +477,20 @@ fn store(
     let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, source.split));
     hashes.push(PartHash { part: "source", path: source.path.clone(), blake3: content });
     let folder = source.indexes.join(format!("store-{}", &key[..12]));
-    let store = if folder.exists() {
-        observe(Event::Skip { step: "store passages".into() });
-        PassageStore::open(&folder)?
-    } else {
+    let step = "store passages";
+    let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions {
             source: source.path.clone(),
             redirects: source.redirects.clone(),
             split: source.split,
         };
         let size = fs::metadata(&source.path).map_err(Error::io(&source.path, "open"))?.len();
-        begin(observe, "store passages", size, Unit::Bytes);
-        let store = PassageStore::build(&build, &folder, &mut |progress| advance(observe, progress.read))?;
+        begin(observe, step, size, Unit::Bytes);
+        let store = PassageStore::build(&build, place, &mut |progress| advance(observe, progress.read))?;
         observe(Event::End);
         store
+    } else {
+        PassageStore::open(&folder)?
     };
     hashes.push(PartHash { part: "store", path: folder, blake3: store.hash().to_owned() });
     Ok(Arc::new(store))

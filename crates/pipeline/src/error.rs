@@ -99,9 +99,10 @@ impl Error {
                     | Model::Training { .. }
                     | Model::Callback { .. }
             ),
-            Self::Retriever(error) => {
-                !matches!(error, Retriever::Passages { .. } | Retriever::Embeddings { .. })
+            Self::Retriever(Retriever::Passages { source, .. }) => {
+                source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
             }
+            Self::Retriever(error) => !matches!(error, Retriever::Embeddings { .. }),
             Self::Extractor(sporran_extractor::Error::Kilt(error)) => error.is_input(),
             Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
             Self::Io { .. } => false,

@@ -100,6 +100,7 @@ pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<
             prediction.provenance.iter().filter_map(|item| evidence_of(store, item, answer)).collect()
         }
     };
+    assembly.sound()?;
     let (id, input) = (query.id.text().into_owned(), query.text.clone());
     Ok(Explanation { id, input, retrieval, prompts, answers, evidence })
 }

@@ -274,6 +274,7 @@ impl Answering<'_> {
             });
             records.push(Prediction { id: query.id.clone(), answer, provenance }.into_record(None));
         }
+        self.assembly.sound()?;
         let hits =
             hits.iter().map(|row| row.iter().map(|hit| (hit.passage.0, hit.score)).collect()).collect();
         Ok((Chunk { records, hits }, written))

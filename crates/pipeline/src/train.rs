@@ -211,6 +211,7 @@ pub(crate) fn readings(
                     readings.push(Reading { example: example.clone(), passages });
                 }
             }
+            assembly.sound()?;
             advance(observe, (number * 512 + chunk.len()) as u64);
         }
         observe(Event::End);

@@ -107,6 +107,7 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
             Tried { fusion, r_precision: sums.0 / files, recall_at_5: sums.1 / files }
         })
         .collect();
+    store.sound()?;
     // The order of the settings decides between equals.
     tried.sort_by(|a, b| b.score().total_cmp(&a.score()));
     Ok(tried)

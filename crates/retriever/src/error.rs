@@ -21,7 +21,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A folder that holds no index.
-    #[error("{path}: expected an index's header that starts with {expected:?}, found {found:?}")]
+    #[error(
+        "{path}: expected an index's header that starts with {expected:?}, found {found:?}; delete the folder if it was an index, and the next run builds it again"
+    )]
     NotAnIndex {
         /// The header file.
         path: PathBuf,
@@ -29,14 +31,6 @@ pub enum Error {
         expected: &'static str,
         /// How this file starts.
         found: String,
-    },
-    /// A folder in the way of a new index that is not an index itself, so it is not replaced.
-    #[error(
-        "{path}: is in the way of the new index and is not an index; move it away or choose another folder"
-    )]
-    InTheWay {
-        /// The folder.
-        path: PathBuf,
     },
     /// An index of another version of the format.
     #[error("{path}: expected format version {expected}, found {found}; build the index again")]
@@ -71,7 +65,9 @@ pub enum Error {
         found: String,
     },
     /// A header whose checksum or content is wrong.
-    #[error("{path}: the header is damaged: {message}")]
+    #[error(
+        "{path}: the header is damaged: {message}; delete the folder that it is in, and the next run builds it again"
+    )]
     Header {
         /// The header file.
         path: PathBuf,
@@ -79,7 +75,9 @@ pub enum Error {
         message: String,
     },
     /// A file of an index that is shorter or longer than its header says.
-    #[error("{path}: expected {expected} bytes, found {found}: the file is cut off or not this index's")]
+    #[error(
+        "{path}: expected {expected} bytes, found {found}: the file is cut off or not this index's; delete the folder that it is in, and the next run builds it again"
+    )]
     Length {
         /// The file.
         path: PathBuf,
@@ -89,7 +87,9 @@ pub enum Error {
         found: u64,
     },
     /// A file of an index whose content is not what was written.
-    #[error("{path}: the file is damaged: {message}")]
+    #[error(
+        "{path}: the file is damaged: {message}; delete the folder that it is in, and the next run builds it again"
+    )]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -166,12 +166,6 @@ pub enum Error {
         expected: String,
         /// The options that it was built with.
         found: String,
-    },
-    /// An index that another process builds in the same place.
-    #[error("{path}: another process builds this index; wait for it or choose another folder")]
-    Busy {
-        /// The folder where it is built.
-        path: PathBuf,
     },
     /// A vector that cannot be stored or searched for.
     #[error("vector {vector}: expected {expected}, found {found}")]

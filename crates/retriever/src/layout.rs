@@ -2,18 +2,18 @@
 //!
 //! The file `header` is text. Its first line is `sporran-index VERSION BLAKE3`, where the hash is of all that follows;
 //! then comes a JSON object, a [`Header`], with the length and the hash of every other file. All numbers in the other
-//! files are little-endian. An index is written to a folder beside its place and renamed, so that it is there whole or
-//! not at all.
+//! files are little-endian. How the folder is built and checked, [`sporran_kilt::folder`] says.
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read, Write},
     ops::Deref,
     path::{Path, PathBuf},
 };
 
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sporran_kilt::folder::{self, Building, Contents, Place};
 
 use crate::{Error, Result};
 
@@ -48,55 +48,28 @@ pub(crate) struct Section {
 }
 
 /// A folder that becomes an index when it is finished and goes away if it is not.
-pub(crate) struct Folder {
-    target: PathBuf,
-    building: PathBuf,
-    /// Whether the folder outlives this value: it is the index now, or somebody will go on with it.
-    stays: bool,
-}
+pub(crate) struct Folder(Building);
 
 impl Folder {
-    /// Starts an index that will stand at `target`, in place of one that stands there now.
+    /// Starts an index, after waiting for a process that builds one in the same place.
     ///
     /// # Errors
-    /// [`Error::InTheWay`] where something else stands there; [`Error::Io`].
-    pub(crate) fn create(target: &Path) -> Result<Self> {
-        let mut folder = Self::prepare(target)?;
-        folder.stays = false;
-        let building = &folder.building;
-        if building.exists() {
-            fs::remove_dir_all(building).map_err(Error::io(building, "remove"))?;
-        }
-        fs::create_dir_all(building).map_err(Error::io(building, "create"))?;
-        Ok(folder)
+    /// [`sporran_kilt::Error::InTheWay`] where something else stands there, [`sporran_kilt::Error::Io`].
+    pub(crate) fn create(place: Place) -> Result<Self> {
+        Ok(Self(Building::create(place, is_index)?))
     }
 
     /// As [`create`](Self::create), but what a killed build left is still there, and what this one leaves will be.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
-    pub(crate) fn resume(target: &Path) -> Result<Self> {
-        let folder = Self::prepare(target)?;
-        fs::create_dir_all(&folder.building).map_err(Error::io(&folder.building, "create"))?;
-        Ok(folder)
-    }
-
-    fn prepare(target: &Path) -> Result<Self> {
-        let in_the_way = || Error::InTheWay { path: target.to_owned() };
-        if target.exists() && !is_index(target) {
-            let mut entries = fs::read_dir(target).map_err(|_| in_the_way())?;
-            if entries.next().is_some() {
-                return Err(in_the_way());
-            }
-        }
-        // A fixed name, so that what a killed build left behind goes away with the next.
-        let building = beside(target, "building").ok_or_else(in_the_way)?;
-        Ok(Self { target: target.to_owned(), building, stays: true })
+    pub(crate) fn resume(place: Place) -> Result<Self> {
+        Ok(Self(Building::resume(place, is_index)?))
     }
 
     /// A file of the index, or one that is gone before it is finished.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.building.join(name)
+        self.0.path(name)
     }
 
     /// Starts a file of the index.
@@ -108,7 +81,7 @@ impl Folder {
     }
 
     /// Writes the header and puts the index in its place.
-    pub(crate) fn finish<H: Header>(mut self, header: &H) -> Result<()> {
+    pub(crate) fn finish<H: Header>(self, header: &H) -> Result<()> {
         let path = self.path(HEADER);
         let body = serde_json::to_string_pretty(header)
             .map_err(|error| Error::Header { path: path.clone(), message: error.to_string() })?;
@@ -117,41 +90,9 @@ impl Folder {
         let mut file = File::create(&path).map_err(Error::io(&path, "create"))?;
         file.write_all(text.as_bytes()).map_err(Error::io(&path, "write"))?;
         file.sync_all().map_err(Error::io(&path, "sync"))?;
-
-        let replaced = beside(&self.target, "replaced").filter(|_| self.target.exists());
-        if let Some(replaced) = &replaced {
-            if replaced.exists() {
-                fs::remove_dir_all(replaced).map_err(Error::io(replaced, "remove"))?;
-            }
-            fs::rename(&self.target, replaced).map_err(Error::io(&self.target, "rename"))?;
-        }
-        fs::rename(&self.building, &self.target).map_err(Error::io(&self.target, "rename"))?;
-        self.stays = true;
-        if let Some(replaced) = &replaced {
-            fs::remove_dir_all(replaced).map_err(Error::io(replaced, "remove"))?;
-        }
+        self.0.finish()?;
         Ok(())
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if !self.stays
-            && let Err(error) = fs::remove_dir_all(&self.building)
-        {
-            tracing::warn!(folder = %self.building.display(), %error, "could not remove an unfinished index");
-        }
-    }
-}
-
-/// `.NAME.suffix` beside a folder; none for a path without a name, such as `/`.
-fn beside(target: &Path, suffix: &str) -> Option<PathBuf> {
-    let name = target.file_name()?.to_str()?;
-    Some(target.with_file_name(format!(".{name}.{suffix}")))
-}
-
-fn is_index(folder: &Path) -> bool {
-    fs::read(folder.join(HEADER)).is_ok_and(|bytes| bytes.starts_with(MAGIC.as_bytes()))
 }
 
 struct Hashing {
@@ -262,30 +203,8 @@ impl Deref for Mapped {
 /// # Errors
 /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`] in that order,
 /// or [`Error::Io`].
-pub(crate) fn read_header<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<H> {
-    let path = folder.join(HEADER);
-    let bytes = fs::read(&path).map_err(Error::io(&path, "read"))?;
-    let damaged = |message: String| Error::Header { path: path.clone(), message };
-    let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
-        let found = String::from_utf8_lossy(&bytes[..bytes.len().min(MAGIC.len())]).into_owned();
-        return Err(Error::NotAnIndex { path, expected: MAGIC, found });
-    };
-    let line_end =
-        rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| damaged("it ends early".into()))?;
-    let line = String::from_utf8_lossy(&rest[..line_end]);
-    let body = &rest[line_end + 1..];
-    let (version, hash) = line
-        .split_once(' ')
-        .ok_or_else(|| damaged(format!("expected a version and a hash, found {line:?}")))?;
-    let found = version.parse().map_err(|_| damaged(format!("expected a version, found {version:?}")))?;
-    if found != H::VERSION {
-        return Err(Error::Version { path, expected: H::VERSION, found });
-    }
-    let actual = blake3::hash(body).to_hex();
-    if hash != actual.as_str() {
-        return Err(damaged(format!("expected BLAKE3 {hash}, found {actual}")));
-    }
-    let header: H = serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))?;
+fn read_header<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<H> {
+    let (path, header) = parse_header::<H>(folder, Some(H::VERSION))?;
     if header.kind() != kind {
         return Err(Error::Kind { path, expected: kind, found: header.kind().to_owned() });
     }
@@ -299,33 +218,165 @@ pub(crate) fn read_header<H: Header>(folder: &Path, kind: &'static str, passages
     Ok(header)
 }
 
-/// Maps a file of an index, which must have the length that the header says.
-///
-/// # Errors
-/// [`Error::Header`] where the header does not list it, [`Error::Length`], [`Error::Io`].
-pub(crate) fn map<H: Header>(folder: &Path, header: &H, name: &str) -> Result<Mapped> {
-    let path = folder.join(name);
-    let section = header.sections().iter().find(|section| section.name == name).ok_or_else(|| {
-        Error::Header { path: folder.join(HEADER), message: format!("expected a file {name:?} in its list") }
-    })?;
-    Mapped::open(path, section.bytes)
+/// Reads a header of a version, or of any, and compares its checksum.
+fn parse_header<H: DeserializeOwned>(folder: &Path, version: Option<u32>) -> Result<(PathBuf, H)> {
+    let path = folder.join(HEADER);
+    let bytes = fs::read(&path).map_err(Error::io(&path, "read"))?;
+    let damaged = |message: String| Error::Header { path: path.clone(), message };
+    let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
+        let found = String::from_utf8_lossy(&bytes[..bytes.len().min(MAGIC.len())]).into_owned();
+        return Err(Error::NotAnIndex { path, expected: MAGIC, found });
+    };
+    let line_end =
+        rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| damaged("it ends early".into()))?;
+    let line = String::from_utf8_lossy(&rest[..line_end]);
+    let body = &rest[line_end + 1..];
+    let (found, hash) = line
+        .split_once(' ')
+        .ok_or_else(|| damaged(format!("expected a version and a hash, found {line:?}")))?;
+    let found = found.parse().map_err(|_| damaged(format!("expected a version, found {found:?}")))?;
+    if let Some(expected) = version.filter(|version| *version != found) {
+        return Err(Error::Version { path, expected, found });
+    }
+    let actual = blake3::hash(body).to_hex();
+    if hash != actual.as_str() {
+        return Err(damaged(format!("the checksum is wrong: expected BLAKE3 {hash}, found {actual}")));
+    }
+    let header = serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))?;
+    Ok((path, header))
 }
 
-/// Reads every file of an index and compares its hash with the header's.
+/// The mapped files of an index that is being opened.
+pub(crate) struct Files {
+    folder: PathBuf,
+    mapped: Vec<(String, Mapped)>,
+}
+
+impl Files {
+    /// Takes a file.
+    ///
+    /// # Errors
+    /// [`Error::Header`] where the header does not list it.
+    pub(crate) fn take(&mut self, name: &str) -> Result<Mapped> {
+        let at = self.mapped.iter().position(|(listed, _)| listed == name).ok_or_else(|| Error::Header {
+            path: self.folder.join(HEADER),
+            message: format!("expected a file {name:?} in its list"),
+        })?;
+        Ok(self.mapped.swap_remove(at).1)
+    }
+}
+
+/// Reads the header of an index, maps its files, and compares them with their checksums (see [`Contents::check`]).
 ///
 /// # Errors
-/// [`Error::Length`] or [`Error::Corrupt`] for the first file that is not what was written.
+/// Those of [`read_header`], [`Error::Length`] for a file of another length, [`Error::Io`] for one that is missing, and
+/// [`sporran_kilt::Error::Checksum`] for one that was damaged.
+pub(crate) fn open<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<(H, Files)> {
+    let (header, files) = open_unchecked::<H>(folder, kind, passages_hash)?;
+    check(folder, &header)?;
+    Ok((header, files))
+}
+
+/// Compares the files of an index with their checksums (see [`Contents::check`]).
+///
+/// # Errors
+/// [`sporran_kilt::Error::Checksum`] for the first file that was damaged, [`sporran_kilt::Error::Io`].
+pub(crate) fn check<H: Header>(folder: &Path, header: &H) -> Result<()> {
+    Ok(contents(folder, header.sections()).check()?)
+}
+
+/// As [`open`], without reading what is in the files: they may hold anything.
+pub(crate) fn open_unchecked<H: Header>(
+    folder: &Path,
+    kind: &'static str,
+    passages_hash: &str,
+) -> Result<(H, Files)> {
+    let header: H = read_header(folder, kind, passages_hash)?;
+    let map = |section: &Section| {
+        Ok((section.name.clone(), Mapped::open(folder.join(&section.name), section.bytes)?))
+    };
+    let mapped = header.sections().iter().map(map).collect::<Result<_>>()?;
+    Ok((header, Files { folder: folder.to_owned(), mapped }))
+}
+
+/// Reads every file of an index and compares its hash with the header's, whatever was compared before.
+///
+/// # Errors
+/// [`sporran_kilt::Error::Checksum`] for the first file that is not what was written, [`sporran_kilt::Error::Io`].
 pub(crate) fn verify<H: Header>(folder: &Path, header: &H) -> Result<()> {
-    for section in header.sections() {
-        let mapped = map(folder, header, &section.name)?;
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&mapped);
-        let found = hasher.finalize().to_hex();
-        if section.blake3 != found.as_str() {
-            return Err(mapped.corrupt(format!("expected BLAKE3 {}, found {found}", section.blake3)));
-        }
+    Ok(contents(folder, header.sections()).verify()?)
+}
+
+/// An index of any kind, as [`verify_index`] finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedIndex {
+    /// Its kind: `bm25`, `tfidf`, `dense`, `aliases`, `titles`.
+    pub kind: String,
+    /// Length of all files but the header.
+    pub bytes: u64,
+}
+
+/// What the headers of all kinds of index have in common.
+#[derive(Deserialize)]
+struct AnyHeader {
+    kind: String,
+    sections: Vec<Section>,
+}
+
+/// Whether a folder is an index, of whatever kind.
+#[must_use]
+pub fn is_index(folder: &Path) -> bool {
+    File::open(folder.join(HEADER)).is_ok_and(|mut file| {
+        let mut start = [0; MAGIC.len()];
+        file.read_exact(&mut start).is_ok() && start == *MAGIC.as_bytes()
+    })
+}
+
+/// Reads every file of an index of any kind and version, and compares it with its checksum.
+///
+/// # Errors
+/// [`Error::NotAnIndex`], [`Error::Header`], [`Error::Length`], [`Error::Io`], [`sporran_kilt::Error::Checksum`].
+pub fn verify_index(folder: &Path) -> Result<VerifiedIndex> {
+    let (_, AnyHeader { kind, sections }) = parse_header(folder, None)?;
+    for section in &sections {
+        Mapped::open(folder.join(&section.name), section.bytes)?;
     }
-    Ok(())
+    let contents = contents(folder, &sections);
+    contents.verify()?;
+    Ok(VerifiedIndex { kind, bytes: contents.bytes() })
+}
+
+fn contents<'a>(folder: &'a Path, sections: &'a [Section]) -> Contents<'a> {
+    let file = |section: &'a Section| folder::File {
+        name: &section.name,
+        bytes: section.bytes,
+        blake3: &section.blake3,
+    };
+    Contents::new(folder, sections.iter().map(file))
+}
+
+/// Calls `look` after each of many seeded damages of each file of an index but its header; lengths stay.
+#[cfg(test)]
+pub(crate) fn damage_each(folder: &Path, look: impl Fn()) {
+    use rand::{Rng, SeedableRng};
+
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if path.ends_with(HEADER) || bytes.is_empty() {
+            continue;
+        }
+        for round in 0..60 {
+            let mut damaged = bytes.clone();
+            let from = rng.random_range(0..bytes.len());
+            let to = (from + [1, 8, bytes.len()][round % 3]).min(bytes.len());
+            damaged[from..to].fill_with(|| rng.random());
+            fs::write(&path, damaged).unwrap();
+            look();
+        }
+        fs::write(&path, &bytes).unwrap();
+    }
 }
 
 #[cfg(test)]
@@ -355,7 +406,7 @@ mod tests {
     }
 
     fn written(folder: &Path) -> Card {
-        let building = Folder::create(folder).unwrap();
+        let building = Folder::create(folder.into()).unwrap();
         let mut data = building.section("data").unwrap();
         data.put(b"0123456789").unwrap();
         let header = Card { passages: 3, sections: vec![data.finish().unwrap()] };
@@ -370,44 +421,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_nothing_is_left_beside_it() {
+    fn what_was_written_is_read() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("index");
-        // The second time, the first is replaced.
-        for _ in 0..2 {
-            let header = written(&folder);
-            assert_eq!(read_header::<Card>(&folder, "bm25", "abc").unwrap(), header);
-            assert_eq!(&*map(&folder, &header, "data").unwrap(), b"0123456789");
-            verify(&folder, &header).unwrap();
-            assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
-        }
-    }
-
-    #[test]
-    fn an_unfinished_index_leaves_nothing_and_a_killed_builds_rest_goes_away() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("index");
-        let rest = place.path().join(".index.building");
-        fs::create_dir(&rest).unwrap();
-        fs::write(rest.join("old"), "old").unwrap();
-        let building = Folder::create(&folder).unwrap();
-        assert!(!rest.join("old").exists());
-        building.section("data").unwrap().put(b"0").unwrap();
-        drop(building);
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
-        // One that is meant to go on finds what was there.
-        let building = Folder::resume(&folder).unwrap();
-        building.section("data").unwrap().put(b"0").unwrap();
-        drop(building);
-        assert!(Folder::resume(&folder).unwrap().path("data").exists());
-    }
-
-    #[test]
-    fn a_folder_that_is_no_index_is_not_replaced() {
-        let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join("thesis.tex"), "years of work").unwrap();
-        assert!(matches!(Folder::create(place.path()), Err(Error::InTheWay { .. })));
-        assert!(place.path().join("thesis.tex").exists());
+        assert!(!is_index(&folder));
+        let header = written(&folder);
+        let (found, mut files) = open::<Card>(&folder, "bm25", "abc").unwrap();
+        assert_eq!(found, header);
+        assert_eq!(&*files.take("data").unwrap(), b"0123456789");
+        assert!(matches!(files.take("more"), Err(Error::Header { .. })));
+        verify(&folder, &header).unwrap();
+        assert!(is_index(&folder));
+        assert!(matches!(
+            Folder::create(place.path().into()),
+            Err(Error::Kilt(sporran_kilt::Error::InTheWay { .. }))
+        ));
     }
 
     #[test]
@@ -448,14 +476,19 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("index");
         let header = written(&folder);
+        let opened = || open::<Card>(&folder, "bm25", "abc").err().unwrap();
         fs::write(folder.join("data"), "0123456780").unwrap();
-        map(&folder, &header, "data").unwrap();
-        let error = verify(&folder, &header).unwrap_err();
-        assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("data")), "{error}");
+        open_unchecked::<Card>(&folder, "bm25", "abc").unwrap();
+        for error in [opened(), verify(&folder, &header).unwrap_err(), verify_index(&folder).unwrap_err()] {
+            let Error::Kilt(sporran_kilt::Error::Checksum { path, folder: damaged, .. }) = &error else {
+                panic!("{error}")
+            };
+            assert!(path.ends_with("data") && *damaged == folder, "{error}");
+        }
         fs::write(folder.join("data"), "012345678").unwrap();
-        let error = map(&folder, &header, "data").err().unwrap();
-        assert!(matches!(error, Error::Length { expected: 10, found: 9, .. }));
+        assert!(matches!(opened(), Error::Length { expected: 10, found: 9, .. }));
+        assert!(matches!(verify_index(&folder), Err(Error::Length { .. })));
         fs::remove_file(folder.join("data")).unwrap();
-        assert!(matches!(map(&folder, &header, "data"), Err(Error::Io { action: "open", .. })));
+        assert!(matches!(opened(), Error::Io { action: "open", .. }));
     }
 }

@@ -16,6 +16,7 @@ mod titles;
 
 pub use error::{Error, Result};
 pub use filter::Filtered;
+pub use layout::{VerifiedIndex, is_index, verify_index};
 use sporran_kilt::{Hit, PassageId, Query};
 pub use titles::Titles;
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{PassageStore, store::PageIndex};
+use sporran_kilt::{PassageStore, folder::Place, store::PageIndex};
 use sporran_transformers::{
     Tokenizer,
     decode::{Trie, TrieBuilder},
@@ -12,7 +12,7 @@ use sporran_transformers::{
 
 use crate::{
     Error, Result,
-    layout::{self, Folder, Mapped, Section, map, read_header, verify},
+    layout::{self, Files, Folder, Mapped, Section, verify},
 };
 
 const KIND: &str = "titles";
@@ -63,19 +63,21 @@ fn key(tokens: &[u32]) -> u64 {
 }
 
 impl Titles {
-    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to `folder`, with `redirects` those that lead to them
-    /// too. `progress` is told how many are done. Titles that the tokenizer makes nothing of are left out.
+    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to a folder, with `redirects` those that lead to
+    /// them too. A path's titles are replaced if there are some; this process waits for another that builds in the same
+    /// place. `progress` is told how many are done. Titles that the tokenizer makes nothing of are left out.
     ///
     /// # Errors
-    /// [`Error::Transformers`], [`Error::Io`] and [`Error::InTheWay`].
+    /// [`Error::Transformers`], [`Error::Io`] and [`sporran_kilt::Error::InTheWay`]; [`sporran_kilt::Error::Store`] for a
+    /// damaged store.
     pub fn build(
         store: &PassageStore,
         tokenizer: &Tokenizer,
         redirects: bool,
-        folder: &Path,
+        place: impl Into<Place>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let building = Folder::create(folder)?;
+        let building = Folder::create(place.into())?;
         let path = building.path(TRIE);
         let vocabulary = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let mut trie = TrieBuilder::new(&path, vocabulary, MEMORY)?;
@@ -91,6 +93,7 @@ impl Titles {
                 progress(at as u64);
             }
         }
+        store.sound()?;
         let counts = trie.finish()?;
         rows.sort_unstable();
         rows.dedup();
@@ -121,18 +124,22 @@ impl Titles {
     /// # Errors
     /// As [`Bm25::open`](crate::sparse::Bm25::open).
     pub fn open(folder: &Path, passages_hash: &str) -> Result<Self> {
-        let header: Header = read_header(folder, KIND, passages_hash)?;
-        let pages = map(folder, &header, PAGES)?;
+        let (header, files) = layout::open(folder, KIND, passages_hash)?;
+        Self::of(folder, header, files)
+    }
+
+    fn of(folder: &Path, header: Header, mut files: Files) -> Result<Self> {
+        let pages = files.take(PAGES)?;
         if pages.len() % ROW != 0 {
             return Err(pages.corrupt(format!("expected rows of {ROW} bytes")));
         }
         Ok(Self { trie: Trie::open(&folder.join(TRIE))?, pages, folder: folder.to_owned(), header })
     }
 
-    /// Reads all of it and compares its hashes.
+    /// Reads all of it and compares its checksums, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] naming the file.
+    /// [`sporran_kilt::Error::Checksum`] naming the file.
     pub fn verify(&self) -> Result<()> {
         verify(&self.folder, &self.header)
     }
@@ -198,6 +205,31 @@ mod tests {
         assert!(titles.pages(&[2]).is_empty() && titles.pages(&[]).is_empty());
         assert!(matches!(Titles::open(&path, "other"), Err(Error::OtherPassages { .. })));
     }
+
+    #[test]
+    fn damage_that_a_stamp_hides_is_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = world(
+            folder.path(),
+            &[
+                ("Paris", "a", &[]),
+                ("New York", "b", &[]),
+                ("New York City", "c", &[]),
+                ("Big Apple", "d", &[]),
+            ],
+        );
+        let path = folder.path().join("titles");
+        Titles::build(&store, &tokenizer(), true, &path, &mut |_| {}).unwrap();
+        layout::damage_each(&path, || {
+            let (header, files) = layout::open_unchecked(&path, KIND, store.hash()).unwrap();
+            let Ok(titles) = Titles::of(&path, header, files) else { return };
+            for tokens in [&[1][..], &[2, 3], &[2, 3, 4], &[5, 6]] {
+                titles.trie().contains(tokens);
+                assert!(titles.pages(tokens).into_iter().all(|page| store.passages_of(page).end <= 4));
+            }
+        });
+    }
+
     #[test]
     fn a_redirect_can_be_written_in_the_place_of_its_page() {
         let folder = tempfile::tempdir().unwrap();

@@ -107,6 +107,7 @@ pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSum
         let path = request.inputs.first().cloned().unwrap_or_default();
         return Err(Error::Empty { path, what: "record" });
     }
+    store.sound()?;
     writer.finish()?;
     summary.mean_bleu = (total.1 > 0).then(|| total.0 / total.1 as f64);
     Ok(summary)

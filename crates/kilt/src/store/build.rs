@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -15,10 +15,11 @@ use serde::Deserialize;
 use super::{
     Content, FORMAT, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore, VERSION,
     lookup::{key, normalize_title},
-    scratch::Scratch,
 };
 use crate::{
-    Error, Id, Result, jsonl,
+    Error, Id, Result,
+    folder::{Building, Place},
+    jsonl,
     passage::{self, Span, Split},
 };
 
@@ -206,17 +207,20 @@ impl Builder {
 }
 
 impl PassageStore {
-    /// Builds a store in `folder`, which appears only when it is complete; a store that is there already is replaced.
+    /// Builds a store in a folder, which appears only when it is complete, and opens it. A path's store is replaced if
+    /// there is one. Where another process builds in the same place, this one waits for it first.
     ///
     /// # Errors
     /// Any error of reading the source ([`Error::Record`] with line and field), [`Error::DuplicateId`],
-    /// [`Error::Empty`] for a source without pages, [`Error::Io`] where the disk refuses.
-    pub fn build(options: &BuildOptions, folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Self> {
-        let parent =
-            folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(|source| Error::io(parent, "write", source))?;
-        let scratch = Scratch::create(parent)?;
-        let out = |name: &str| Out::create(scratch.path(), name);
+    /// [`Error::Empty`] for a source without pages, [`Error::InTheWay`] where something else stands in the place,
+    /// [`Error::Io`] where the disk refuses.
+    pub fn build(
+        options: &BuildOptions,
+        place: impl Into<Place>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        let building = Building::create(place.into(), is_store)?;
+        let out = |name: &str| Out::create(building.folder(), name);
         let mut builder = Builder {
             text: out("text.bin")?,
             names: out("names.bin")?,
@@ -250,10 +254,15 @@ impl PassageStore {
             return Err(Error::Empty { path: options.source.clone(), what: "page" });
         }
         builder.page_row(0, 0)?;
-        finish(builder, options, scratch.path())?;
-        scratch.rename(folder)?;
-        Self::open(folder)
+        finish(builder, options, building.folder())?;
+        Self::open(building.finish()?)
     }
+}
+
+/// Whether a folder is a store, of any version, which a new one may replace.
+fn is_store(folder: &Path) -> bool {
+    let manifest = jsonl::read_json::<serde_json::Value>(&folder.join(MANIFEST));
+    manifest.is_ok_and(|manifest| manifest.get("format").is_some_and(|format| format == FORMAT))
 }
 
 /// Sorts and writes the look-up rows, then the manifest.
@@ -292,7 +301,8 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
         .files
         .extend([plain, ("names.bin".to_owned(), Content { bytes: names.bytes, blake3: String::new() })]);
     write_manifest(scratch, &manifest)?;
-    let store = PassageStore::open(scratch)?;
+    // Not checked: one file is not whole yet.
+    let store = PassageStore::map(scratch)?;
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let (first, second) = (PageIndex(pair[0].1), PageIndex(pair[1].1));
         if store.page_id(first) == store.page_id(second) {
@@ -330,15 +340,11 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
         titles.par_sort_unstable();
         manifest.redirects = redirects;
     }
+    store.sound()?;
     drop(store);
     files.extend([names.finish()?, write_titles(scratch, &titles)?]);
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(serde_json::to_string(&(VERSION, options.split)).unwrap_or_default().as_bytes());
-    for (name, content) in &files {
-        hasher.update(name.as_bytes()).update(content.blake3.as_bytes());
-    }
     manifest.files = files;
-    manifest.hash = hasher.finalize().to_hex().to_string();
+    manifest.hash = manifest.content_hash();
     write_manifest(scratch, &manifest)
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::{ID_ROW, OWN_TITLE, PageIndex, PassageStore, TITLE_ROW, u16_at, u32_at, u64_at};
+use super::{ID_ROW, OWN_TITLE, PageIndex, PassageStore, TITLE_ROW, u16_at, u64_at};
 
 /// A title's form for look-ups that forgive spelling: NFC, underscores as blanks, white space squeezed, lower case.
 pub fn normalize_title(title: &str) -> String {
@@ -46,7 +46,7 @@ impl PassageStore {
     pub fn page_by_id(&self, id: &str) -> Option<PageIndex> {
         let id = id.trim();
         rows(&self.ids, ID_ROW, key(id))
-            .map(|row| PageIndex(u32_at(row, 8)))
+            .map(|row| self.page_at(row, 8, "ids.bin"))
             .find(|&page| self.page_id(page) == id)
     }
 
@@ -57,7 +57,7 @@ impl PassageStore {
         let normal = normalize_title(title);
         let mut best: Option<(u8, PageIndex)> = None;
         for row in rows(&self.titles, TITLE_ROW, key(&normal)) {
-            let page = PageIndex(u32_at(row, 8));
+            let page = self.page_at(row, 8, "titles.bin");
             let redirect = u64_at(row, 12);
             let name = match redirect {
                 OWN_TITLE => self.page_title(page),
@@ -80,7 +80,7 @@ impl PassageStore {
     /// Every title and redirect with its page, in no order that means anything; `true` for redirects.
     pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
         self.titles.chunks_exact(TITLE_ROW).map(|row| {
-            let page = PageIndex(u32_at(row, 8));
+            let page = self.page_at(row, 8, "titles.bin");
             match u64_at(row, 12) {
                 OWN_TITLE => (page, self.page_title(page), false),
                 start => (page, self.name(start, u16_at(row, 20)), true),

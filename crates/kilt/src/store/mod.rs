@@ -1,7 +1,7 @@
 //! Pages and their passages on disk, memory-mapped.
 //!
 //! A store is a folder. `text.bin` holds every paragraph once, back to back; fixed-size rows in the other files point
-//! into it, so a store opens by mapping its files, whatever its size:
+//! into it, so that a store is mapped and nothing of it is kept in memory:
 //!
 //! | file | rows |
 //! |---|---|
@@ -19,7 +19,6 @@
 mod build;
 mod lookup;
 mod plan;
-mod scratch;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +26,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use memmap2::Mmap;
@@ -38,6 +38,7 @@ pub use plan::{Plan, PlanOptions, size_of_line};
 
 use crate::{
     Error, Passage, PassageId, Result,
+    folder::{self, Contents},
     passage::{self, ABSTRACT, Span, Split},
 };
 
@@ -74,6 +75,28 @@ struct Content {
     blake3: String,
 }
 
+impl Manifest {
+    /// The store's hash, by what the manifest says of split and files.
+    fn content_hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(serde_json::to_string(&(VERSION, self.split)).unwrap_or_default().as_bytes());
+        for (name, content) in &self.files {
+            hasher.update(name.as_bytes()).update(content.blake3.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The files beside it.
+    fn contents<'a>(&'a self, folder: &'a Path) -> Contents<'a> {
+        let file = |(name, content): (&'a String, &'a Content)| folder::File {
+            name,
+            bytes: content.bytes,
+            blake3: &content.blake3,
+        };
+        Contents::new(folder, self.files.iter().map(file))
+    }
+}
+
 /// A page's place in its store, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageIndex(pub u32);
@@ -89,6 +112,8 @@ pub struct PassageStore {
     passages: Mmap,
     ids: Mmap,
     titles: Mmap,
+    /// The first content that could not be, as accessors met it.
+    damage: OnceLock<(&'static str, String)>,
 }
 
 /// A row of `pages.bin`.
@@ -115,13 +140,38 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl PassageStore {
-    /// Maps a store's files. Time and memory do not depend on its size; call [`verify`](Self::verify) to read it all.
+    /// Opens a store: maps its files, and compares them with their checksums (see [`Contents::check`]; a large store is
+    /// read whole when it is opened first, and then again only after its files were written to).
     ///
     /// # Errors
     /// [`Error::Io`] for a file that is missing, [`Error::Store`] for a folder of another format or version or a file
-    /// whose length disagrees with the manifest.
+    /// whose length disagrees with the manifest, [`Error::Checksum`] for a file that was damaged.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
-        let folder = folder.as_ref();
+        Self::open_with(folder.as_ref(), |contents| contents.check())
+    }
+
+    /// As [`open`](Self::open), but every file is read, whatever was compared before.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_verified(folder: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(folder.as_ref(), |contents| contents.verify())
+    }
+
+    fn open_with(folder: &Path, compare: impl FnOnce(&Contents<'_>) -> Result<()>) -> Result<Self> {
+        let store = Self::map(folder)?;
+        let path = store.folder.join(MANIFEST);
+        let (expected, found) = (&store.manifest.hash, store.manifest.content_hash());
+        if *expected != found {
+            let folder = store.folder;
+            return Err(Error::Checksum { path, expected: expected.clone(), found, folder });
+        }
+        compare(&store.manifest.contents(&store.folder))?;
+        Ok(store)
+    }
+
+    /// Maps the files of a store after checking what they are and how long.
+    fn map(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
         let value: serde_json::Value = crate::jsonl::read_json(&path)?;
         let format = value.get("format").and_then(|format| format.as_str()).unwrap_or_default();
@@ -147,7 +197,10 @@ impl PassageStore {
             let file = File::open(&file_path).map_err(|source| Error::io(&file_path, "open", source))?;
             let length = file.metadata().map_err(|source| Error::io(&file_path, "open", source))?.len();
             if length != expected.bytes {
-                let message = format!("expected {} bytes, found {length}", expected.bytes);
+                let message = format!(
+                    "expected {} bytes, found {length}: the file is damaged; delete the folder, and the next run builds it again",
+                    expected.bytes
+                );
                 return Err(Error::store(&file_path, message));
             }
             // SAFETY: the file is only ever written in a temporary folder that is renamed when it is complete, and
@@ -164,20 +217,21 @@ impl PassageStore {
             titles: map("titles.bin")?,
             folder: folder.to_owned(),
             manifest,
+            damage: OnceLock::new(),
         };
+        let of = |count: u64, width: usize| count.saturating_mul(width as u64);
+        let Manifest { pages, passages, paragraphs, redirects, .. } = store.manifest;
+        let (pages, redirects) = (u64::from(pages), u64::from(redirects));
         let rows = [
-            ("pages.bin", store.pages.len(), (store.manifest.pages as usize + 1) * PAGE_ROW),
-            ("passages.bin", store.passages.len(), store.manifest.passages as usize * PASSAGE_ROW),
-            ("paragraphs.bin", store.paragraphs.len(), store.manifest.paragraphs as usize * 4),
-            ("ids.bin", store.ids.len(), store.manifest.pages as usize * ID_ROW),
-            (
-                "titles.bin",
-                store.titles.len(),
-                (store.manifest.pages as usize + store.manifest.redirects as usize) * TITLE_ROW,
-            ),
+            ("pages.bin", &store.pages, of(pages + 1, PAGE_ROW)),
+            ("passages.bin", &store.passages, of(passages.into(), PASSAGE_ROW)),
+            ("paragraphs.bin", &store.paragraphs, of(paragraphs, 4)),
+            ("ids.bin", &store.ids, of(pages, ID_ROW)),
+            ("titles.bin", &store.titles, of(pages + redirects, TITLE_ROW)),
         ];
-        for (name, found, expected) in rows {
-            if found != expected {
+        for (name, map, expected) in rows {
+            if map.len() as u64 != expected {
+                let found = map.len();
                 let message =
                     format!("expected {expected} bytes of rows by the counts of {MANIFEST}, found {found}");
                 return Err(Error::store(&folder.join(name), message));
@@ -186,25 +240,33 @@ impl PassageStore {
         Ok(store)
     }
 
-    /// Reads every file and compares its hash with the manifest's.
+    /// Reads every file and compares its hash with the manifest's, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Store`] naming the first file that differs.
+    /// [`Error::Checksum`] naming the first file that differs.
     pub fn verify(&self) -> Result<()> {
-        for (name, content) in &self.manifest.files {
-            let path = self.folder.join(name);
-            let mut hasher = blake3::Hasher::new();
-            let file = File::open(&path).map_err(|source| Error::io(&path, "open", source))?;
-            hasher.update_reader(file).map_err(|source| Error::io(&path, "read", source))?;
-            let found = hasher.finalize().to_hex().to_string();
-            if found != content.blake3 {
-                return Err(Error::store(
-                    &path,
-                    format!("expected BLAKE3 {}, found {found}", content.blake3),
-                ));
-            }
-        }
-        Ok(())
+        self.manifest.contents(&self.folder).verify()
+    }
+
+    /// Whether all that the accessors read so far was content that a store can have.
+    ///
+    /// Accessors of a store that was damaged after its checksums were compared give empty texts and page 0 in the place
+    /// of what cannot be read. Whoever writes down what a store gave asks this before.
+    ///
+    /// # Errors
+    /// [`Error::Store`] for the first content that cannot be.
+    pub fn sound(&self) -> Result<()> {
+        self.damage.get().map_or(Ok(()), |(name, message)| {
+            let message = format!(
+                "{message}: the file is damaged; delete the folder, and the next run builds it again"
+            );
+            Err(Error::store(&self.folder.join(name), message))
+        })
+    }
+
+    /// Notes content that cannot be.
+    fn damaged(&self, name: &'static str, message: impl FnOnce() -> String) {
+        self.damage.get_or_init(|| (name, message()));
     }
 
     /// Number of passages.
@@ -238,7 +300,11 @@ impl PassageStore {
     }
 
     fn page_row(&self, page: PageIndex) -> PageRow {
-        let row = &self.pages[page.0 as usize * PAGE_ROW..][..PAGE_ROW];
+        let row = self.pages.get(page.0 as usize * PAGE_ROW..).and_then(|rows| rows.get(..PAGE_ROW));
+        let Some(row) = row else {
+            self.damaged("pages.bin", || format!("expected a page below {}, found {}", self.pages(), page.0));
+            return PageRow { text: 0, paragraph: 0, names: 0, passage: 0, id: 0, title: 0 };
+        };
         PageRow {
             text: u64_at(row, 0),
             paragraph: u64_at(row, 8),
@@ -249,9 +315,29 @@ impl PassageStore {
         }
     }
 
+    /// A page by its number in a row of another file; page 0 where there is no such page.
+    fn page_at(&self, row: &[u8], at: usize, name: &'static str) -> PageIndex {
+        let page = u32_at(row, at);
+        if page < self.manifest.pages {
+            return PageIndex(page);
+        }
+        self.damaged(name, || format!("expected a page below {}, found {page}", self.pages()));
+        PageIndex(0)
+    }
+
+    /// A text in a file; empty where there is none.
+    fn text_at<'s>(&self, map: &'s Mmap, name: &'static str, start: u64, length: u64) -> &'s str {
+        let end = start.saturating_add(length);
+        let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+        let bytes = bytes.and_then(|(start, end)| map.get(start..end));
+        bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_else(|| {
+            self.damaged(name, || format!("expected text in bytes {start} to {end}, found none"));
+            ""
+        })
+    }
+
     fn name(&self, start: u64, length: u16) -> &str {
-        // Files that were damaged after they were written can hold anything; `verify` finds them.
-        std::str::from_utf8(&self.names[start as usize..][..length as usize]).unwrap_or_default()
+        self.text_at(&self.names, "names.bin", start, length.into())
     }
 
     /// A page's id.
@@ -263,22 +349,40 @@ impl PassageStore {
     /// A page's title.
     pub fn page_title(&self, page: PageIndex) -> &str {
         let row = self.page_row(page);
-        self.name(row.names + u64::from(row.id), row.title)
+        self.name(row.names.saturating_add(row.id.into()), row.title)
     }
 
     /// Number of paragraphs of a page, the title included.
     pub fn paragraph_count(&self, page: PageIndex) -> usize {
-        (self.page_row(PageIndex(page.0 + 1)).paragraph - self.page_row(page).paragraph) as usize
+        let first = self.page_row(page).paragraph;
+        let end = self.page_row(PageIndex(page.0.saturating_add(1))).paragraph;
+        if first > end || end > self.manifest.paragraphs {
+            self.damaged("pages.bin", || format!("page {}: no paragraphs {first} to {end}", page.0));
+            return 0;
+        }
+        (end - first) as usize
     }
 
     /// A page's paragraph, counted from 0 (the title).
     pub fn paragraph(&self, page: PageIndex, number: u32) -> &str {
         let row = self.page_row(page);
-        let at = row.paragraph as usize + number as usize;
-        let start = if number == 0 { 0 } else { u32_at(&self.paragraphs, (at - 1) * 4) };
-        let end = u32_at(&self.paragraphs, at * 4);
-        let bytes = &self.text[row.text as usize + start as usize..row.text as usize + end as usize];
-        std::str::from_utf8(bytes).unwrap_or_default()
+        let at = row.paragraph.saturating_add(number.into());
+        let end_of = |at: u64| {
+            let end = usize::try_from(at).ok().and_then(|at| self.paragraphs.as_chunks::<4>().0.get(at));
+            end.map(|end| u64::from(u32::from_le_bytes(*end)))
+        };
+        let start = if number == 0 { Some(0) } else { end_of(at - 1) };
+        match (start, end_of(at)) {
+            (Some(start), Some(end)) if start <= end => {
+                self.text_at(&self.text, "text.bin", row.text.saturating_add(start), end - start)
+            }
+            (start, end) => {
+                self.damaged("paragraphs.bin", || {
+                    format!("paragraph {number} of page {}: no bytes {start:?} to {end:?}", page.0)
+                });
+                ""
+            }
+        }
     }
 
     /// A page's paragraphs.
@@ -288,7 +392,13 @@ impl PassageStore {
 
     /// The passages that a page was cut into.
     pub fn passages_of(&self, page: PageIndex) -> std::ops::Range<u32> {
-        self.page_row(page).passage..self.page_row(PageIndex(page.0 + 1)).passage
+        let first = self.page_row(page).passage;
+        let end = self.page_row(PageIndex(page.0.saturating_add(1))).passage;
+        if first > end || end > self.manifest.passages {
+            self.damaged("pages.bin", || format!("page {}: no passages {first} to {end}", page.0));
+            return 0..0;
+        }
+        first..end
     }
 
     /// The page that a passage was cut from.
@@ -296,18 +406,36 @@ impl PassageStore {
     /// # Panics
     /// Where the passage is not of this store, as with an index out of bounds.
     pub fn page_of(&self, passage: PassageId) -> PageIndex {
-        PageIndex(u32_at(&self.passages, passage.index() * PASSAGE_ROW))
+        self.page_at(&self.passages, passage.index() * PASSAGE_ROW, "passages.bin")
     }
 
-    fn span(&self, passage: PassageId) -> Span {
+    /// The span of a passage of a page, and its section's header; an empty one where there is no such span.
+    fn span(&self, passage: PassageId, page: PageIndex) -> Span {
         let row = &self.passages[passage.index() * PASSAGE_ROW..][..PASSAGE_ROW];
-        Span {
+        let span = Span {
             start_paragraph: u32_at(row, 4),
             start: u32_at(row, 8),
             end_paragraph: u32_at(row, 12),
             end: u32_at(row, 16),
             section: u32_at(row, 20),
+        };
+        let count = self.paragraph_count(page);
+        let within = |paragraph: u32, byte: u32| {
+            (paragraph as usize) < count && self.paragraph(page, paragraph).is_char_boundary(byte as usize)
+        };
+        let ordered = (span.start_paragraph, span.start) <= (span.end_paragraph, span.end);
+        let headed = span.section == Span::NO_SECTION || (span.section as usize) < count;
+        if ordered
+            && headed
+            && within(span.start_paragraph, span.start)
+            && within(span.end_paragraph, span.end)
+        {
+            return span;
         }
+        self.damaged("passages.bin", || {
+            format!("passage {}: expected a span of page {}, found {span:?}", passage.0, page.0)
+        });
+        Span { start_paragraph: 0, start: 0, end_paragraph: 0, end: 0, section: Span::NO_SECTION }
     }
 
     /// A passage's text, without its title.
@@ -316,7 +444,8 @@ impl PassageStore {
     /// Where the passage is not of this store.
     pub fn text(&self, passage: PassageId) -> String {
         let page = self.page_of(passage);
-        passage::text(self.span(passage), self.split().list_items(), |number| self.paragraph(page, number))
+        let span = self.span(passage, page);
+        passage::text(span, self.split().list_items(), |number| self.paragraph(page, number))
     }
 
     /// A passage with its place.
@@ -325,7 +454,7 @@ impl PassageStore {
     /// Where the passage is not of this store.
     pub fn passage(&self, id: PassageId) -> Passage {
         let page = self.page_of(id);
-        let span = self.span(id);
+        let span = self.span(id, page);
         let characters =
             |number: u32, bytes: u32| self.paragraph(page, number)[..bytes as usize].chars().count() as u32;
         Passage {

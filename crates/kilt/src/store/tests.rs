@@ -1,5 +1,8 @@
 use std::path::PathBuf;
 
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use super::*;
 use crate::{PassageSplit, jsonl::Writer};
 
@@ -108,8 +111,10 @@ fn a_store_of_another_version_or_with_damage_is_refused() {
     drop(store);
     bytes[3] ^= 1;
     std::fs::write(&text, &bytes).unwrap();
-    let store = PassageStore::open(folder.path().join("store")).unwrap();
-    assert!(store.verify().unwrap_err().to_string().contains("expected BLAKE3"));
+    let message = PassageStore::open(folder.path().join("store")).err().unwrap().to_string();
+    assert!(message.contains("text.bin: the checksum is wrong: expected BLAKE3"), "{message}");
+    let trusting = PassageStore::map(&folder.path().join("store")).unwrap();
+    assert!(matches!(trusting.verify(), Err(Error::Checksum { .. })));
     std::fs::write(&text, &bytes[1..]).unwrap();
     let message = PassageStore::open(folder.path().join("store")).err().unwrap().to_string();
     assert!(message.contains("text.bin: expected "), "{message}");
@@ -130,4 +135,110 @@ fn a_plan_of_a_whole_source_counts_what_the_build_writes() {
     assert_eq!((plan.pages, plan.passages), (3, 4));
     // The closing row of pages.bin is the one thing that the plan leaves out.
     assert_eq!(plan.disk_bytes + PAGE_ROW as u64, store.bytes());
+}
+
+/// All that a store can be asked, as text.
+fn told(store: &PassageStore) -> String {
+    let pages: Vec<_> = (0..store.pages() as u32).map(PageIndex).collect();
+    let of_pages: Vec<_> = pages
+        .iter()
+        .map(|page| {
+            let paragraphs: Vec<_> = store.paragraphs(*page).collect();
+            (store.page_id(*page), store.page_title(*page), paragraphs, store.passages_of(*page))
+        })
+        .collect();
+    let passages: Vec<_> = (0..store.len() as u32)
+        .map(PassageId)
+        .map(|id| (store.page_of(id), store.text(id), store.passage(id)))
+        .collect();
+    let ids = ["12", "7", "9000000001", "1"].map(|id| store.page_by_id(id));
+    let titles = ["Café Müller", "The Band", "THE BAND", "Cafe Mueller", "none"];
+    let titles = titles.map(|title| store.page_by_title(title));
+    let names: Vec<_> = store.names_of_pages().collect();
+    format!("{of_pages:?} {passages:?} {ids:?} {titles:?} {names:?} {:?}", store.split())
+}
+
+/// Files like `bytes` with damage: flipped bits, other lengths, ranges of noise.
+fn damages(bytes: &[u8], rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
+    let mut all =
+        vec![bytes[..bytes.len() - 1].to_vec(), Vec::new(), [bytes, &[0]].concat(), [bytes, bytes].concat()];
+    for round in 0..90 {
+        let mut damaged = bytes.to_vec();
+        let at = rng.random_range(0..bytes.len());
+        match round % 3 {
+            0 => damaged[at] ^= 1 << rng.random_range(0..8),
+            1 => damaged[at] = rng.random(),
+            _ => {
+                let end = (at + rng.random_range(1..16)).min(bytes.len());
+                damaged[at..end].fill_with(|| rng.random());
+            }
+        }
+        all.push(damaged);
+    }
+    all.retain(|damaged| damaged != bytes);
+    all
+}
+
+#[test]
+fn damage_anywhere_is_an_error_and_never_a_panic_or_another_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    let redirects = write(folder.path(), "redirects.tsv", &["Cafe Mueller\tCafé Müller"]);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for split in [PassageSplit::Words, PassageSplit::Section] {
+        let store = build(folder.path(), source.clone(), Some(redirects.clone()), split).unwrap();
+        let expected = told(&store);
+        let names: Vec<String> = store.manifest.files.keys().cloned().chain([MANIFEST.to_owned()]).collect();
+        assert_eq!(names.len(), 8);
+        let (mut refused, mut unsound) = (0, 0);
+        for name in names {
+            let path = folder.path().join("store").join(&name);
+            let bytes = std::fs::read(&path).unwrap();
+            for damaged in damages(&bytes, &mut rng) {
+                std::fs::write(&path, &damaged).unwrap();
+                match PassageStore::open(folder.path().join("store")) {
+                    Ok(store) => {
+                        assert_eq!(name, MANIFEST, "only what JSON has room for can differ");
+                        assert_eq!(told(&store), expected);
+                    }
+                    Err(error) => {
+                        assert!(error.is_input(), "{error}");
+                        refused += 1;
+                    }
+                }
+                // As after damage that the stamp of a large store hides: other content at worst, but no panic.
+                if let Ok(store) = PassageStore::map(&folder.path().join("store")) {
+                    told(&store);
+                    unsound += usize::from(store.sound().is_err());
+                }
+            }
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert!(refused > 600 && unsound > 30, "{refused} {unsound}");
+        assert_eq!(told(&PassageStore::open(folder.path().join("store")).unwrap()), expected);
+        assert!(store.sound().is_ok());
+    }
+}
+
+#[test]
+fn what_a_killed_build_left_goes_away_and_another_folder_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &PAGES);
+    // A build of another store that was killed, after its last file was whole too.
+    let killed = folder.path().join(".store-1.building");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::write(killed.join("text.bin"), "text").unwrap();
+    std::fs::write(folder.path().join(".store-1.building.lock"), "").unwrap();
+    // A store that is there is replaced.
+    for _ in 0..2 {
+        build(folder.path(), source.clone(), None, PassageSplit::Words).unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["pages.jsonl", "store"]);
+    }
+    let options = BuildOptions { source, redirects: None, split: PassageSplit::Words };
+    let error = PassageStore::build(&options, folder.path(), &mut |_| {}).err().unwrap();
+    assert!(matches!(&error, Error::InTheWay { .. }) && error.is_input(), "{error}");
+    assert!(folder.path().join("pages.jsonl").exists());
 }

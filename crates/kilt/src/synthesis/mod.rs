@@ -95,6 +95,7 @@ pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) ->
         }
         writer.record(&record(store, format!("{}-{number}", kind.name()), text, &about))?;
     }
+    store.sound()?;
     writer.finish()?;
     Ok(summary)
 }

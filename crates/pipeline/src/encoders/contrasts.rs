@@ -116,6 +116,7 @@ pub(super) fn of_tasks(
                 let ids: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
                 found.extend(texts(store, example, query.text, &ids));
             }
+            store.sound()?;
             advance(observe, (number * CHUNK + chunk.len()) as u64);
         }
         observe(Event::End);

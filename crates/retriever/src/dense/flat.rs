@@ -1,7 +1,5 @@
 //! Exact search: every vector is compared with every query.
 
-use std::path::Path;
-
 use half::f16;
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Panels, Vectors, by_rank};
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    layout::{Folder, Mapped, Section, map},
+    layout::{Files, Folder, Mapped, Section},
 };
 
 /// The vectors in panels of 32, as the scan reads them.
@@ -113,14 +111,14 @@ fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
 }
 
 impl Flat {
-    /// Maps an index.
-    pub(crate) fn open(options: &FlatOptions, folder: &Path, header: &Header) -> Result<Self> {
+    /// Of the files of an index.
+    pub(crate) fn open(options: &FlatOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let storage: sporran_kernels::Storage = options.storage.into();
         let (dim, count) = (header.dim, header.passages as usize);
-        let panels = map(folder, header, PANELS)?;
+        let panels = files.take(PANELS)?;
         panels.expect(count.div_ceil(Panels::ROWS) * storage.panel_bytes(dim))?;
         let rescore = if options.rescore > 0 {
-            let vectors = map(folder, header, VECTORS)?;
+            let vectors = files.take(VECTORS)?;
             vectors.expect(count * dim * options.rescore_storage.bytes())?;
             let half = options.rescore_storage == VectorStorage::F16;
             Some(Rescore { times: options.rescore, half, vectors })

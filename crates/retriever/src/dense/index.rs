@@ -9,6 +9,7 @@ use std::{
 };
 
 use sporran_kernels::Filter;
+use sporran_kilt::folder::Place;
 
 use super::{
     Embeddings, IndexOptions, Report, Similarity,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    layout::{Folder, read_header, verify},
+    layout::{self, Folder, verify},
 };
 
 /// The widest vectors: sums in 8 bits stay within 32 bits.
@@ -97,14 +98,15 @@ impl Index {
     /// Vectors that are encoded, and come to disk, at once: the portions that [`build`](Self::build) asks for.
     pub const PORTION: usize = super::rows::PORTION;
 
-    /// Indexes vectors of `dim` values and puts the index in the folder `dir`, in place of an index that is there.
-    /// `vectors` gives them from a number on, in portions of [`PORTION`](Self::PORTION) of which only the last may be
-    /// smaller. Each portion goes to disk as it comes, 4 bytes a value: a build that was killed leaves its vectors in
-    /// `.NAME.building` beside `dir`, and the next one goes on with the portion that is missing and gives the same bytes.
+    /// Indexes vectors of `dim` values and puts the index in a folder. A path's index is replaced if there is one. Where
+    /// another process builds in the same place, this one waits for it first. `vectors` gives them from a number on, in
+    /// portions of [`PORTION`](Self::PORTION) of which only the last may be smaller. Each portion goes to disk as it
+    /// comes, 4 bytes a value: a build that was killed leaves its vectors in `.NAME.building` beside the folder, and the
+    /// next one goes on with the portion that is missing and gives the same bytes.
     ///
     /// # Errors
     /// What `vectors` gives, [`Error::Option`] for options out of range, [`Error::Vector`] for values that cannot be kept,
-    /// [`Error::Busy`], [`Error::InTheWay`], [`Error::TooLarge`], [`Error::Io`]. After an error, an index that was there
+    /// [`sporran_kilt::Error::InTheWay`], [`Error::TooLarge`], [`Error::Io`]. After an error, an index that was there
     /// before still is, and the vectors so far stay for the next build.
     ///
     /// # Panics
@@ -115,7 +117,7 @@ impl Index {
         dim: usize,
         origin: Origin<'_>,
         vectors: F,
-        dir: &Path,
+        place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()>
     where
@@ -129,7 +131,7 @@ impl Index {
         if let IndexOptions::Pq(options) = options {
             pq::check(options, dim)?;
         }
-        let folder = Folder::resume(dir)?;
+        let folder = Folder::resume(place.into())?;
         let Origin { encoder_hash, passages_hash } = origin;
         let key = blake3::hash(
             serde_json::json!([similarity, dim, encoder_hash, passages_hash]).to_string().as_bytes(),
@@ -158,13 +160,13 @@ impl Index {
     }
 
     /// Opens the index in a folder, which must be of this origin and built with these options, apart from those that only
-    /// a search depends on. Checks the header and the length of each file, not what is in them: see
-    /// [`verify`](Self::verify).
+    /// a search depends on. Compares the files with their checksums: all of them at each opening, or those of a large index
+    /// once (see [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`],
-    /// [`Error::OtherEncoder`], [`Error::OtherOptions`], [`Error::Length`], [`Error::Corrupt`], [`Error::Io`], each naming
-    /// the file; [`Error::Option`].
+    /// [`Error::OtherEncoder`], [`Error::OtherOptions`], [`Error::Length`], [`sporran_kilt::Error::Checksum`],
+    /// [`Error::Corrupt`], [`Error::Io`], each naming the file; [`Error::Option`].
     pub fn open(
         options: &IndexOptions,
         similarity: Similarity,
@@ -172,7 +174,18 @@ impl Index {
         dir: &Path,
     ) -> Result<Self> {
         options.check()?;
-        let header: Header = read_header(dir, KIND, origin.passages_hash)?;
+        Self::open_with(options, similarity, origin, dir, |header| layout::check(dir, header))
+    }
+
+    /// Opens an index; `check` compares its files with their checksums when the header is known to be the right one.
+    fn open_with(
+        options: &IndexOptions,
+        similarity: Similarity,
+        origin: Origin<'_>,
+        dir: &Path,
+        check: impl FnOnce(&Header) -> Result<()>,
+    ) -> Result<Self> {
+        let (header, mut files) = layout::open_unchecked::<Header>(dir, KIND, origin.passages_hash)?;
         let path = || dir.join("header");
         if header.encoder_hash != origin.encoder_hash {
             return Err(Error::OtherEncoder {
@@ -195,10 +208,11 @@ impl Index {
             let message = format!("expected vectors of 1 to {MOST_VALUES} values, found {}", header.dim);
             return Err(Error::Header { path: path(), message });
         }
+        check(&header)?;
         let inner: Box<dyn VectorIndex> = match options {
-            IndexOptions::Flat(options) => Box::new(Flat::open(options, dir, &header)?),
-            IndexOptions::Pq(options) => Box::new(Pq::open(options, dir, &header)?),
-            IndexOptions::Hnsw(options) => Box::new(Hnsw::open(options, dir, &header)?),
+            IndexOptions::Flat(options) => Box::new(Flat::open(options, &mut files, &header)?),
+            IndexOptions::Pq(options) => Box::new(Pq::open(options, &mut files, &header)?),
+            IndexOptions::Hnsw(options) => Box::new(Hnsw::open(options, &mut files, &header)?),
         };
         Ok(Self { folder: dir.to_owned(), header, inner })
     }
@@ -248,10 +262,10 @@ impl Index {
         Ok(Cow::Owned(Embeddings::new(dim, values.collect())?))
     }
 
-    /// Reads all of the index and compares its hashes.
+    /// Reads all of the index and compares its checksums, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
     pub fn verify(&self) -> Result<()> {
         verify(&self.folder, &self.header)
     }
@@ -286,5 +300,37 @@ impl VectorIndex for Index {
         }
         assert_eq!(queries.len(), lists.len(), "a list for each query");
         self.inner.scores(&queries, lists)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::{FlatOptions, HnswOptions, PqOptions, Storage};
+
+    #[test]
+    fn damage_that_a_stamp_hides_is_no_panic() {
+        const ORIGIN: Origin<'_> = Origin { encoder_hash: "e", passages_hash: "p" };
+        const DIM: usize = 8;
+        let values: Vec<f32> = (0..300 * DIM).map(|at| ((at * 37 % 101) as f32 - 50.0) / 50.0).collect();
+        let vectors = Embeddings::new(DIM, values).unwrap();
+        let queries = Embeddings::new(DIM, vectors.values()[..4 * DIM].to_vec()).unwrap();
+        for options in [
+            IndexOptions::Flat(FlatOptions { storage: Storage::Int8, rescore: 2, ..FlatOptions::default() }),
+            IndexOptions::Pq(PqOptions { parts: Some(4), rescore: 2, ..PqOptions::default() }),
+            IndexOptions::Hnsw(HnswOptions { links: 4, ..HnswOptions::default() }),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let dir = place.path().join("index");
+            let similarity = Similarity::InnerProduct;
+            let all = |_| [Ok(vectors.clone())];
+            Index::build(&options, similarity, DIM, ORIGIN, all, &dir, &mut |_| {}).unwrap();
+            layout::damage_each(&dir, || {
+                let index = Index::open_with(&options, similarity, ORIGIN, &dir, |_| Ok(()));
+                // Another result or an error, but numbers of vectors that there are.
+                let Ok(found) = index.and_then(|index| index.search(&queries, 5, None)) else { return };
+                assert!(found.iter().flatten().all(|(id, _)| *id < 300));
+            });
+        }
     }
 }

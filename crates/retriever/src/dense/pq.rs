@@ -5,8 +5,6 @@
 //! sum of its entries. Rows are scanned with tables of bytes first; the best are scored with the tables as they are, or
 //! with vectors kept beside.
 
-use std::path::Path;
-
 use rand::{Rng, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -21,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    layout::{Folder, Mapped, Section, map},
+    layout::{Files, Folder, Mapped, Section},
 };
 
 /// The learnt vectors of each part, f32.
@@ -244,18 +242,18 @@ struct Tables {
 }
 
 impl Pq {
-    /// Maps an index.
-    pub(crate) fn open(options: &PqOptions, folder: &Path, header: &Header) -> Result<Self> {
+    /// Of the files of an index.
+    pub(crate) fn open(options: &PqOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let (dim, count) = (header.dim, header.passages as usize);
         let (parts, bits) = (parts_of(options, dim)?, CodeBits::from(options.bits));
-        let centroids = map(folder, header, CENTROIDS)?;
+        let centroids = files.take(CENTROIDS)?;
         centroids.expect(bits.codes() * dim * 4)?;
         let values: Vec<f32> =
             centroids.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
-        let codes = map(folder, header, CODES)?;
+        let codes = files.take(CODES)?;
         codes.expect(count.div_ceil(Codes::ROWS) * bits.block_bytes(parts))?;
         let rescore = if options.rescore > 0 {
-            let vectors = map(folder, header, VECTORS)?;
+            let vectors = files.take(VECTORS)?;
             vectors.expect(count * dim * options.rescore_storage.bytes())?;
             Some(Rescore::new(options, vectors))
         } else {

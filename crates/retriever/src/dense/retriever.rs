@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_kilt::{Hit, PassageId, Query, Template};
+use sporran_kilt::{Hit, PassageId, Query, Template, folder::Place};
 use sporran_transformers::EncoderRow;
 
 use super::{
@@ -120,9 +120,9 @@ impl DenseOptions {
 }
 
 impl Dense {
-    /// Encodes and indexes passages and puts the index in the folder `dir`, in place of an index that is there.
-    /// `passages` gives `(id, title, text)` from an id on, in the order of their ids. `passages_hash` names the set of
-    /// passages, and only with the same name will the index open.
+    /// Encodes and indexes passages and puts the index in a folder, as [`Index::build`] does. `passages` gives `(id,
+    /// title, text)` from an id on, in the order of their ids. `passages_hash` names the set of passages, and only with
+    /// the same name will the index open.
     ///
     /// Vectors go to disk as they are made, so that a build that was killed goes on where it stopped: see
     /// [`Index::build`].
@@ -135,7 +135,7 @@ impl Dense {
         options: &DenseOptions,
         passages: F,
         passages_hash: &str,
-        dir: impl AsRef<Path>,
+        place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()>
     where
@@ -164,14 +164,13 @@ impl Dense {
             encoder.encoder.dim(),
             origin,
             vectors,
-            dir.as_ref(),
+            place,
             progress,
         )
     }
 
     /// Opens the index in a folder, which must be over the passages with this hash and built with these options and these
-    /// models (see [`DenseOptions::key`]). Checks the header and the length of each file, not what is in them: see
-    /// [`Index::verify`].
+    /// models (see [`DenseOptions::key`]). Compares the files with their checksums, as [`Index::open`] does.
     ///
     /// # Errors
     /// Those of [`Index::open`] and of loading the queries' model; [`Error::Option`] where its vectors have another width

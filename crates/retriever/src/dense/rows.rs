@@ -7,10 +7,12 @@
 //! byte. A portion that is not full was the last.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
+
+use sporran_kilt::folder::JOURNAL;
 
 use super::{Embeddings, Progress, Similarity};
 use crate::{
@@ -22,7 +24,6 @@ use crate::{
 pub(crate) const PORTION: usize = 1024;
 
 const ROWS: &str = "rows";
-const JOURNAL: &str = "journal";
 const MAGIC: &str = "sporran-rows 1";
 
 /// All vectors of an index to be, mapped; in no index.
@@ -31,8 +32,6 @@ pub(crate) struct Rows {
     map: Mapped,
     journal: PathBuf,
     rows: PathBuf,
-    /// Keeps other processes out as long as it is open.
-    _lock: File,
 }
 
 impl Rows {
@@ -59,7 +58,7 @@ impl Rows {
 
     /// Removes the files: the index is there.
     pub(crate) fn remove(self) -> Result<()> {
-        let Self { map, journal, rows, _lock, .. } = self;
+        let Self { map, journal, rows, .. } = self;
         drop(map);
         fs::remove_file(&journal).map_err(Error::io(&journal, "remove"))?;
         fs::remove_file(&rows).map_err(Error::io(&rows, "remove"))
@@ -70,8 +69,7 @@ impl Rows {
 /// smaller; `key` names what they are made from.
 ///
 /// # Errors
-/// [`Error::Busy`] where another process does the same, what the source gives, [`Error::Vector`] for values that no index
-/// can hold, [`Error::TooLarge`], [`Error::Io`].
+/// What the source gives, [`Error::Vector`] for values that no index can hold, [`Error::TooLarge`], [`Error::Io`].
 pub(crate) fn collect<F, I>(
     folder: &Folder,
     key: &str,
@@ -86,11 +84,6 @@ where
 {
     let (path, journal_path) = (folder.path(ROWS), folder.path(JOURNAL));
     let mut journal = open(&journal_path)?;
-    match journal.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: folder.path("") }),
-        Err(TryLockError::Error(error)) => return Err(Error::io(&journal_path, "lock")(error)),
-    }
     let mut file = open(&path)?;
     let length = file.metadata().map_err(Error::io(&path, "read"))?.len();
     let mut text = String::new();
@@ -146,7 +139,7 @@ where
             break;
         }
     }
-    Ok(Rows { dim, map: Mapped::open(path.clone(), end)?, journal: journal_path, rows: path, _lock: journal })
+    Ok(Rows { dim, map: Mapped::open(path.clone(), end)?, journal: journal_path, rows: path })
 }
 
 /// What a vector is multiplied by.

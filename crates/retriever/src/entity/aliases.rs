@@ -7,12 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{PassageStore, jsonl, store::PageIndex};
+use sporran_kilt::{PassageStore, folder::Place, jsonl, store::PageIndex};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::{
     Result,
-    layout::{self, Folder, Mapped, Section, map, read_header, verify},
+    layout::{self, Files, Folder, Mapped, Section, verify},
 };
 
 const KIND: &str = "aliases";
@@ -137,16 +137,19 @@ fn add_up(rows: &mut Rows) {
 
 impl Aliases {
     /// Gathers the names of the pages of `store`: titles, redirects, and the anchors of its knowledge source. `progress`
-    /// is told how many pages of the source have been read.
+    /// is told how many pages of the source have been read. A path's names are replaced if there are some; this process
+    /// waits for another that builds in the same place.
     ///
     /// # Errors
-    /// What reading the source gives; [`Error::Io`](crate::Error::Io) and [`Error::InTheWay`](crate::Error::InTheWay).
+    /// What reading the source gives; [`Error::Io`](crate::Error::Io) and [`sporran_kilt::Error::InTheWay`];
+    /// [`sporran_kilt::Error::Store`] for a damaged store.
     pub fn build(
         source: &Path,
         store: &PassageStore,
-        folder: &Path,
+        place: impl Into<Place>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
+        let building = Folder::create(place.into())?;
         let mut rows: Rows = Vec::new();
         for (page, name, redirect) in store.names_of_pages() {
             let count = if redirect { REDIRECT } else { TITLE };
@@ -171,11 +174,11 @@ impl Aliases {
             progress(read);
             Ok(())
         })?;
+        store.sound()?;
         add_up(&mut rows);
         // The pages that a name means most often come first.
         rows.sort_unstable_by_key(|&(key, page, count)| (key, std::cmp::Reverse(count), page));
 
-        let building = Folder::create(folder)?;
         let mut section = building.section(ROWS)?;
         let (mut names, mut before) = (0, None);
         for &(key, page, count) in &rows {
@@ -201,18 +204,22 @@ impl Aliases {
     /// # Errors
     /// As [`Bm25::open`](crate::sparse::Bm25::open).
     pub fn open(folder: &Path, passages_hash: &str) -> Result<Self> {
-        let header: Header = read_header(folder, KIND, passages_hash)?;
-        let rows = map(folder, &header, ROWS)?;
+        let (header, files) = layout::open(folder, KIND, passages_hash)?;
+        Self::of(folder, header, files)
+    }
+
+    fn of(folder: &Path, header: Header, mut files: Files) -> Result<Self> {
+        let rows = files.take(ROWS)?;
         if rows.len() as u64 != header.rows * ROW as u64 {
             return Err(rows.corrupt(format!("expected {} rows of {ROW} bytes", header.rows)));
         }
         Ok(Self { rows, folder: folder.to_owned(), header })
     }
 
-    /// Reads all of it and compares its hash.
+    /// Reads all of it and compares its checksum, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) naming the file.
+    /// [`sporran_kilt::Error::Checksum`] naming the file.
     pub fn verify(&self) -> Result<()> {
         verify(&self.folder, &self.header)
     }
@@ -318,6 +325,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn damage_that_a_stamp_hides_is_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) =
+            world(folder.path(), &[("Paris", "a city", &[("Paris", "Paris")]), ("New York", "b", &[])]);
+        let path = folder.path().join("aliases");
+        layout::damage_each(&path, || {
+            let (header, files) = layout::open_unchecked(&path, KIND, store.hash()).unwrap();
+            let aliases = Aliases::of(&path, header, files).unwrap();
+            for alias in aliases.find("paris").iter().chain(&aliases.find("new york")) {
+                // A page that the store does not have.
+                store.passages_of(alias.page);
+            }
+        });
+        assert!(store.sound().is_err());
+    }
+
+    #[test]
     fn another_stores_names_and_damaged_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = world(folder.path(), &[("Paris", "a city", &[])]);
@@ -327,8 +351,8 @@ pub(crate) mod tests {
         let mut bytes = std::fs::read(&rows).unwrap();
         bytes[3] ^= 1;
         std::fs::write(&rows, &bytes).unwrap();
-        let damaged = Aliases::open(&path, store.hash()).unwrap();
-        assert!(matches!(damaged.verify(), Err(Error::Corrupt { .. })));
+        let damaged = Aliases::open(&path, store.hash());
+        assert!(matches!(damaged, Err(Error::Kilt(sporran_kilt::Error::Checksum { .. }))));
         std::fs::write(&rows, &bytes[..8]).unwrap();
         assert!(matches!(Aliases::open(&path, store.hash()), Err(Error::Length { .. })));
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_kilt::PassageId;
+use sporran_kilt::{PassageId, folder::Place};
 
 use super::{
     dictionary::DictionaryWriter,
@@ -93,7 +93,7 @@ struct Chunk {
 }
 
 /// Where a finished run is.
-enum Place {
+enum RunPlace {
     Memory(Vec<u8>),
     Disk { from: u64, bytes: u64 },
 }
@@ -101,7 +101,7 @@ enum Place {
 /// A finished run.
 struct Finished {
     first: u32,
-    place: Place,
+    place: RunPlace,
     postings: u64,
     lengths: Vec<u32>,
 }
@@ -122,10 +122,10 @@ impl Runs {
         let Run { first, bytes, postings, lengths } = run;
         let place = if self.in_memory + bytes.len() <= self.limit {
             self.in_memory += bytes.len();
-            Place::Memory(bytes)
+            RunPlace::Memory(bytes)
         } else {
             match self.spill(&bytes) {
-                Ok(from) => Place::Disk { from, bytes: bytes.len() as u64 },
+                Ok(from) => RunPlace::Disk { from, bytes: bytes.len() as u64 },
                 Err(error) => {
                     self.error.get_or_insert(error);
                     return;
@@ -273,7 +273,7 @@ pub(crate) fn build<M, P, T, U, E>(
     options: &impl Serialize,
     passages: P,
     passages_hash: &str,
-    target: &Path,
+    place: Place,
     mut build: Build<'_>,
 ) -> Result<()>
 where
@@ -283,9 +283,9 @@ where
     U: AsRef<str>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let folder = Folder::create(place)?;
     let options = serde_json::to_value(options)
-        .map_err(|error| Error::Header { path: target.to_owned(), message: error.to_string() })?;
-    let folder = Folder::create(target)?;
+        .map_err(|error| Error::Header { path: folder.path(""), message: error.to_string() })?;
     let Runs { path, spill, mut finished, .. } = collect(model, passages, &folder.path(SPILL), &mut build)?;
     finished.sort_unstable_by_key(|run| run.first);
     let lengths: Vec<u32> = finished.iter().flat_map(|run| &run.lengths).copied().collect();
@@ -300,11 +300,11 @@ where
     let spill = spill.map(Mutex::new);
     let sources = finished.into_iter().map(|run| -> Box<dyn Read + '_> {
         match (run.place, &spill) {
-            (Place::Memory(bytes), _) => Box::new(io::Cursor::new(bytes)),
-            (Place::Disk { from, bytes }, Some(file)) => {
+            (RunPlace::Memory(bytes), _) => Box::new(io::Cursor::new(bytes)),
+            (RunPlace::Disk { from, bytes }, Some(file)) => {
                 Box::new(BufReader::with_capacity(buffer, Spilled { file, at: from, end: from + bytes }))
             }
-            (Place::Disk { .. }, None) => unreachable!("a run is on disk only after the file was made"),
+            (RunPlace::Disk { .. }, None) => unreachable!("a run is on disk only after the file was made"),
         }
     });
     let mut merge = Merge::new(sources.collect()).map_err(Error::io(&path, "read"))?;

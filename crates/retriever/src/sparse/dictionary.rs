@@ -3,12 +3,10 @@
 //! Terms are numbered in the order of their bytes. The file `terms` holds an [`Entry`] for each, `names` their bytes, and
 //! `slots` an open-addressing hash table (a power of two of places, linear probing, MurmurHash3) of their numbers plus 1.
 
-use std::path::Path;
-
-use super::{header::Header, murmur::murmur3_32};
+use super::murmur::murmur3_32;
 use crate::{
     Error, Result,
-    layout::{Folder, Mapped, Section, SectionWriter, map},
+    layout::{Files, Folder, Mapped, Section, SectionWriter},
 };
 
 const TERMS: &str = "terms";
@@ -117,27 +115,25 @@ pub(crate) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Maps the files.
+    /// Of the files of an index with so many terms.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where their lengths do not fit together, and those of [`map`].
-    pub(crate) fn open(folder: &Path, header: &Header) -> Result<Self> {
-        let terms = map(folder, header, TERMS)?;
-        let expected = u64::from(header.terms) * Entry::BYTES as u64;
+    /// [`Error::Corrupt`] where their lengths do not fit together, and those of [`Files::take`].
+    pub(crate) fn open(files: &mut Files, count: u32) -> Result<Self> {
+        let terms = files.take(TERMS)?;
+        let expected = u64::from(count) * Entry::BYTES as u64;
         if terms.len() as u64 != expected {
-            return Err(terms.corrupt(format!(
-                "expected {expected} bytes for {} terms, found {}",
-                header.terms,
-                terms.len()
-            )));
+            return Err(
+                terms.corrupt(format!("expected {expected} bytes for {count} terms, found {}", terms.len()))
+            );
         }
-        let slots = map(folder, header, SLOTS)?;
+        let slots = files.take(SLOTS)?;
         // The table must be a power of two and have an empty place, or probing would not end.
         let (places, rest) = slots.as_chunks::<4>();
-        if !places.len().is_power_of_two() || !rest.is_empty() || places.len() <= header.terms as usize {
+        if !places.len().is_power_of_two() || !rest.is_empty() || places.len() <= count as usize {
             return Err(slots.corrupt(format!("a hash table cannot have {} bytes", slots.len())));
         }
-        Ok(Self { terms, names: map(folder, header, NAMES)?, slots })
+        Ok(Self { terms, names: files.take(NAMES)?, slots })
     }
 
     /// The entry of a term, with its number; none for a term that no passage has.
@@ -166,7 +162,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::header::Header, *};
+    use crate::layout;
 
     proptest! {
         #[test]
@@ -176,7 +173,7 @@ mod tests {
         ) {
             let place = tempfile::tempdir().unwrap();
             let path = place.path().join("index");
-            let folder = Folder::create(&path).unwrap();
+            let folder = Folder::create((&path).into()).unwrap();
             let mut writer = DictionaryWriter::create(&folder).unwrap();
             let entry = |number: usize| Entry {
                 name: 0,
@@ -201,7 +198,8 @@ mod tests {
                 sections: sections.into(),
             };
             folder.finish(&header).unwrap();
-            let dictionary = Dictionary::open(&path, &header).unwrap();
+            let (_, mut files) = layout::open::<Header>(&path, "bm25", "").unwrap();
+            let dictionary = Dictionary::open(&mut files, count).unwrap();
             for (number, term) in terms.iter().enumerate() {
                 let (found, at) = dictionary.find(term).unwrap();
                 prop_assert_eq!((found as usize, Entry { name: 0, ..at }), (number, entry(number)));

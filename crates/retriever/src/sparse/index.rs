@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    layout::{Mapped, map, read_header, verify},
+    layout::{self, Files, Mapped, verify},
 };
 
 /// What an index holds.
@@ -43,13 +43,24 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Maps the index in a folder after checking its header and the lengths of its files.
+    /// Opens the index in a folder, whose files are those that were written.
     pub(crate) fn open<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
-        let header: Header = read_header(folder, M::KIND, passages_hash)?;
+        let (header, files) = layout::open(folder, M::KIND, passages_hash)?;
+        Self::of(folder, header, files)
+    }
+
+    /// As [`open`](Self::open), of files that may hold anything.
+    #[cfg(test)]
+    pub(crate) fn open_unchecked<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
+        let (header, files) = layout::open_unchecked(folder, M::KIND, passages_hash)?;
+        Self::of(folder, header, files)
+    }
+
+    fn of(folder: &Path, header: Header, mut files: Files) -> Result<Self> {
         Ok(Self {
-            dictionary: Dictionary::open(folder, &header)?,
-            postings: Postings::open(folder, &header)?,
-            norms: map(folder, &header, NORMS)?,
+            dictionary: Dictionary::open(&mut files, header.terms)?,
+            postings: Postings::open(&mut files)?,
+            norms: files.take(NORMS)?,
             folder: folder.to_owned(),
             header,
         })

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Hit, PassageId, Query};
+use sporran_kilt::{Hit, PassageId, Query, folder::Place};
 
 use super::{
     builder::{self, Build, Model},
@@ -115,9 +115,9 @@ pub struct TfIdf {
 }
 
 impl TfIdf {
-    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in the folder `dir`, in place of an
-    /// index that is there. Title and text are one text. `passages_hash` names the set of passages, and only with the same
-    /// name will the index open.
+    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in a folder, as
+    /// [`Bm25::build`](super::Bm25::build) does. Title and text are one text. `passages_hash` names the set of passages,
+    /// and only with the same name will the index open.
     ///
     /// # Errors
     /// As [`Bm25::build`](super::Bm25::build).
@@ -125,7 +125,7 @@ impl TfIdf {
         options: &TfIdfOptions,
         passages: P,
         passages_hash: &str,
-        dir: impl AsRef<Path>,
+        place: impl Into<Place>,
         build: Build<'_>,
     ) -> Result<()>
     where
@@ -135,16 +135,19 @@ impl TfIdf {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         options.check()?;
-        builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, dir.as_ref(), build)
+        builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, place.into(), build)
     }
 
-    /// Opens the index in a folder, which must be over the passages with this hash. Checks the header and the length of
-    /// each file, not what is in them: see [`TfIdf::verify`].
+    /// Opens the index in a folder, which must be over the passages with this hash, and compares its files with their
+    /// checksums: all of them at each opening, or those of a large index once (see [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// As [`Bm25::open`](super::Bm25::open).
     pub fn open(dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
-        let index = Index::open::<TfIdfModel>(dir.as_ref(), passages_hash)?;
+        Self::of(Index::open::<TfIdfModel>(dir.as_ref(), passages_hash)?)
+    }
+
+    fn of(index: Index) -> Result<Self> {
         let options: TfIdfOptions = index.options()?;
         options.check()?;
         Ok(Self { model: TfIdfModel(options), index })
@@ -160,10 +163,10 @@ impl TfIdf {
         self.index.statistics()
     }
 
-    /// Reads all of the index and compares its hashes.
+    /// Reads all of the index and compares its checksums, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
     pub fn verify(&self) -> Result<()> {
         self.index.verify()
     }

@@ -48,7 +48,8 @@ fn each(from: Format, path: &Path, then: &mut dyn FnMut(Document) -> Result<()>)
             .try_for_each(|record| then(record?.1.into())),
         Format::Store => {
             let store = PassageStore::open(path)?;
-            (0..store.len() as u32).try_for_each(|number| then(store.passage(PassageId(number)).into()))
+            (0..store.len() as u32).try_for_each(|number| then(store.passage(PassageId(number)).into()))?;
+            store.sound()
         }
         Format::Fid => elements::open(path)?.records::<RetrievedExample>().try_for_each(|record| {
             let (line, record) = record?;

@@ -64,6 +64,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         let message = format!("no record has a ranking in {}; `{id}` is the first", run.display());
         return Err(at(&path, line, ("id", message)));
     }
+    store.sound()?;
     output.finish()?;
     Ok(summary)
 }

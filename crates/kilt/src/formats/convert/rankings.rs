@@ -97,6 +97,9 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         }
     }
     let summary = not_empty(request, summary)?;
+    if let Pages::Store(store) = &pages {
+        store.sound()?;
+    }
     output.finish()?;
     Ok(summary)
 }

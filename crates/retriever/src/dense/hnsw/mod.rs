@@ -3,10 +3,7 @@
 mod build;
 mod graph;
 
-use std::{
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Top, Vectors};
@@ -21,7 +18,7 @@ use super::{
 };
 use crate::{
     Result,
-    layout::{Folder, Mapped, Section, map},
+    layout::{Files, Folder, Mapped, Section},
 };
 
 /// The bottom layer: for each vector twice `links` numbers of others, [`NONE`] where there are fewer.
@@ -115,15 +112,15 @@ impl Parts {
 }
 
 impl Hnsw {
-    /// Maps an index.
-    pub(crate) fn open(options: &HnswOptions, folder: &Path, header: &Header) -> Result<Self> {
+    /// Of the files of an index.
+    pub(crate) fn open(options: &HnswOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let (dim, count) = (header.dim, header.passages as usize);
         let half = options.storage == VectorStorage::F16;
-        let vectors = map(folder, header, VECTORS)?;
+        let vectors = files.take(VECTORS)?;
         vectors.expect(count * dim * options.storage.bytes())?;
-        let links = map(folder, header, LINKS)?;
+        let links = files.take(LINKS)?;
         links.expect(count * 2 * options.links * 4)?;
-        let upper = map(folder, header, UPPER)?;
+        let upper = files.take(UPPER)?;
         let parts = upper.split_first_chunk::<4>().and_then(|(entry, rest)| {
             let entry = u32::from_le_bytes(*entry);
             let known = (entry as usize) < count || (count == 0 && entry == NONE);

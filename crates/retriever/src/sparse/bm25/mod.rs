@@ -13,7 +13,7 @@ use std::path::Path;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Hit, PassageId, Query};
+use sporran_kilt::{Hit, PassageId, Query, folder::Place};
 
 use super::{
     analyzer::{Analyzer, AnalyzerOptions},
@@ -171,19 +171,20 @@ pub struct Bm25 {
 }
 
 impl Bm25 {
-    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in the folder `dir`, in place of an
-    /// index that is there. A passage's terms are those of its title and then those of its text. `passages_hash` names the
-    /// set of passages, and only with the same name will the index open.
+    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in a folder. A path's index is
+    /// replaced if there is one. Where another process builds in the same place, this one waits for it first. A passage's
+    /// terms are those of its title and then those of its text. `passages_hash` names the set of passages, and only with
+    /// the same name will the index open.
     ///
     /// # Errors
     /// [`Error::Option`] for parameters out of range, [`Error::Passages`] and [`Error::PassageOrder`] for what the
-    /// passages do wrong, [`Error::InTheWay`] where something else is in the index's place, and [`Error::Io`]. After an
-    /// error, an index that was there before still is.
+    /// passages do wrong, [`sporran_kilt::Error::InTheWay`] where something else is in the index's place, and
+    /// [`Error::Io`]. After an error, an index that was there before still is.
     pub fn build<P, T, U, E>(
         options: &Bm25Options,
         passages: P,
         passages_hash: &str,
-        dir: impl AsRef<Path>,
+        place: impl Into<Place>,
         build: Build<'_>,
     ) -> Result<()>
     where
@@ -193,17 +194,20 @@ impl Bm25 {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let model = Bm25Model::new(options.clone())?;
-        builder::build(&model, options, passages, passages_hash, dir.as_ref(), build)
+        builder::build(&model, options, passages, passages_hash, place.into(), build)
     }
 
-    /// Opens the index in a folder, which must be over the passages with this hash. Checks the header and the length of
-    /// each file, not what is in them: see [`Bm25::verify`].
+    /// Opens the index in a folder, which must be over the passages with this hash, and compares its files with their
+    /// checksums: all of them at each opening, or those of a large index once (see [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`],
-    /// [`Error::Length`], [`Error::Corrupt`], [`Error::Io`], each naming the file.
+    /// [`Error::Length`], [`sporran_kilt::Error::Checksum`], [`Error::Corrupt`], [`Error::Io`], each naming the file.
     pub fn open(dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
-        let index = Index::open::<Bm25Model>(dir.as_ref(), passages_hash)?;
+        Self::of(Index::open::<Bm25Model>(dir.as_ref(), passages_hash)?)
+    }
+
+    fn of(index: Index) -> Result<Self> {
         index.check_norms()?;
         Ok(Self { model: Bm25Model::new(index.options()?)?, index })
     }
@@ -218,10 +222,10 @@ impl Bm25 {
         self.index.statistics()
     }
 
-    /// Reads all of the index and compares its hashes.
+    /// Reads all of the index and compares its checksums, whatever was compared before.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
     pub fn verify(&self) -> Result<()> {
         self.index.verify()
     }

@@ -246,7 +246,7 @@ fn an_index_opens_only_over_its_own_passages_and_whole() {
 }
 
 #[test]
-fn a_damaged_index_is_no_panic_and_verify_finds_it() {
+fn a_damaged_index_does_not_open_and_its_content_is_no_panic() {
     let passages = corpus(600);
     let (place, index) = built(&Bm25Options::default(), &passages);
     drop(index);
@@ -261,8 +261,12 @@ fn a_damaged_index_is_no_panic_and_verify_finds_it() {
                 *byte ^= ((i * 131 + seed * 71) % 255) as u8 + 1;
             }
             fs::write(&path, &damaged).unwrap();
-            let Ok(index) = Bm25::open(&dir, "passages") else { continue };
-            assert!(matches!(index.verify(), Err(Error::Corrupt { .. })), "{name}");
+            let error = Bm25::open(&dir, "passages").err().unwrap();
+            assert!(matches!(error, Error::Kilt(sporran_kilt::Error::Checksum { .. })), "{name} {error}");
+            // As after damage that the stamp of a large index hides.
+            let Ok(index) = Index::open_unchecked::<Bm25Model>(&dir, "passages").and_then(Bm25::of) else {
+                continue;
+            };
             // Wrong results or an error, but no panic and no endless loop.
             let _ = index.retrieve(&queries, 20);
         }

@@ -10,17 +10,15 @@ mod cursor;
 mod tests;
 mod writer;
 
-use std::path::Path;
-
 use bitpacking::{BitPacker, BitPacker4x};
 
 pub(crate) use cursor::Cursor;
 pub(crate) use writer::PostingsWriter;
 
-use super::{dictionary::Entry, header::Header};
+use super::dictionary::Entry;
 use crate::{
     Result,
-    layout::{Mapped, map},
+    layout::{Files, Mapped},
 };
 
 const POSTINGS: &str = "postings";
@@ -87,13 +85,13 @@ pub(crate) struct Postings {
 }
 
 impl Postings {
-    /// Maps the files.
-    pub(crate) fn open(folder: &Path, header: &Header) -> Result<Self> {
-        let blocks = map(folder, header, BLOCKS)?;
+    /// Of the files of an index.
+    pub(crate) fn open(files: &mut Files) -> Result<Self> {
+        let blocks = files.take(BLOCKS)?;
         if blocks.len() % Block::BYTES != 0 {
             return Err(blocks.corrupt(format!("{} bytes are no whole number of blocks", blocks.len())));
         }
-        Ok(Self { postings: map(folder, header, POSTINGS)?, blocks })
+        Ok(Self { postings: files.take(POSTINGS)?, blocks })
     }
 
     /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` tells terms apart.

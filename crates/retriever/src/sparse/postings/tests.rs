@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::*;
-use crate::layout::Folder;
+use super::{super::header::Header, *};
+use crate::layout::{self, Folder};
 
 struct Ratio;
 
@@ -33,7 +33,7 @@ fn postings() -> impl Strategy<Value = Vec<(u32, u32)>> {
 fn with_cursor(list: &[(u32, u32)], check: impl FnOnce(Cursor<'_>)) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
-    let folder = Folder::create(&path).unwrap();
+    let folder = Folder::create((&path).into()).unwrap();
     let mut writer = PostingsWriter::create(&folder).unwrap();
     let other: Vec<_> = (0..130).map(|passage| (passage * 3, 1)).collect();
     writer.put(&other, &Ratio).unwrap();
@@ -49,7 +49,8 @@ fn with_cursor(list: &[(u32, u32)], check: impl FnOnce(Cursor<'_>)) {
         sections: writer.finish().unwrap().into(),
     };
     folder.finish(&header).unwrap();
-    let postings = Postings::open(&path, &header).unwrap();
+    let (_, mut files) = layout::open::<Header>(&path, "bm25", "").unwrap();
+    let postings = Postings::open(&mut files).unwrap();
     check(postings.cursor(1, &entry, 2.0).unwrap());
 }
 
