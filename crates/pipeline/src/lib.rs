@@ -14,6 +14,7 @@ mod evidence;
 mod explain;
 mod fusion;
 pub mod generation;
+mod integrity;
 mod journal;
 mod kind;
 pub mod korc;
@@ -51,6 +52,7 @@ pub use comparison::{Comparison, Cost, Form, Score, System, Table, Task, compare
 pub use config::Diagnostic;
 pub use error::{Error, Result};
 pub use explain::{Answer, Evidence, Explanation, explain};
+pub use integrity::{Checked, Unfinished, Verification, verify};
 pub use kind::{Config, ConfigKind, show};
 pub use observe::{Event, Observer, Unit};
 pub use options::Options;

@@ -1,15 +1,21 @@
-//! `sporran doctor`: what this machine and this build can do.
+//! `sporran doctor`: what this machine and this build can do, and whether stores and indexes are undamaged.
+
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use sporran_pipeline::{Checked, verify};
 use sporran_transformers::DeviceName;
 
 use super::{print, print_json};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// `sporran doctor`
 #[derive(Args)]
 pub(crate) struct Doctor {
+    /// Instead, compare every file of the stores and indexes below these folders with its checksum
+    #[arg(long, num_args = 0.., default_missing_value = "indexes", value_name = "DIR")]
+    verify: Option<Vec<PathBuf>>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -44,8 +50,61 @@ fn memory(field: &str) -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
+/// One line about a store or an index.
+fn line(checked: &Checked) -> String {
+    let Checked { path, kind, bytes, damage } = checked;
+    match damage {
+        None => {
+            format!(
+                "ok       {kind:8} {:>10.1} MiB  {}\n",
+                *bytes as f64 / f64::from(1 << 20),
+                path.display()
+            )
+        }
+        Some(damage) => format!("DAMAGED  {kind:8} {:>14}  {}: {damage}\n", "", path.display()),
+    }
+}
+
+/// Verifies the stores and indexes below folders, and fails where one is damaged.
+fn verify_all(folders: &[PathBuf], as_json: bool) -> Result<()> {
+    let mut printed = Ok(());
+    let found = verify(folders, &mut |checked| {
+        if !as_json && printed.is_ok() {
+            printed = print(&line(checked));
+        }
+    })?;
+    printed?;
+    let (all, damaged) = (found.verified.len(), found.damaged());
+    if as_json {
+        print_json(&json!({
+            "verified": found.verified,
+            "unfinished": found.unfinished,
+            "damaged": damaged,
+        }))?;
+    } else {
+        let mut text = String::new();
+        for unfinished in &found.unfinished {
+            let what = match (unfinished.at_work, unfinished.goes_on) {
+                (true, _) => "a process builds here now",
+                (false, true) => "the next build of this index goes on with it",
+                (false, false) => "left by a killed build; the next build beside it removes it",
+            };
+            text.push_str(&format!("unfinished  {}: {what}\n", unfinished.path.display()));
+        }
+        text.push_str(&format!("{all} verified, {damaged} damaged\n"));
+        print(&text)?;
+    }
+    if damaged > 0 {
+        return Err(Error::Found(format!("{damaged} of {all} stores and indexes are damaged")));
+    }
+    Ok(())
+}
+
 impl Doctor {
     pub(crate) fn run(self) -> Result<()> {
+        if let Some(folders) = &self.verify {
+            return verify_all(folders, self.json);
+        }
         let folder = std::env::current_dir().ok();
         let writable = folder.as_ref().is_some_and(|folder| tempfile::tempfile_in(folder).is_ok());
         let features = features();

@@ -1,0 +1,186 @@
+//! Stores and indexes that several processes want at once, that kills leave unfinished, and that are damaged.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use common::{errors, json, sporran};
+
+const WORDS: [&str; 8] = ["river", "king", "song", "city", "war", "harbour", "bridge", "mountain"];
+
+/// A world with a config that needs a store, names and a BM25 index.
+fn world(folder: &Path, pages: usize) {
+    let word = |at: usize| WORDS[at * 7 % 13 % WORDS.len()];
+    let text: String = (0..pages)
+        .map(|id| {
+            let title = format!("{} {id}", word(id));
+            let text: Vec<&str> = (0..60).map(|at| word(id * 31 + at * at)).collect();
+            let page = serde_json::json!({"wikipedia_id": id.to_string(), "wikipedia_title": title,
+                "text": [title, text.join(" ")]});
+            format!("{page}\n")
+        })
+        .collect();
+    fs::write(folder.join("pages.jsonl"), text).unwrap();
+    let record = serde_json::json!({"id": "a", "input": "the king of bridge 3 and river 8",
+        "output": [{"answer": "x", "provenance": [{"wikipedia_id": "3"}]}]});
+    fs::write(folder.join("tasks.jsonl"), format!("{record}\n")).unwrap();
+    fs::write(
+        folder.join("c.toml"),
+        "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n\
+         [retriever]\nkind = \"entity\"\n[retriever.context]\nkind = \"bm25\"\n",
+    )
+    .unwrap();
+}
+
+/// All files below `indexes`, but for stamps; `indexes` itself holds nothing else, hidden or not.
+fn built(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for index in fs::read_dir(folder.join("indexes")).unwrap() {
+        let index = index.unwrap();
+        for file in fs::read_dir(index.path()).unwrap() {
+            let file = file.unwrap();
+            if file.file_name() != "verified" {
+                let name = Path::new(&index.file_name()).join(file.file_name());
+                found.insert(name, fs::read(file.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn index(folder: &Path) -> Child {
+    sporran(folder, &["--threads", "1", "index", "c.toml"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn success(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    errors(&output)
+}
+
+#[test]
+fn processes_that_want_one_index_build_it_once() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), 2500);
+    success(index(folder.path()));
+    let expected = built(folder.path());
+    let kinds: Vec<_> = expected.keys().filter(|path| path.ends_with("header")).collect();
+    assert_eq!(kinds.len(), 2, "names and words: {kinds:?}");
+    let mut waited = 0;
+    for _ in 0..4 {
+        fs::remove_dir_all(folder.path().join("indexes")).unwrap();
+        let both = [index(folder.path()), index(folder.path()), index(folder.path())];
+        let told: String = both.map(success).concat();
+        waited += told.matches("waiting for it").count();
+        // Each of the three parts is built by one of the processes; the others find it.
+        assert_eq!(told.matches("there already, from the same inputs").count(), 6, "{told}");
+        assert!(built(folder.path()) == expected);
+    }
+    assert!(waited > 0, "no process met another");
+}
+
+#[test]
+fn what_kills_leave_goes_away_with_the_next_build() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), 2500);
+    success(index(folder.path()));
+    let expected = built(folder.path());
+    fs::remove_dir_all(folder.path().join("indexes")).unwrap();
+    let mut kills = 0;
+    for milliseconds in [15, 30, 60, 90, 130, 180, 240] {
+        let mut child = index(folder.path());
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        kills += usize::from(!child.wait().unwrap().success());
+    }
+    assert!(kills > 1, "the builds were too short to be killed");
+    // And at the worst moments: a whole folder without its name, and a lock without a word.
+    let indexes = folder.path().join("indexes");
+    fs::create_dir_all(indexes.join(".store-0123456789ab.building")).unwrap();
+    fs::write(indexes.join(".store-0123456789ab.building/store.json"), "{}").unwrap();
+    fs::write(indexes.join(".store-0123456789ab.building.lock"), "").unwrap();
+    // The last part may be there by now; something has to be built.
+    for index in fs::read_dir(&indexes).unwrap().map(|entry| entry.unwrap()) {
+        if index.file_name().to_string_lossy().starts_with("bm25-") {
+            fs::remove_dir_all(index.path()).unwrap();
+        }
+    }
+    success(index(folder.path()));
+    assert!(built(folder.path()) == expected);
+}
+
+#[test]
+fn a_flipped_bit_stops_every_verb_and_doctor_names_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), 300);
+    success(index(folder.path()));
+    let whole = json(folder.path(), &["doctor", "--verify", "--json"]);
+    assert_eq!((whole["damaged"].as_u64(), whole["verified"].as_array().unwrap().len()), (Some(0), 3));
+    let verbs: [&[&str]; 4] = [
+        &["index", "c.toml"],
+        &["retrieve", "c.toml"],
+        &["run", "c.toml"],
+        &["explain", "c.toml", "--id", "a"],
+    ];
+    let mut seen = 0;
+    for (name, bytes) in built(folder.path()) {
+        let path = folder.path().join("indexes").join(&name);
+        let is_header = name.ends_with("header") || name.ends_with("store.json");
+        if bytes.is_empty() || is_header {
+            continue;
+        }
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() / 2] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        for verb in &verbs {
+            let output = sporran(folder.path(), &[&["-q"], *verb].concat()).output().unwrap();
+            let message = errors(&output);
+            assert_eq!(output.status.code(), Some(2), "{verb:?} {}: {message}", name.display());
+            let named = message.contains(&name.display().to_string());
+            assert!(
+                named && message.contains("checksum") && message.contains("delete the folder"),
+                "{message}"
+            );
+        }
+        let output = sporran(folder.path(), &["doctor", "--verify", "indexes", "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(found["damaged"], 1);
+        let wrong: Vec<_> =
+            found["verified"].as_array().unwrap().iter().filter(|one| !one["damage"].is_null()).collect();
+        let index = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(wrong[0]["path"], format!("indexes/{index}"));
+        let shown = sporran(folder.path(), &["doctor", "--verify"]).output().unwrap();
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(
+            shown.status.code() == Some(2)
+                && text.contains("DAMAGED")
+                && text.contains("3 verified, 1 damaged"),
+            "{text}"
+        );
+        fs::write(&path, &bytes).unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, 14, "seven files of the store, one of the names, six of the words");
+    // What the error asks for helps.
+    let words = fs::read_dir(folder.path().join("indexes")).unwrap().map(|entry| entry.unwrap().path());
+    let words = words.into_iter().find(|path| path.to_string_lossy().contains("bm25-")).unwrap();
+    fs::write(words.join("norms"), "").unwrap();
+    fs::remove_dir_all(&words).unwrap();
+    success(index(folder.path()));
+    json(folder.path(), &["doctor", "--verify", ".", "--json"]);
+
+    let missing = sporran(folder.path(), &["doctor", "--verify", "nowhere"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(errors(&missing).contains("nowhere: expected a folder"), "{}", errors(&missing));
+}

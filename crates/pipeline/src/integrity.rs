@@ -1,0 +1,138 @@
+//! Whether stores and indexes are still as they were written.
+
+use std::{
+    error::Error as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use sporran_kilt::{
+    PassageStore,
+    folder::{Leftover, leftovers},
+};
+use sporran_retriever::{is_index, verify_index};
+
+use crate::{Error, Result};
+
+/// What the names of folders of `indexes` begin with, before 12 hexadecimal digits.
+const KINDS: [&str; 6] = ["store", "bm25", "tfidf", "dense", "names", "titles"];
+
+/// A store or an index that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Its folder.
+    pub path: PathBuf,
+    /// `store`, or the kind of the index: `bm25`, `tfidf`, `dense`, `aliases`, `titles`; by the folder's name where the
+    /// header cannot be read.
+    pub kind: String,
+    /// Bytes that were compared with their checksums; 0 where that ended early.
+    pub bytes: u64,
+    /// What is wrong with it; none where every file is as it was written.
+    pub damage: Option<String>,
+}
+
+/// What a build that is not finished keeps on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unfinished {
+    /// The hidden folder.
+    pub path: PathBuf,
+    /// Whether a process builds there now.
+    pub at_work: bool,
+    /// Whether the next build of the same index goes on with it; otherwise the next build there removes it.
+    pub goes_on: bool,
+}
+
+/// What [`verify`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Stores and indexes, sorted by path.
+    pub verified: Vec<Checked>,
+    /// Folders of builds that are not finished.
+    pub unfinished: Vec<Unfinished>,
+}
+
+impl Verification {
+    /// How many stores and indexes are damaged.
+    pub fn damaged(&self) -> usize {
+        self.verified.iter().filter(|checked| checked.damage.is_some()).count()
+    }
+}
+
+/// Reads every file of the stores and indexes that lie below some folders (or are these folders), and compares it with its
+/// checksum, whatever was compared before. `each` is called with each as it has been read. Links are not followed.
+///
+/// # Errors
+/// [`sporran_kilt::Error::Argument`] for a folder that is not there, [`Error::Io`] for one that cannot be read. What is wrong with a store or an index is in the result.
+pub fn verify(folders: &[PathBuf], each: &mut dyn FnMut(&Checked)) -> Result<Verification> {
+    let mut found = Verification::default();
+    for folder in folders {
+        if !folder.is_dir() {
+            let message = format!("{}: expected a folder to verify, found none", folder.display());
+            return Err(sporran_kilt::Error::Argument(message).into());
+        }
+        below(folder, &mut found, each)?;
+    }
+    Ok(found)
+}
+
+fn below(folder: &Path, found: &mut Verification, each: &mut dyn FnMut(&Checked)) -> Result<()> {
+    if let Some(checked) = check(folder) {
+        each(&checked);
+        found.verified.push(checked);
+        return Ok(());
+    }
+    let unfinished = |Leftover { path, at_work, goes_on }| Unfinished { path, at_work, goes_on };
+    found.unfinished.extend(leftovers(folder)?.into_iter().map(unfinished));
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
+        let entry = entry.map_err(Error::io(folder, "read"))?;
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    folders.iter().try_for_each(|folder| below(folder, found, each))
+}
+
+/// Reads a store or an index; none for a folder that is neither.
+fn check(folder: &Path) -> Option<Checked> {
+    let named = named(folder);
+    let (kind, result) = if folder.join("store.json").is_file() || named == Some("store") {
+        (
+            "store".to_owned(),
+            PassageStore::open_verified(folder).map(|store| store.bytes()).map_err(Error::from),
+        )
+    } else if is_index(folder) || named.is_some() {
+        match verify_index(folder) {
+            Ok(index) => (index.kind, Ok(index.bytes)),
+            Err(error) => (named.unwrap_or("index").to_owned(), Err(Error::from(error))),
+        }
+    } else {
+        return None;
+    };
+    let (bytes, damage) = match result {
+        Ok(bytes) => (bytes, None),
+        Err(error) => (0, Some(told(&error))),
+    };
+    Some(Checked { path: folder.to_owned(), kind, bytes, damage })
+}
+
+/// The kind that a folder's name gives, such as `bm25` of `bm25-94dfe0f72d69`.
+fn named(folder: &Path) -> Option<&'static str> {
+    let (kind, key) = folder.file_name()?.to_str()?.split_once('-')?;
+    let is_key = key.len() == 12 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    KINDS.into_iter().find(|known| is_key && *known == kind)
+}
+
+/// An error with its causes, as one text.
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
