@@ -10,9 +10,13 @@ use std::{
     time::Duration,
 };
 
-use common::{errors, json, sporran};
+use common::{errors, json, root, sporran};
 
 const WORDS: [&str; 8] = ["river", "king", "song", "city", "war", "harbour", "bridge", "mountain"];
+
+fn tasks() -> PathBuf {
+    root().join("examples/minikilt/kilt/nq-dev-kilt.jsonl")
+}
 
 /// A world with a config that needs a store, names and a BM25 index.
 fn world(folder: &Path, pages: usize) {
@@ -27,13 +31,13 @@ fn world(folder: &Path, pages: usize) {
         })
         .collect();
     fs::write(folder.join("pages.jsonl"), text).unwrap();
-    let record = serde_json::json!({"id": "a", "input": "the king of bridge 3 and river 8",
-        "output": [{"answer": "x", "provenance": [{"wikipedia_id": "3"}]}]});
-    fs::write(folder.join("tasks.jsonl"), format!("{record}\n")).unwrap();
     fs::write(
         folder.join("c.toml"),
-        "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n\
-         [retriever]\nkind = \"entity\"\n[retriever.context]\nkind = \"bm25\"\n",
+        format!(
+            "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = ['{}']\nlimit = 2\n\
+             [retriever]\nkind = \"entity\"\n[retriever.context]\nkind = \"bm25\"\n",
+            tasks().display()
+        ),
     )
     .unwrap();
 }
@@ -124,13 +128,16 @@ fn a_flipped_bit_stops_every_verb_and_doctor_names_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     world(folder.path(), 300);
     success(index(folder.path()));
+    let record = fs::read_to_string(tasks()).unwrap();
+    let record: serde_json::Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
+    let id = record["id"].as_str().unwrap().to_owned();
     let whole = json(folder.path(), &["doctor", "--verify", "--json"]);
     assert_eq!((whole["damaged"].as_u64(), whole["verified"].as_array().unwrap().len()), (Some(0), 3));
     let verbs: [&[&str]; 4] = [
         &["index", "c.toml"],
         &["retrieve", "c.toml"],
         &["run", "c.toml"],
-        &["explain", "c.toml", "--id", "a"],
+        &["explain", "c.toml", "--id", &id],
     ];
     let mut seen = 0;
     for (name, bytes) in built(folder.path()) {

@@ -133,8 +133,8 @@ impl World {
             Kind {
                 name: "bm25",
                 build: Box::new(move |place| {
-                    let build = Build::new(&mut |_| {});
-                    Bm25::build(&Bm25Options::default(), self.passages(), hash, place, build)
+                    let options = Bm25Options::default();
+                    Bm25::build(&options, self.passages(), hash, place, Build::new(&mut |_| {}))
                 }),
                 answers: Box::new(move |path| {
                     Ok(format!("{:?}", Bm25::open(path, hash)?.retrieve(&queries, 9)?))
