@@ -162,7 +162,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let before = peak_memory_bytes();
     let options = BuildOptions { source: source.clone(), redirects: None, split: PassageSplit::Words };
     let start = Instant::now();
-    let store = PassageStore::build(&options, &folder.path().join("store"), &mut |_| {})?;
+    let store = PassageStore::build(&options, folder.path().join("store"), &mut |_| {})?;
     let took = start.elapsed().as_secs_f64();
     println!("{} pages, {} passages, {:.1} MiB of store", store.pages(), store.len(), mib(store.bytes()));
     println!("built in {took:.2} s on {} threads", rayon::current_num_threads());

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         redirects: Some(data.join("redirects.tsv")),
         split: PassageSplit::Words,
     };
-    let store = PassageStore::build(&source, &folder.path().join("store"), &mut |_| {})?;
+    let store = PassageStore::build(&source, folder.path().join("store"), &mut |_| {})?;
     println!("{} pages, {} passages", store.pages(), store.len());
 
     // Passages are numbered from 0 in the order of the source. The index is bound to the store's hash and will not open

@@ -42,7 +42,7 @@ impl World {
             redirects: None,
             split: PassageSplit::Paragraph,
         };
-        PassageStore::build(&options, &world.path("store"), &mut |_| {}).unwrap();
+        PassageStore::build(&options, world.path("store"), &mut |_| {}).unwrap();
         world
     }
 
@@ -127,7 +127,7 @@ fn a_corpus_survives_the_way_through_every_format() {
     // The pages that came out can be indexed again.
     let options =
         BuildOptions { source: world.path("source.jsonl"), redirects: None, split: PassageSplit::Page };
-    assert_eq!(PassageStore::build(&options, &world.path("again"), &mut |_| {}).unwrap().len(), 4);
+    assert_eq!(PassageStore::build(&options, world.path("again"), &mut |_| {}).unwrap().len(), 4);
 }
 
 #[test]

@@ -128,7 +128,7 @@ mod tests {
         });
         jsonl::write(&source, pages.join("\n").as_bytes()).unwrap();
         let options = BuildOptions { source, redirects: None, split: PassageSplit::Paragraph };
-        PassageStore::build(&options, &folder.join("store"), &mut |_| {}).unwrap()
+        PassageStore::build(&options, folder.join("store"), &mut |_| {}).unwrap()
     }
 
     fn ids(items: &[Provenance]) -> Vec<String> {

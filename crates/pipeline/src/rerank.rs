@@ -103,7 +103,7 @@ mod tests {
             .collect();
         jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let reranked = Reranked::new(Box::new(InOrder), Box::new(ByLength), Arc::new(store), options);
         let hits = reranked.retrieve(&[Query::of_text("q", "q")], k).unwrap().pop().unwrap();
         assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "{hits:?}");

@@ -120,7 +120,7 @@ mod tests {
         let lines: Vec<String> = pages.iter().enumerate().map(line).collect();
         jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Words };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let found: Vec<Passage> =
             (0..2 * pages.len() as u32).map(|id| store.passage(PassageId(id))).collect();
         let passages: Vec<Candidate<'_>> =

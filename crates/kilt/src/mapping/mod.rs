@@ -248,7 +248,7 @@ mod tests {
         let redirects = folder.join("redirects.tsv");
         jsonl::write(&redirects, b"Christiania\tOslo\n").unwrap();
         let build = BuildOptions { source, redirects: Some(redirects), split: PassageSplit::Words };
-        PassageStore::build(&build, &folder.join("store"), &mut |_| {}).unwrap()
+        PassageStore::build(&build, folder.join("store"), &mut |_| {}).unwrap()
     }
 
     fn mapped(layout: Layout, lines: &[&str], split: Split) -> (MapSummary, Vec<Record>) {

@@ -21,7 +21,7 @@ fn build(
     split: PassageSplit,
 ) -> Result<PassageStore> {
     let options = BuildOptions { source, redirects, split };
-    PassageStore::build(&options, &folder.join("store"), &mut |_| {})
+    PassageStore::build(&options, folder.join("store"), &mut |_| {})
 }
 
 const PAGES: [&str; 3] = [

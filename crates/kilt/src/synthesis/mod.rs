@@ -244,7 +244,7 @@ mod tests {
         let lines: Vec<String> = (0..count).map(page).collect();
         jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        PassageStore::build(&build, &folder.join("store"), &mut |_| {}).unwrap()
+        PassageStore::build(&build, folder.join("store"), &mut |_| {}).unwrap()
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         let source = folder.path().join("pages.jsonl");
         jsonl::write(&source, br#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","b"]}"#).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let output = folder.path().join("out.jsonl");
         let error = synthesise(&store, 3, 0, &output).unwrap_err().to_string();
         assert!(error.contains("came of 1000 pages"), "{error}");

@@ -300,7 +300,7 @@ mod tests {
         let source = folder.path().join("pages.jsonl");
         jsonl::write(&source, titles.iter().map(page).collect::<Vec<_>>().join("\n").as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let pages = Pages::new(&store);
         assert_eq!(pages.by_name["Tea"], Some(PageIndex(1)));
         assert_eq!(pages.by_name["Mill"], None);

@@ -288,9 +288,9 @@ pub(crate) mod tests {
         jsonl::write(&redirects, b"Big Apple\tNew York City\n").unwrap();
         let options =
             BuildOptions { source: source.clone(), redirects: Some(redirects), split: PassageSplit::Words };
-        let store = PassageStore::build(&options, &folder.join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&options, folder.join("store"), &mut |_| {}).unwrap();
         let mut read = 0;
-        Aliases::build(&source, &store, &folder.join("aliases"), &mut |done| read = done).unwrap();
+        Aliases::build(&source, &store, folder.join("aliases"), &mut |done| read = done).unwrap();
         assert_eq!(read, pages.len() as u64);
         let aliases = Aliases::open(&folder.join("aliases"), store.hash()).unwrap();
         aliases.verify().unwrap();
