@@ -223,3 +223,9 @@ fn evidence_is_mapped_onto_a_store() {
     let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+    // Of two alternatives the one with a span that is not there is dropped.
+    let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[[{"title":"Oslo"}],[{"title":"Oslo"},{"title":"Paris","text":"It rains"}]]}"#;
+    fs::write(folder.path().join("own.jsonl"), line).unwrap();
+    let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
+    let said = errors(&output);
+    assert!(said.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"), "{said}");

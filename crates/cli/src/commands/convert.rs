@@ -34,14 +34,16 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FORMAT", required_unless_present_any = ["map", "korc", "queries"])]
     to: Option<Format>,
     /// Map a dataset's own evidence onto the pages of `--store` and write KILT records: `fever`, `popqa`, or `evidence`,
-    /// lines of {id, input, answers, evidence: [{title, text}]}.
+    /// lines of {id, input, answers, evidence: [{title, text}]}; alternative sets are lists of their own,
+    /// [[{title, text}]], and become an output each.
     #[arg(long, value_name = "LAYOUT", conflicts_with_all = ["from", "to", "run", "mapping", "triviaqa"],
           requires_all = ["store", "split"])]
     map: Option<Layout>,
-    /// The part that is mapped, `train`, `dev` or `test`: the latter two lose evidence below `--least-bleu`.
+    /// The part that is mapped: `train`, `dev` or `test`. The latter two lose each output that lacks a page or has a span
+    /// below `--least-bleu`.
     #[arg(long, value_name = "PART", requires = "map", value_parser = split)]
     split: Option<Split>,
-    /// The least BLEU of mapped evidence in `dev` and `test`.
+    /// The least BLEU of every span of an output in `dev` and `test`.
     #[arg(long, value_name = "BLEU", default_value_t = 0.5, requires = "map")]
     least_bleu: f64,
     /// Make up so many queries about the pages of `--store`, to train retrievers and rerankers on: parts of sentences, of two
@@ -117,21 +119,7 @@ impl Convert {
             (_, _, Some(layout), Some(split), Some(store)) => {
                 let store = PassageStore::open(store)?;
                 let request = MapRequest { layout, inputs, output, split, least: least_bleu };
-                let found = map_evidence(&request, &store)?;
-                let bleu = found.mean_bleu.map_or_else(String::new, |mean| format!(", mean BLEU {mean:.3}"));
-                Ok(format!(
-                    "{} written of {} read; {} without evidence in the dataset, {} without a page, {} below {least_bleu}\n\
-                     {} pieces of evidence, {} with a page, {} exact, {} fuzzy{bleu}",
-                    found.written,
-                    found.read,
-                    found.unverifiable,
-                    found.without_page,
-                    found.below,
-                    found.pieces,
-                    found.pages,
-                    found.exact,
-                    found.fuzzy,
-                ))
+                Ok(map_evidence(&request, &store)?.to_string())
             }
             (Some(from), Some(to), ..) => {
                 let request = Request { from, to, inputs, output, store, run, mapping, triviaqa };

@@ -1,231 +1,258 @@
-//! The span of a text that is most like another text, by BLEU (Papineni et al. 2002).
+//! How like a page's spans are to a text, by BLEU (Papineni et al. 2002).
 
-use std::{collections::HashMap, ops::Range};
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 /// N-grams of up to so many words count.
 const ORDERS: usize = 4;
 
-/// A word of a text in the form in which words are compared, and its place in characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
-    text: String,
-    characters: Range<usize>,
-}
+/// What stands for a word or n-gram that the evidence does not have.
+const FOREIGN: u32 = u32::MAX;
 
-/// The words of a text: runs of letters and digits, in lower case. KILT compares what spaCy splits, without punctuation.
-pub(super) fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut open: Option<Word> = None;
+/// Calls `found` with each word of a text in the form in which words are compared, and its place in characters: runs of
+/// letters and digits, in lower case. KILT compares what spaCy splits, without punctuation.
+fn each_word(text: &str, mut found: impl FnMut(&str, Range<usize>)) {
+    let (mut word, mut start, mut end) = (String::new(), 0, 0);
     for (at, c) in text.chars().enumerate() {
         if c.is_alphanumeric() {
-            let word = open.get_or_insert_with(|| Word { text: String::new(), characters: at..at });
-            word.text.extend(c.to_lowercase());
-            word.characters.end = at + 1;
-        } else {
-            words.extend(open.take());
+            if word.is_empty() {
+                start = at;
+            }
+            word.extend(c.to_lowercase());
+            end = at + 1;
+        } else if !word.is_empty() {
+            found(&word, start..end);
+            word.clear();
         }
     }
-    words.extend(open);
-    words
+    if !word.is_empty() {
+        found(&word, start..end);
+    }
 }
 
-/// A span of a text in characters, and its BLEU.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Match {
+/// A word of a page: its paragraph, and its characters there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) paragraph: u32,
     pub(super) characters: Range<usize>,
-    pub(super) bleu: f64,
-    /// Its words.
-    pub(super) length: usize,
 }
 
-/// The n-grams of an evidence text with their numbers and counts.
+/// A page as an evidence text sees it: its words, paragraph after paragraph.
+pub(super) struct Page {
+    pub(super) places: Vec<Place>,
+    /// For each word and each order, the number of the n-gram that ends there, or [`FOREIGN`].
+    ending: Vec<[u32; ORDERS]>,
+}
+
+impl Page {
+    /// Whether the evidence has that word.
+    pub(super) fn is_known(&self, word: usize) -> bool {
+        self.ending[word][0] != FOREIGN
+    }
+}
+
+/// An evidence text: the numbers of its words and n-grams, and their counts.
 pub(super) struct Evidence {
-    words: Vec<Word>,
-    /// For each order, the number of each n-gram.
-    numbers: Vec<HashMap<Vec<String>, usize>>,
-    /// How often each occurs.
+    /// How many words it has.
+    pub(super) length: usize,
+    /// The number of each word.
+    words: FxHashMap<String, u32>,
+    /// The number of each n-gram, by its words' numbers with [`FOREIGN`] before those of lower orders.
+    grams: FxHashMap<[u32; ORDERS], u32>,
+    /// How often each n-gram occurs.
     counts: Vec<u32>,
 }
 
 impl Evidence {
     /// Nothing for a text without words.
     pub(super) fn new(text: &str) -> Option<Self> {
-        let words = words(text);
-        if words.is_empty() {
+        let mut words = FxHashMap::default();
+        let mut own = Vec::new();
+        each_word(text, |word, _| {
+            let next = words.len() as u32;
+            own.push(*words.entry(word.to_owned()).or_insert(next));
+        });
+        if own.is_empty() {
             return None;
         }
-        let mut counts = Vec::new();
-        // A text of fewer words has no n-grams of the higher orders, and is compared by those that it has.
-        let numbers = (1..=ORDERS.min(words.len()))
-            .map(|order| {
-                let mut numbers = HashMap::new();
-                for gram in words.windows(order) {
-                    let gram = gram.iter().map(|word| word.text.clone()).collect();
-                    let number = *numbers.entry(gram).or_insert_with(|| {
-                        counts.push(0);
-                        counts.len() - 1
-                    });
-                    counts[number] += 1;
-                }
-                numbers
-            })
-            .collect();
-        Some(Self { words, numbers, counts })
-    }
-
-    /// How many of a text's words the evidence has, each once.
-    pub(super) fn shared(&self, other: &[Word]) -> usize {
-        let mut seen: Vec<&str> = other.iter().map(|word| word.text.as_str()).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        let own = &self.numbers[0];
-        seen.into_iter().filter(|word| own.contains_key(std::slice::from_ref(&(*word).to_owned()))).count()
-    }
-
-    /// The span of `text` with the highest BLEU: the evidence is the hypothesis and the span its only reference, without
-    /// smoothing. Of equal ones the shortest wins, then the first.
-    pub(super) fn best(&self, text: &[Word]) -> Option<Match> {
-        let length = self.words.len();
-        // The number of the n-gram that ends at each place, order by order.
-        let ending: Vec<Vec<Option<usize>>> = self
-            .numbers
-            .iter()
-            .enumerate()
-            .map(|(at, numbers)| {
-                let order = at + 1;
-                let mut row = vec![None; text.len()];
-                for (start, gram) in text.windows(order).enumerate() {
-                    let gram: Vec<String> = gram.iter().map(|word| word.text.clone()).collect();
-                    row[start + order - 1] = numbers.get(&gram).copied();
-                }
-                row
-            })
-            .collect();
-        let mut best: Option<(f64, Range<usize>)> = None;
-        let mut seen = vec![0u32; self.counts.len()];
-        for first in 0..text.len() {
-            // A span that begins with a foreign word is no better than the one without it.
-            if ending[0][first].is_none() {
-                continue;
-            }
-            seen.fill(0);
-            let mut matches = [0u32; ORDERS];
-            for last in first..text.len() {
-                for (at, row) in ending.iter().enumerate() {
-                    if let Some(number) = row[last].filter(|_| last >= first + at) {
-                        seen[number] += 1;
-                        matches[at] += u32::from(seen[number] <= self.counts[number]);
-                    }
-                }
-                if ending[0][last].is_none() {
-                    continue;
-                }
-                let score = bleu(&matches[..ending.len()], length, last + 1 - first);
-                let span = first..last + 1;
-                let better = best.as_ref().is_none_or(|(known, known_span)| {
-                    score > *known || (score == *known && span.len() < known_span.len())
+        let (mut grams, mut counts) = (FxHashMap::default(), Vec::new());
+        for last in 0..own.len() {
+            for order in 1..=ORDERS.min(last + 1) {
+                let number = *grams.entry(key(&own[last + 1 - order..=last])).or_insert_with(|| {
+                    counts.push(0);
+                    counts.len() as u32 - 1
                 });
-                if better {
-                    best = Some((score, span));
-                }
+                counts[number as usize] += 1;
             }
         }
-        best.map(|(bleu, span)| Match {
-            characters: text[span.start].characters.start..text[span.end - 1].characters.end,
-            bleu,
-            length: span.len(),
-        })
+        Some(Self { length: own.len(), words, grams, counts })
+    }
+
+    /// The orders that are compared: a text of fewer words has no n-grams of the higher ones.
+    fn orders(&self) -> usize {
+        ORDERS.min(self.length)
+    }
+
+    /// The words of a page. N-grams reach over the ends of paragraphs.
+    pub(super) fn read<'a>(&self, paragraphs: impl Iterator<Item = &'a str>) -> Page {
+        let mut page = Page { places: Vec::new(), ending: Vec::new() };
+        // The numbers of the last words, the newest at the end.
+        let mut last = [FOREIGN; ORDERS];
+        for (paragraph, text) in (0u32..).zip(paragraphs) {
+            each_word(text, |word, characters| {
+                last.rotate_left(1);
+                last[ORDERS - 1] = self.words.get(word).copied().unwrap_or(FOREIGN);
+                let mut ending = [FOREIGN; ORDERS];
+                for (order, number) in (1..=self.orders()).zip(&mut ending) {
+                    // With a foreign word in it, no longer n-gram is the evidence's.
+                    let gram = &last[ORDERS - order..];
+                    match self.grams.get(&key(gram)) {
+                        Some(found) if gram[0] != FOREIGN => *number = *found,
+                        _ => break,
+                    }
+                }
+                page.places.push(Place { paragraph, characters });
+                page.ending.push(ending);
+            });
+        }
+        page
+    }
+
+    /// BLEU with the evidence as the hypothesis and a span as its only reference, without smoothing.
+    ///
+    /// `matches` are the evidence's n-grams that the span has, by order and each at most as often as the evidence has it;
+    /// `reference` is the number of the span's words. With equal products of matches, spans no longer than the evidence have
+    /// the same BLEU to the last bit.
+    pub(super) fn bleu(&self, matches: &[u32; ORDERS], reference: usize) -> f64 {
+        let orders = self.orders();
+        let product: f64 = matches[..orders].iter().map(|&matches| f64::from(matches)).product();
+        if product == 0.0 {
+            return 0.0;
+        }
+        let all: f64 = (0..orders).map(|at| (self.length - at) as f64).product();
+        let brevity = (1.0 - reference as f64 / self.length as f64).min(0.0);
+        ((product / all).ln() / orders as f64 + brevity).exp()
     }
 }
 
-/// BLEU from the matches of each order, the hypothesis's length and the reference's.
-fn bleu(matches: &[u32], hypothesis: usize, reference: usize) -> f64 {
-    if matches.contains(&0) {
-        return 0.0;
+fn key(words: &[u32]) -> [u32; ORDERS] {
+    let mut key = [FOREIGN; ORDERS];
+    key[ORDERS - words.len()..].copy_from_slice(words);
+    key
+}
+
+/// The n-grams of a span that are the evidence's, counted while the span grows and shrinks.
+pub(super) struct Tally<'a> {
+    page: &'a Page,
+    counts: &'a [u32],
+    seen: Vec<u32>,
+    span: Range<usize>,
+    matches: [u32; ORDERS],
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(evidence: &'a Evidence, page: &'a Page) -> Self {
+        let counts = &evidence.counts;
+        Self { page, counts, seen: vec![0; counts.len()], span: 0..0, matches: [0; ORDERS] }
     }
-    let orders = matches.len() as f64;
-    let mean: f64 = matches
-        .iter()
-        .enumerate()
-        .map(|(at, matches)| (f64::from(*matches) / (hypothesis - at) as f64).ln() / orders)
-        .sum();
-    let brevity = if hypothesis > reference { 0.0 } else { 1.0 - reference as f64 / hypothesis as f64 };
-    (mean + brevity).exp()
+
+    /// Begins again with an empty span at `start`.
+    pub(super) fn restart(&mut self, start: usize) {
+        self.seen.fill(0);
+        self.span = start..start;
+        self.matches = [0; ORDERS];
+    }
+
+    /// Takes the next word in. Whether an n-gram was counted.
+    pub(super) fn grow(&mut self) -> bool {
+        let before = self.matches;
+        for (at, &gram) in self.page.ending[self.span.end].iter().enumerate() {
+            if gram == FOREIGN || self.span.end < self.span.start + at {
+                break;
+            }
+            let gram = gram as usize;
+            self.seen[gram] += 1;
+            self.matches[at] += u32::from(self.seen[gram] <= self.counts[gram]);
+        }
+        self.span.end += 1;
+        self.matches != before
+    }
+
+    /// Leaves the first word out.
+    pub(super) fn shrink(&mut self) {
+        for at in 0..ORDERS {
+            let last = self.span.start + at;
+            let gram = if last < self.span.end { self.page.ending[last][at] } else { FOREIGN };
+            if gram == FOREIGN {
+                break;
+            }
+            let gram = gram as usize;
+            self.matches[at] -= u32::from(self.seen[gram] <= self.counts[gram]);
+            self.seen[gram] -= 1;
+        }
+        self.span.start += 1;
+    }
+
+    pub(super) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    pub(super) fn matches(&self) -> &[u32; ORDERS] {
+        &self.matches
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn span(evidence: &str, text: &str) -> (String, f64) {
-        let found = Evidence::new(evidence).unwrap().best(&words(text)).unwrap();
-        let range = found.characters;
-        (text.chars().skip(range.start).take(range.len()).collect(), found.bleu)
-    }
-
-    /// BLEU of a span by its definition, with sets counted anew.
-    fn slow(evidence: &str, span: &[Word]) -> f64 {
-        let own = words(evidence);
-        let orders = own.len().min(ORDERS);
-        let mut log = 0.0;
-        for order in 1..=orders {
-            let grams = |words: &[Word]| {
-                let mut counts: HashMap<Vec<String>, u32> = HashMap::new();
-                for gram in words.windows(order) {
-                    *counts.entry(gram.iter().map(|word| word.text.clone()).collect()).or_default() += 1;
-                }
-                counts
-            };
-            let reference = grams(span);
-            let matched: u32 = grams(&own)
-                .iter()
-                .map(|(gram, count)| (*count).min(reference.get(gram).copied().unwrap_or(0)))
-                .sum();
-            if matched == 0 {
-                return 0.0;
-            }
-            log += (f64::from(matched) / (own.len() + 1 - order) as f64).ln() / orders as f64;
-        }
-        let ratio = span.len() as f64 / own.len() as f64;
-        if own.len() > span.len() { log.exp() } else { (log + 1.0 - ratio).exp() }
-    }
-
     #[test]
-    fn what_stands_in_the_text_is_found_whole() {
-        let text = "It rained. Ann Lund (born 1920) was a Norwegian singer, and more. Ann sang.";
-        assert_eq!(
-            span("Ann Lund ( born 1920 ) was a Norwegian singer .", text),
-            ("Ann Lund (born 1920) was a Norwegian singer".into(), 1.0)
-        );
-        assert_eq!(span("ANN", "so Ann, Ann and Ann"), ("Ann".into(), 1.0));
-    }
-
-    #[test]
-    fn every_span_is_scored_as_the_definition_says() {
-        let evidence = "the red house stands near the river in the old town";
-        let text =
-            "In the old town of Oslo the red house near the wide river stands, near the river in the dark.";
-        let all = words(text);
-        let mut best = (0.0, 0..0);
-        for first in 0..all.len() {
-            for last in first..all.len() {
-                let score = slow(evidence, &all[first..=last]);
-                let span = first..last + 1;
-                if score > best.0 + 1e-12 || ((score - best.0).abs() < 1e-12 && span.len() < best.1.len()) {
-                    best = (score, span);
-                }
-            }
-        }
-        let found = Evidence::new(evidence).unwrap().best(&all).unwrap();
-        assert!((found.bleu - best.0).abs() < 1e-9, "{} {}", found.bleu, best.0);
-        assert_eq!(found.length, best.1.len());
-        assert!(found.bleu > 0.3 && found.bleu < 1.0, "{}", found.bleu);
-    }
-
-    #[test]
-    fn texts_without_words_match_nothing() {
+    fn words_are_runs_of_letters_and_digits_in_lower_case() {
+        let mut words = Vec::new();
+        each_word("Été, 3rd -- (B)", |word, at| words.push((word.to_owned(), at)));
+        assert_eq!(words, [("été".into(), 0..3), ("3rd".into(), 5..8), ("b".into(), 13..14)]);
         assert!(Evidence::new("...").is_none());
-        assert!(Evidence::new("a").unwrap().best(&words("b c")).is_none());
-        assert_eq!(Evidence::new("a b b").unwrap().shared(&words("b B c")), 1);
+    }
+
+    #[test]
+    fn a_span_that_shrinks_counts_what_a_new_one_counts() {
+        let evidence = Evidence::new("a b a c a b").unwrap();
+        let page = evidence.read(["a b x a b a b", "c a b a c a b"].into_iter());
+        let words = page.places.len();
+        for width in 1..=words {
+            let mut sliding = Tally::new(&evidence, &page);
+            sliding.restart(0);
+            for start in 0..=words - width {
+                while sliding.span().end < start + width {
+                    sliding.grow();
+                }
+                let mut new = Tally::new(&evidence, &page);
+                new.restart(start);
+                (0..width).for_each(|_| _ = new.grow());
+                assert_eq!((sliding.span(), sliding.matches()), (new.span(), new.matches()));
+                sliding.shrink();
+            }
+        }
+    }
+
+    #[test]
+    fn bleu_is_the_geometric_mean_of_the_clipped_precisions_times_the_brevity_penalty() {
+        let evidence = Evidence::new("the the the cat sat").unwrap();
+        // Papineni's example the other way round: `the` counts as often as the reference has it.
+        let page = evidence.read(["the cat sat on"].into_iter());
+        let mut tally = Tally::new(&evidence, &page);
+        tally.restart(0);
+        (0..3).for_each(|_| _ = tally.grow());
+        assert_eq!(tally.matches(), &[3, 2, 1, 0]);
+        assert_eq!(evidence.bleu(tally.matches(), 3), 0.0);
+        let short = Evidence::new("the the cat").unwrap();
+        // A text of three words has no n-grams of four, which then do not count.
+        assert_eq!(short.bleu(&[2, 1, 0, 0], 2), 0.0);
+        let expected = (2.0f64 / 3.0 * 0.5).powf(1.0 / 3.0);
+        assert!((short.bleu(&[2, 1, 1, 0], 2) - expected).abs() < 1e-12);
+        // A reference of six words for a hypothesis of three.
+        assert!((short.bleu(&[2, 1, 1, 0], 6) - expected * (-1.0f64).exp()).abs() < 1e-12);
+        assert_eq!(short.bleu(&[3, 2, 1, 0], 3), 1.0);
     }
 }

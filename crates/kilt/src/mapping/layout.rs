@@ -1,6 +1,6 @@
 //! The datasets' own layouts whose evidence is mapped.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -10,12 +10,15 @@ use crate::{Id, Record, Result, jsonl::parse};
 /// A dataset's own layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// FEVER's claims: `{id, label, verifiable, claim, evidence}`, evidence being a page's title and a number of a
-    /// sentence, whose text is not in the file. Only the page is mapped. Claims that cannot be verified are left out.
+    /// FEVER's claims: `{id, label, verifiable, claim, evidence}`, evidence being a list of sets, each of which is enough
+    /// for the label. A piece of a set is a page's title and a number of a sentence, whose text is not in the file, so that
+    /// only the page is mapped. Claims that cannot be verified are left out.
     Fever,
-    /// PopQA with passages: `{id, question, possible_answers, paragraphs: [{title, text, is_supporting}]}`.
+    /// PopQA with passages: `{id, question, possible_answers, paragraphs: [{title, text, is_supporting}]}`. The paragraphs
+    /// that support, those of the subject and of the object, belong together: they are one set.
     PopQa,
-    /// Any other dataset, brought to lines of `{id, input, answers, evidence: [{title, text}]}`.
+    /// Any other dataset, brought to lines of `{id, input, answers, evidence}`. The evidence is a set of pieces that belong
+    /// together, `[{title, text}]`, or a list of such sets, each of which is enough, `[[{title, text}]]`.
     Evidence,
 }
 
@@ -45,12 +48,13 @@ pub(super) struct Own {
     pub(super) id: Id,
     pub(super) input: String,
     pub(super) answers: Vec<String>,
-    pub(super) evidence: Vec<Piece>,
+    /// Sets of pieces: the pieces of one belong together, and each set is enough. No two are equal, none is empty.
+    pub(super) evidence: Vec<Vec<Piece>>,
     pub(super) meta: Option<Value>,
 }
 
 /// A piece of evidence: the title of a page, and the text there where it is known.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Piece {
     pub(super) title: String,
     #[serde(default)]
@@ -89,9 +93,39 @@ struct Plain {
     id: Id,
     input: String,
     answers: Vec<String>,
-    evidence: Vec<Piece>,
+    evidence: Evidence,
     #[serde(default)]
     meta: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a list of pieces, {title, text}, or a list of such lists")]
+enum Evidence {
+    Set(Vec<Piece>),
+    Sets(Vec<Vec<Piece>>),
+}
+
+impl Evidence {
+    fn sets(self) -> Vec<Vec<Piece>> {
+        match self {
+            Self::Set(set) => vec![set],
+            Self::Sets(sets) => sets,
+        }
+    }
+}
+
+/// The sets without those that are empty, and without what is equal: pieces within a set, and sets in any order of theirs.
+fn distinct(sets: impl IntoIterator<Item = Vec<Piece>>) -> Vec<Vec<Piece>> {
+    let mut kept: Vec<Vec<Piece>> = Vec::new();
+    let mut known = BTreeSet::new();
+    for set in sets {
+        let mut own = BTreeSet::new();
+        let set: Vec<Piece> = set.into_iter().filter(|piece| own.insert(piece.clone())).collect();
+        if !set.is_empty() && known.insert(own) {
+            kept.push(set);
+        }
+    }
+    kept
 }
 
 /// FEVER's spelling of brackets and colons in titles.
@@ -118,14 +152,10 @@ impl Layout {
                 if !matches!(label.as_str(), "SUPPORTS" | "REFUTES") {
                     return Ok(None);
                 }
-                let mut pieces: Vec<Piece> = Vec::new();
-                for title in evidence.into_iter().flatten().filter_map(|(_, _, title, _)| title) {
-                    let title = fever_title(&title);
-                    if pieces.iter().all(|piece| piece.title != title) {
-                        pieces.push(Piece { title, text: None });
-                    }
-                }
-                Some(Own { id, input: claim, answers: vec![label], evidence: pieces, meta: None })
+                let titles = |set: Vec<FeverEvidence>| set.into_iter().filter_map(|(_, _, title, _)| title);
+                let piece = |title: String| Piece { title: fever_title(&title), text: None };
+                let sets = evidence.into_iter().map(|set| titles(set).map(piece).collect());
+                Some(Own { id, input: claim, answers: vec![label], evidence: distinct(sets), meta: None })
             }
             Self::PopQa => {
                 let PopQa { id, question, possible_answers, paragraphs } = parse(path, line, bytes)?;
@@ -133,12 +163,12 @@ impl Layout {
                     crate::Error::record(path, line, "possible_answers", format!("expected a list: {error}"))
                 })?;
                 let supporting = paragraphs.into_iter().filter(|paragraph| paragraph.is_supporting);
-                let evidence = supporting.map(|it| Piece { title: it.title, text: Some(it.text) }).collect();
-                Some(Own { id, input: question, answers, evidence, meta: None })
+                let set = supporting.map(|it| Piece { title: it.title, text: Some(it.text) }).collect();
+                Some(Own { id, input: question, answers, evidence: distinct([set]), meta: None })
             }
             Self::Evidence => {
                 let Plain { id, input, answers, evidence, meta } = parse(path, line, bytes)?;
-                Some(Own { id, input, answers, evidence, meta })
+                Some(Own { id, input, answers, evidence: distinct(evidence.sets()), meta })
             }
         })
     }

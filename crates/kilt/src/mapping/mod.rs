@@ -1,19 +1,21 @@
-//! A dataset's own evidence, mapped onto a knowledge source as KILT did it (Petroni et al. 2021, section 3.1): the page of
-//! the same title, redirects included, and there the span that is most like the evidence by BLEU, the shortest of equal
-//! ones, with its score.
+//! A dataset's own evidence, mapped onto a knowledge source as KILT did it (Petroni et al. 2021, section 2): the page of the
+//! same title, redirects included, and on all of it the span that is most like the evidence by BLEU, the shortest of equal
+//! ones, with its score. Each of a dataset's alternative sets of evidence becomes an output.
 
 mod bleu;
 mod layout;
+mod span;
+mod summary;
 
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use serde::Serialize;
 use serde_json::Map;
 
 use self::{
-    bleu::{Evidence, Match, words},
+    bleu::Evidence,
     layout::{Own, Piece},
+    span::Span,
 };
 use crate::{
     Error, Output, PassageStore, Provenance, Record, Result, Split,
@@ -21,10 +23,7 @@ use crate::{
     store::PageIndex,
 };
 
-pub use layout::Layout;
-
-/// Paragraphs of a page whose spans are compared: those that share the most words with the evidence.
-const PARAGRAPHS: usize = 3;
+pub use self::{layout::Layout, summary::MapSummary};
 
 /// What is to be mapped.
 #[derive(Clone, Debug)]
@@ -35,43 +34,31 @@ pub struct MapRequest {
     pub inputs: Vec<PathBuf>,
     /// The file of records in KILT's layout.
     pub output: PathBuf,
-    /// Which part of the dataset they are: in `dev` and `test` evidence below `least` is dropped, and records without any
-    /// other with it.
+    /// Which part of the dataset they are. In `dev` and `test` an output is dropped where one of its spans is below `least`
+    /// or one of its pages is not in the source; `train` keeps what was found.
     pub split: Split,
-    /// The least BLEU of evidence in `dev` and `test`; the paper's is 0.5.
+    /// The least BLEU of a span in `dev` and `test`; the paper's is 0.5.
     pub least: f64,
 }
 
-/// What came of a mapping.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct MapSummary {
-    /// Records read.
-    pub read: u64,
-    /// Records written.
-    pub written: u64,
-    /// Records left out because their dataset says that there is no evidence for them.
-    pub unverifiable: u64,
-    /// Records dropped because none of their evidence's pages is in the source.
-    pub without_page: u64,
-    /// Records dropped because the best BLEU of their evidence is too low.
-    pub below: u64,
-    /// Pieces of evidence.
-    pub pieces: u64,
-    /// Pieces whose page is in the source.
-    pub pages: u64,
-    /// Pieces with a span of BLEU 1.
-    pub exact: u64,
-    /// Pieces with a span of a lower BLEU, above 0.
-    pub fuzzy: u64,
-    /// The mean BLEU of the pieces whose text is known and whose page is in the source.
-    pub mean_bleu: Option<f64>,
+/// A set of evidence after mapping.
+struct MappedSet {
+    /// The pieces whose pages are in the source, in the order of the set.
+    items: Vec<Provenance>,
+    /// The pieces whose pages are not.
+    missing: usize,
 }
 
-/// The evidence of a record after mapping.
-struct Mapped {
-    items: Vec<Provenance>,
-    /// For each piece with a page, its BLEU; nothing where its text is not known.
-    scores: Vec<Option<f64>>,
+/// What becomes of a set of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Written,
+    /// A page of it is not in the source.
+    Incomplete,
+    /// A span of it has too low a BLEU.
+    Below,
+    /// It is at the same places as another set of the record.
+    Equal,
 }
 
 /// Maps the evidence of records onto the pages of `store`. The output appears when all inputs have been read.
@@ -85,12 +72,12 @@ pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSum
         return Err(Error::Argument(message));
     }
     let mut summary = MapSummary::default();
-    let mut total = (0.0, 0u64);
+    let mut total = 0.0;
     let mut writer = Writer::create(&request.output)?;
     for path in &request.inputs {
         let mut failed = Ok(());
         jsonl::open(path)?.chunks(|path, chunk| {
-            let mapped: Result<Vec<Option<(Own, Mapped)>>> = chunk
+            let mapped: Result<Vec<Option<(Own, Vec<MappedSet>)>>> = chunk
                 .par_lines()
                 .map(|(line, bytes)| one(request.layout, path, line, bytes, store))
                 .collect();
@@ -109,7 +96,8 @@ pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSum
     }
     store.sound()?;
     writer.finish()?;
-    summary.mean_bleu = (total.1 > 0).then(|| total.0 / total.1 as f64);
+    let scored = summary.exact + summary.fuzzy + summary.unmatched;
+    summary.mean_bleu = (scored > 0).then(|| total / scored as f64);
     Ok(summary)
 }
 
@@ -119,61 +107,95 @@ fn one(
     line: u64,
     bytes: &[u8],
     store: &PassageStore,
-) -> Result<Option<(Own, Mapped)>> {
-    let Some(own) = layout.read(path, line, bytes)? else { return Ok(None) };
-    let mut mapped = Mapped { items: Vec::new(), scores: Vec::new() };
-    for piece in &own.evidence {
-        if let Some(page) = store.page_by_title(&piece.title) {
-            let item = provenance(store, page, piece);
-            mapped.scores.push(item.bleu_score);
-            mapped.items.push(item);
+) -> Result<Option<(Own, Vec<MappedSet>)>> {
+    let own = layout.read(path, line, bytes)?;
+    let map = |set: &Vec<Piece>| {
+        let mut mapped = MappedSet { items: Vec::new(), missing: 0 };
+        for piece in set {
+            match store.page_by_title(&piece.title) {
+                Some(page) => mapped.items.push(provenance(store, page, piece)),
+                None => mapped.missing += 1,
+            }
         }
-    }
-    Ok(Some((own, mapped)))
+        mapped
+    };
+    Ok(own.map(|own| {
+        let sets = own.evidence.iter().map(map).collect();
+        (own, sets)
+    }))
 }
 
 fn count_and_write(
     request: &MapRequest,
-    found: Option<(Own, Mapped)>,
+    found: Option<(Own, Vec<MappedSet>)>,
     summary: &mut MapSummary,
-    total: &mut (f64, u64),
+    total: &mut f64,
     writer: &mut Writer,
 ) -> Result<()> {
     summary.read += 1;
-    let Some((own, mapped)) = found else {
-        summary.unverifiable += 1;
+    let Some((own, sets)) = found.filter(|(_, sets)| !sets.is_empty()) else {
+        summary.without_evidence += 1;
         return Ok(());
     };
-    summary.pieces += own.evidence.len() as u64;
-    summary.pages += mapped.items.len() as u64;
-    for score in mapped.scores.into_iter().flatten() {
-        total.0 += score;
-        total.1 += 1;
-        summary.exact += u64::from(score == 1.0);
-        summary.fuzzy += u64::from(score > 0.0 && score < 1.0);
+    let without_page = sets.iter().all(|set| set.items.is_empty());
+    let mut kept: Vec<Vec<Provenance>> = Vec::new();
+    for set in sets {
+        *total += summary.count(&set);
+        let fate = fate(request, &set, &kept);
+        summary.decide(fate);
+        if fate == Fate::Written {
+            kept.push(distinct(set.items));
+        }
     }
-    if mapped.items.is_empty() {
-        summary.without_page += 1;
-        return Ok(());
-    }
-    let is_kept = |item: &Provenance| {
-        request.split == Split::Train || item.bleu_score.is_none_or(|score| score >= request.least)
-    };
-    let items: Vec<Provenance> = mapped.items.into_iter().filter(is_kept).collect();
-    if items.is_empty() {
-        summary.below += 1;
+    if kept.is_empty() {
+        if without_page {
+            summary.without_page += 1;
+        } else {
+            summary.without_output += 1;
+        }
         return Ok(());
     }
     summary.written += 1;
-    let output =
-        |answer: &String, provenance| Output { answer: Some(answer.clone()), provenance, extra: Map::new() };
-    // The first answer carries the evidence, as in KILT's files.
-    let mut outputs: Vec<Output> = own.answers.iter().map(|answer| output(answer, None)).collect();
-    match outputs.first_mut() {
-        Some(first) => first.provenance = Some(items),
-        None => outputs.push(Output { answer: None, provenance: Some(items), extra: Map::new() }),
-    }
+    let output = |answer: Option<&String>, provenance| Output {
+        answer: answer.cloned(),
+        provenance,
+        extra: Map::new(),
+    };
+    // The first answer carries the evidence, as in KILT's files, once with each set.
+    let mut outputs: Vec<Output> =
+        kept.into_iter().map(|items| output(own.answers.first(), Some(items))).collect();
+    outputs.extend(own.answers.iter().skip(1).map(|answer| output(Some(answer), None)));
     writer.record(&Record { output: Some(outputs), ..own.record() })
+}
+
+fn fate(request: &MapRequest, set: &MappedSet, kept: &[Vec<Provenance>]) -> Fate {
+    let is_below = |item: &Provenance| item.bleu_score.is_some_and(|score| score < request.least);
+    let is_train = request.split == Split::Train;
+    if set.items.is_empty() || (set.missing > 0 && !is_train) {
+        Fate::Incomplete
+    } else if !is_train && set.items.iter().any(is_below) {
+        Fate::Below
+    } else if kept.iter().any(|other| are_equal(other, &set.items)) {
+        Fate::Equal
+    } else {
+        Fate::Written
+    }
+}
+
+/// The items without those that are at the place of an earlier one, as pages of two titles are.
+fn distinct(items: Vec<Provenance>) -> Vec<Provenance> {
+    let mut kept: Vec<Provenance> = Vec::with_capacity(items.len());
+    for item in items {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+/// Whether two sets hold the same places, in any order.
+fn are_equal(a: &[Provenance], b: &[Provenance]) -> bool {
+    a.iter().all(|item| b.contains(item)) && b.iter().all(|item| a.contains(item))
 }
 
 /// A piece of evidence as a span of a page, or as the page alone where its text is not known or nothing of it stands there.
@@ -183,47 +205,21 @@ fn provenance(store: &PassageStore, page: PageIndex, piece: &Piece) -> Provenanc
         title: Some(store.page_title(page).to_owned()),
         ..Provenance::default()
     };
-    let Some(evidence) = piece.text.as_deref().and_then(Evidence::new) else { return item };
-    let Some((paragraph, found)) =
-        best_span(store, page, piece.text.as_deref().unwrap_or_default(), &evidence)
-    else {
+    let text = piece.text.as_deref().unwrap_or_default();
+    let Some(evidence) = Evidence::new(text) else { return item };
+    let paragraphs: Vec<&str> = store.paragraphs(page).collect();
+    let Some(span) = Span::best(&evidence, text, &paragraphs) else {
         item.bleu_score = Some(0.0);
         return item;
     };
     let id = |number: usize| Some((number as i64).into());
-    item.section = Some(section(store, page, paragraph));
-    item.start_paragraph_id = id(paragraph as usize);
-    item.end_paragraph_id = id(paragraph as usize);
-    item.start_character = id(found.characters.start);
-    item.end_character = id(found.characters.end);
-    item.bleu_score = Some(found.bleu);
+    item.section = Some(section(store, page, span.start.0));
+    item.start_paragraph_id = id(span.start.0 as usize);
+    item.start_character = id(span.start.1);
+    item.end_paragraph_id = id(span.end.0 as usize);
+    item.end_character = id(span.end.1);
+    item.bleu_score = Some(span.bleu);
     item
-}
-
-fn best_span(store: &PassageStore, page: PageIndex, text: &str, evidence: &Evidence) -> Option<(u32, Match)> {
-    let text = text.trim();
-    let mut candidates = Vec::new();
-    for (number, paragraph) in (0u32..).zip(store.paragraphs(page)) {
-        if let Some(at) = paragraph.find(text) {
-            let start = paragraph[..at].chars().count();
-            let characters = start..start + text.chars().count();
-            return Some((number, Match { characters, bleu: 1.0, length: 0 }));
-        }
-        let words = words(paragraph);
-        candidates.push((evidence.shared(&words), number, words));
-    }
-    candidates.sort_by_key(|(shared, number, _)| (std::cmp::Reverse(*shared), *number));
-    let mut best: Option<(u32, Match)> = None;
-    for (_, number, words) in candidates.iter().take(PARAGRAPHS) {
-        let Some(found) = evidence.best(words) else { continue };
-        let better = best.as_ref().is_none_or(|(_, known)| {
-            found.bleu > known.bleu || (found.bleu == known.bleu && found.length < known.length)
-        });
-        if better {
-            best = Some((*number, found));
-        }
-    }
-    best.filter(|(_, found)| found.bleu > 0.0)
 }
 
 /// The header above a paragraph.
@@ -272,15 +268,15 @@ mod tests {
     #[test]
     fn spans_are_found_with_their_section_and_low_ones_are_dropped_and_counted() {
         let (summary, records) = mapped(Layout::Evidence, &PLAIN, Split::Dev);
-        assert_eq!((summary.read, summary.written, summary.below, summary.without_page), (4, 2, 1, 1));
-        assert_eq!((summary.pieces, summary.pages, summary.exact), (4, 3, 1));
+        assert_eq!(
+            (summary.read, summary.written, summary.without_output, summary.without_page),
+            (4, 2, 1, 1)
+        );
+        assert_eq!((summary.pieces, summary.pages), (4, 3));
+        assert_eq!((summary.exact, summary.fuzzy, summary.unmatched), (1, 1, 1));
         let first = &records[0].outputs()[0].evidence()[0];
-        let place = |item: &Provenance| {
-            let text = |id: &Option<crate::Id>| id.as_ref().unwrap().text().into_owned();
-            (text(&item.start_paragraph_id), text(&item.start_character), text(&item.end_character))
-        };
         // `later` is missing in the page, so that the span is a word shorter: all of the sentence.
-        assert_eq!(place(first), ("3".into(), "0".into(), "49".into()));
+        assert_eq!(place(first), [3, 0, 3, 49]);
         assert_eq!(first.section.as_deref(), Some("Section::::Life."));
         assert!(first.bleu_score.unwrap() > 0.5 && first.bleu_score.unwrap() < 1.0);
         assert_eq!(records[0].outputs()[1].answer.as_deref(), Some("B."));
@@ -289,14 +285,101 @@ mod tests {
             (second.bleu_score, second.wikipedia_id.as_ref().unwrap().text().as_ref()),
             (Some(1.0), "8")
         );
-        assert_eq!(place(second), ("1".into(), "0".into(), "15".into()));
+        assert_eq!(place(second), [1, 0, 1, 15]);
+    }
+
+    /// Start and end of a span: paragraph and character each.
+    fn place(item: &Provenance) -> [i64; 4] {
+        [&item.start_paragraph_id, &item.start_character, &item.end_paragraph_id, &item.end_character]
+            .map(|id| id.as_ref().unwrap().text().parse().unwrap())
     }
 
     #[test]
     fn a_training_part_keeps_what_is_below() {
         let (summary, records) = mapped(Layout::Evidence, &PLAIN, Split::Train);
-        assert_eq!((summary.written, summary.below, records.len()), (3, 0, 3));
+        assert_eq!((summary.written, summary.without_output, records.len()), (3, 0, 3));
         assert!(records[2].outputs()[0].evidence()[0].bleu_score.unwrap() < 0.5);
+    }
+
+    #[test]
+    fn a_span_over_two_paragraphs_names_both() {
+        let line = r#"{"id":1,"input":"q","answers":["x"],"evidence":[{"title":"Ann Lund (singer)","text":"She sang in Oslo. Life. She was born in Bergen"}]}"#;
+        let (_, records) = mapped(Layout::Evidence, &[line], Split::Dev);
+        let item = &records[0].outputs()[0].evidence()[0];
+        // `Section` of the header between them is the one word that the evidence lacks.
+        assert_eq!((place(item), item.section.as_deref()), ([1, 33, 3, 22], Some("Section::::Abstract.")));
+        assert!(item.bleu_score.unwrap() > 0.5);
+    }
+
+    const LUND: &str = r#"{"title":"Ann Lund (singer)","text":"Ann Lund was a Norwegian singer"}"#;
+    const CITY: &str = r#"{"title":"Oslo","text":"Oslo is a city."}"#;
+    const POOR: &str = r#"{"title":"Ann Lund (singer)","text":"Ann Lund was a painter who may well have been known by some in the town of Molde"}"#;
+    const LOST: &str = r#"{"title":"Paris","text":"Paris is a city"}"#;
+
+    fn line(evidence: &str) -> String {
+        format!(r#"{{"id":1,"input":"q","answers":["yes","y"],"evidence":{evidence}}}"#)
+    }
+
+    /// The answers of the outputs with the titles of their evidence.
+    fn outputs(record: &Record) -> Vec<(String, Vec<String>)> {
+        let titles = |output: &Output| {
+            output.evidence().iter().map(|item| item.title.clone().unwrap()).collect::<Vec<_>>()
+        };
+        record.outputs().iter().map(|it| (it.answer.clone().unwrap(), titles(it))).collect()
+    }
+
+    #[test]
+    fn an_output_with_a_low_span_or_a_lost_page_is_dropped_whole_in_dev_and_test() {
+        for (evidence, below, incomplete) in
+            [(format!("[{LUND},{POOR}]"), 1, 0), (format!("[[{LUND},{LOST}]]"), 0, 1)]
+        {
+            for split in [Split::Dev, Split::Test] {
+                let (summary, records) = mapped(Layout::Evidence, &[&line(&evidence)], split);
+                assert_eq!((summary.outputs_below, summary.outputs_incomplete), (below, incomplete));
+                assert_eq!((summary.written, summary.without_output, records.len()), (0, 1, 0));
+            }
+            let (summary, records) = mapped(Layout::Evidence, &[&line(&evidence)], Split::Train);
+            assert_eq!(
+                (summary.outputs_written, summary.outputs_below, summary.outputs_incomplete),
+                (1, 0, 0)
+            );
+            assert_eq!(outputs(&records[0])[0].1.len(), 1 + below as usize);
+        }
+    }
+
+    #[test]
+    fn alternatives_are_outputs_and_one_that_is_dropped_leaves_the_others() {
+        let evidence = format!("[[{LUND},{CITY}],[{CITY},{LUND}],[{LUND},{POOR}],[{CITY}],[{LOST}]]");
+        let (summary, records) = mapped(Layout::Evidence, &[&line(&evidence)], Split::Dev);
+        let [lund, oslo] = ["Ann Lund (singer)", "Oslo"].map(str::to_owned);
+        let yes = |titles| ("yes".to_owned(), titles);
+        assert_eq!(
+            outputs(&records[0]),
+            [yes(vec![lund, oslo.clone()]), yes(vec![oslo]), ("y".to_owned(), vec![])]
+        );
+        // The second set is the first in another order; the lost page is a set of one.
+        assert_eq!((summary.outputs, summary.outputs_written), (4, 2));
+        assert_eq!((summary.outputs_below, summary.outputs_incomplete, summary.outputs_equal), (1, 1, 0));
+        assert_eq!(
+            summary.to_string(),
+            "1 written of 1 read; 0 without evidence in the dataset, 0 without a page, 0 without an output left\n\
+             2 outputs with evidence written of 4; 1 that lack a page, 1 with a span of too low a BLEU, 0 equal to another\n\
+             6 pieces of evidence, 5 with a page; 4 exact, 1 fuzzy, 0 not found there; mean BLEU 0.828"
+        );
+        // Two titles of one page are one place.
+        let evidence = [r#"[{"title":"Oslo"}]"#, r#"[{"title":"Christiania"},{"title":"Oslo"}]"#].join(",");
+        let (summary, records) = mapped(Layout::Evidence, &[&line(&format!("[{evidence}]"))], Split::Dev);
+        assert_eq!((summary.outputs_written, summary.outputs_equal, summary.pieces), (1, 1, 3));
+        assert_eq!(outputs(&records[0])[0].1, ["Oslo"]);
+    }
+
+    #[test]
+    fn records_without_evidence_are_not_records_without_a_page() {
+        let lines = [line("[]"), line("[[],[]]"), line(&format!("[{LOST}]"))];
+        let lines = lines.each_ref().map(String::as_str);
+        let (summary, _) = mapped(Layout::Evidence, &lines, Split::Train);
+        assert_eq!((summary.read, summary.without_evidence, summary.without_page), (3, 2, 1));
+        assert_eq!((summary.outputs, summary.outputs_incomplete, summary.mean_bleu), (1, 1, None));
     }
 
     #[test]
@@ -306,11 +389,21 @@ mod tests {
             r#"{"id":6,"label":"NOT ENOUGH INFO","claim":"?","evidence":[[[1,null,null,null]]]}"#,
         ];
         let (summary, records) = mapped(Layout::Fever, &lines, Split::Dev);
-        assert_eq!((summary.read, summary.written, summary.unverifiable, summary.pieces), (2, 1, 1, 1));
+        assert_eq!((summary.read, summary.written, summary.without_evidence, summary.pieces), (2, 1, 1, 1));
         let item = &records[0].outputs()[0].evidence()[0];
         assert_eq!(item.title.as_deref(), Some("Ann Lund (singer)"));
         assert_eq!((item.bleu_score, &item.start_paragraph_id), (None, &None));
         assert_eq!(summary.mean_bleu, None);
+    }
+
+    #[test]
+    fn each_set_of_fever_is_an_output_with_the_label() {
+        let claim = r#"{"id":5,"label":"REFUTES","claim":"c","evidence":[[[1,2,"Oslo",0]],[[1,3,"Ann_Lund_-LRB-singer-RRB-",1],[1,3,"Oslo",0]],[[1,4,"Oslo",7]]]}"#;
+        let (summary, records) = mapped(Layout::Fever, &[claim], Split::Dev);
+        let [lund, oslo] = ["Ann Lund (singer)", "Oslo"].map(str::to_owned);
+        let refutes = |titles| ("REFUTES".to_owned(), titles);
+        assert_eq!(outputs(&records[0]), [refutes(vec![oslo.clone()]), refutes(vec![lund, oslo])]);
+        assert_eq!((summary.outputs, summary.outputs_written), (2, 2));
     }
 
     #[test]

@@ -1,0 +1,102 @@
+//! What came of a mapping.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Fate, MappedSet};
+
+/// What came of a mapping.
+///
+/// `read` is the sum of `written`, `without_evidence`, `without_page` and `without_output`; `outputs` that of
+/// `outputs_written`, `outputs_incomplete`, `outputs_below` and `outputs_equal`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MapSummary {
+    /// Records read.
+    pub read: u64,
+    /// Records written.
+    pub written: u64,
+    /// Records left out because the dataset has no evidence for them.
+    pub without_evidence: u64,
+    /// Records dropped because none of their evidence's pages is in the source.
+    pub without_page: u64,
+    /// Records dropped because none of their outputs was kept, though a page is in the source.
+    pub without_output: u64,
+    /// Sets of evidence in the dataset, each of which is enough for its record.
+    pub outputs: u64,
+    /// Outputs with evidence that were written.
+    pub outputs_written: u64,
+    /// Outputs dropped because pages of theirs are not in the source: one is enough in `dev` and `test`, in `train` it is all.
+    pub outputs_incomplete: u64,
+    /// Outputs dropped because the BLEU of at least one span is too low; none in `train`.
+    pub outputs_below: u64,
+    /// Outputs left out because another of the same record has the same places.
+    pub outputs_equal: u64,
+    /// Pieces of evidence in all sets.
+    pub pieces: u64,
+    /// Pieces whose page is in the source.
+    pub pages: u64,
+    /// Pieces with a span of BLEU 1.
+    pub exact: u64,
+    /// Pieces with a span of a lower BLEU, above 0.
+    pub fuzzy: u64,
+    /// Pieces whose text is known and has no span of a BLEU above 0 in its page.
+    pub unmatched: u64,
+    /// The mean BLEU of the pieces whose text is known and whose page is in the source; nothing without such pieces.
+    pub mean_bleu: Option<f64>,
+}
+
+impl MapSummary {
+    /// Counts the pieces of a set, and returns the sum of their BLEU.
+    pub(super) fn count(&mut self, set: &MappedSet) -> f64 {
+        self.outputs += 1;
+        self.pieces += (set.items.len() + set.missing) as u64;
+        self.pages += set.items.len() as u64;
+        let mut total = 0.0;
+        for score in set.items.iter().filter_map(|item| item.bleu_score) {
+            total += score;
+            let kind = match score {
+                1.0 => &mut self.exact,
+                0.0 => &mut self.unmatched,
+                _ => &mut self.fuzzy,
+            };
+            *kind += 1;
+        }
+        total
+    }
+
+    pub(super) fn decide(&mut self, fate: Fate) {
+        let count = match fate {
+            Fate::Written => &mut self.outputs_written,
+            Fate::Incomplete => &mut self.outputs_incomplete,
+            Fate::Below => &mut self.outputs_below,
+            Fate::Equal => &mut self.outputs_equal,
+        };
+        *count += 1;
+    }
+}
+
+impl fmt::Display for MapSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} written of {} read; {} without evidence in the dataset, {} without a page, {} without an output left",
+            self.written, self.read, self.without_evidence, self.without_page, self.without_output
+        )?;
+        writeln!(
+            f,
+            "{} outputs with evidence written of {}; {} that lack a page, {} with a span of too low a BLEU, {} equal to another",
+            self.outputs_written,
+            self.outputs,
+            self.outputs_incomplete,
+            self.outputs_below,
+            self.outputs_equal
+        )?;
+        write!(
+            f,
+            "{} pieces of evidence, {} with a page; {} exact, {} fuzzy, {} not found there",
+            self.pieces, self.pages, self.exact, self.fuzzy, self.unmatched
+        )?;
+        self.mean_bleu.map_or(Ok(()), |mean| write!(f, "; mean BLEU {mean:.3}"))
+    }
+}
