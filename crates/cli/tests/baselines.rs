@@ -206,6 +206,50 @@ fn queries_are_made_up_about_the_pages_of_a_store() {
 }
 
 #[test]
+fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    world(folder, "deep", "[retriever]\nkind = \"bm25\"\n[evidence]\nlimit = 1\n");
+    let text = |arguments: &[&str]| String::from_utf8(run(folder, arguments).stdout).unwrap();
+    let json = |arguments: &[&str]| -> Value { serde_json::from_str(&text(arguments)).unwrap() };
+    let depth = |value: &Value| serde_json::to_string(&value["depth"]).unwrap();
+
+    // One page a prediction at most, and none where no word is found: less than recall@5 looks at.
+    let said = text(&["retrieve", "deep.toml"]);
+    let note = "predictions hold 1 page at most; recall@5 looks beyond them";
+    assert!(said.contains(&format!("note: tasks.jsonl: {note}\n")), "{said}");
+    let guess = "runs/deep-retrieval/predictions/tasks.jsonl";
+    let evaluate = ["evaluate", "--gold", "tasks.jsonl", "--guess", guess];
+    let with = |more: &[&'static str]| [&evaluate[..], more].concat();
+    assert!(text(&evaluate).ends_with(&format!("note: {note}\n")));
+    assert_eq!(depth(&json(&with(&["--json"]))), r#"{"min":0,"max":1,"beyond":[5]}"#);
+    let scored = with(&["--retrieval", "--ks", "1,50,100"]);
+    let note = "note: predictions hold 1 page at most; recall@50 and recall@100 look beyond them\n";
+    let said = text(&scored);
+    assert!(said.ends_with(note) && said.contains("recall@100") && said.contains("Rprec"), "{said}");
+    let expected = r#"{"min":0,"max":1,"beyond":[50,100]}"#;
+    assert_eq!(depth(&json(&[&scored[..], &["--json"]].concat())), expected);
+    let whole = json(&with(&["--whole", "--ks", "1,50,100", "--json"]));
+    assert_eq!(depth(&whole["evidence"]), expected);
+    let levels = text(&with(&["--retrieval", "--rank-keys", "wikipedia_id", "--rank-keys", "title"]));
+    assert!(levels.contains("note: title: predictions hold 1 place at most"), "{levels}");
+    let both = text(&with(&["--retrieval", "--ks", "1,50", "--against", guess, "--rounds", "20"]));
+    assert_eq!(both.matches("1 page at most").count(), 2, "{both}");
+
+    // A deeper recall that is asked for makes predictions as deep.
+    let report = json(&["retrieve", "deep.toml", "name=deeper", "evaluation.recall-at=[3]", "--json"]);
+    let task = &report["tasks"][0];
+    assert_eq!((&task["depth"]["max"], &task["depth"]["beyond"]), (&3.into(), &serde_json::json!([5])));
+    assert!(task["recall"]["3"].as_f64().unwrap() >= task["scores"]["Rprec"].as_f64().unwrap(), "{report}");
+    assert_eq!(predictions(folder, "deeper-retrieval").iter().map(|record| titles(record).len()).max(), Some(3));
+    let table = text(&["retrieve", "deep.toml", "name=deeper", "evaluation.recall-at=[3]"]);
+    assert!(table.lines().next().unwrap().ends_with("recall@5  recall@3"), "{table}");
+    let wrong = sporran(folder, &["retrieve", "deep.toml", "evaluation.recall-at=[1]"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(errors(&wrong).contains("`evaluation.recall-at`: expected depths of at least 2, found 1"));
+}
+
+#[test]
 fn evidence_is_mapped_onto_a_store() {
     let folder = tempfile::tempdir().unwrap();
     world(folder.path(), "bm25", "[retriever]\nkind = \"bm25\"\n");
@@ -220,12 +264,12 @@ fn evidence_is_mapped_onto_a_store() {
         serde_json::from_str(&fs::read_to_string(folder.path().join("out.jsonl")).unwrap()).unwrap();
     let item = &record["output"][0]["provenance"][0];
     assert_eq!((&item["wikipedia_id"], &item["bleu_score"]), (&"3".into(), &1.0.into()));
-    let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-}
     // Of two alternatives the one with a span that is not there is dropped.
     let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[[{"title":"Oslo"}],[{"title":"Oslo"},{"title":"Paris","text":"It rains"}]]}"#;
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
     let said = errors(&output);
     assert!(said.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"), "{said}");
+    let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -60,6 +60,9 @@ pub struct General {
     /// `[evidence]`: what predictions carry as provenance.
     #[serde(default)]
     pub evidence: EvidenceOptions,
+    /// `[evaluation]`: what is scored beside R-precision, recall@5 and the answers.
+    #[serde(default, skip_serializing_if = "EvaluationOptions::is_default")]
+    pub evaluation: EvaluationOptions,
     /// `[train]`: how `sporran train` makes the generator's model.
     pub train: Option<TrainOptions>,
     /// `[encoder-training]`: how `sporran train` makes an encoder that retrieves or reranks.
@@ -142,7 +145,7 @@ impl Default for QueryOptions {
 pub struct EvidenceOptions {
     /// Passages that are retrieved for each query.
     pub depth: usize,
-    /// Items of provenance in a prediction, at most.
+    /// Items of provenance in a prediction, at most; see `evaluation.recall-at`.
     pub limit: usize,
     /// Only the best passage of each page, as page-level scores want it.
     pub one_per_page: bool,
@@ -165,6 +168,31 @@ impl Default for EvidenceOptions {
             title_first: true,
             with_text: false,
         }
+    }
+}
+
+/// `[evaluation]`: what is scored beside R-precision, recall@5 and the answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EvaluationOptions {
+    /// Depths at which the report has recall as well, each at least 2. Predictions hold as many items as the deepest of them
+    /// asks for, and as many passages are retrieved, where `evidence.limit` and `evidence.depth` are less. Passages of one
+    /// page are one item by default, so that `evidence.depth` has to be greater for as many pages.
+    pub recall_at: Vec<usize>,
+}
+
+impl EvaluationOptions {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl General {
+    /// Makes predictions hold what is scored.
+    fn hold_what_is_scored(&mut self) {
+        let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
+        self.evidence.limit = self.evidence.limit.max(deepest);
+        self.evidence.depth = self.evidence.depth.max(deepest);
     }
 }
 
@@ -340,7 +368,8 @@ impl Options {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let retriever = retrieval::read(document);
         let generator = generation::read(document);
-        let general: General = document.read_root(&STAGES)?;
+        let mut general: General = document.read_root(&STAGES)?;
+        general.hold_what_is_scored();
         Some(Self { general, retriever: retriever.ok()?, generator: generator.ok()? })
     }
 

@@ -1,9 +1,16 @@
 //! The scores of a run: `report.json`, a table for the terminal, and a page that needs no network.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Dataset, Metric};
+use sporran_kilt::{
+    Dataset, Metric,
+    scores::{Measure, depth::Depth},
+};
 
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +56,12 @@ pub struct TaskReport {
     pub metric: Metric,
     /// The scores; missing where there is no gold.
     pub scores: Option<Scores>,
+    /// Recall over pages at the depths of `[evaluation]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recall: BTreeMap<usize, f64>,
+    /// How many pages the predictions hold, beside the depths that recall is told at; missing where there is no gold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<Depth>,
 }
 
 /// Scores, 0 to 1.
@@ -96,46 +109,70 @@ impl Report {
         Self { name: name.to_owned(), tasks, mean, indexes }
     }
 
-    /// The rows of its table: file, records, metric, and the four scores in percent.
-    fn rows(&self) -> Vec<[String; 7]> {
-        let percent = |score: Option<f64>| {
-            score.map_or_else(|| "-".to_owned(), |score| format!("{:.1}", score * 100.0))
+    /// The depths of recall beside 5.
+    fn depths(&self) -> BTreeSet<usize> {
+        self.tasks.iter().flat_map(|task| task.recall.keys().copied()).filter(|&depth| depth != 5).collect()
+    }
+
+    /// The names of the columns.
+    fn head(&self) -> Vec<String> {
+        let deeper = self.depths().into_iter().map(|depth| format!("recall@{depth}"));
+        HEAD.map(str::to_owned).into_iter().chain(deeper).collect()
+    }
+
+    /// The rows of its table: file, records, metric, and the scores in percent.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let depths = self.depths();
+        let row = |name: &str, records: usize, metric: &str, scores: Option<Scores>, deeper: Vec<Measure>| {
+            let of = |score: fn(Scores) -> Option<f64>| {
+                scores.and_then(score).map_or_else(Measure::default, Measure::from)
+            };
+            let figures = [
+                of(|scores| scores.answer),
+                of(|scores| scores.kilt),
+                of(|scores| Some(scores.r_precision)),
+                of(|scores| Some(scores.recall_at_5)),
+            ];
+            let figures = figures.into_iter().chain(deeper).map(|figure| format!("{:.1}", figure.percent()));
+            [name.to_owned(), records.to_string(), metric.to_owned()].into_iter().chain(figures).collect()
         };
-        let cells = |scores: Option<Scores>| {
-            [
-                percent(scores.and_then(|scores| scores.answer)),
-                percent(scores.and_then(|scores| scores.kilt)),
-                percent(scores.map(|scores| scores.r_precision)),
-                percent(scores.map(|scores| scores.recall_at_5)),
-            ]
-        };
-        let row = |name: &str, records: usize, metric: &str, scores| {
-            let [answer, kilt, precision, recall] = cells(scores);
-            [name.to_owned(), records.to_string(), metric.to_owned(), answer, kilt, precision, recall]
-        };
+        let at = |task: &TaskReport, depth: &usize| task.recall.get(depth).copied();
         let mut rows: Vec<_> = self
             .tasks
             .iter()
             .map(|task| {
                 let name =
                     task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned());
-                row(&name, task.records, task.metric.key(), task.scores)
+                let deeper = depths.iter().map(|depth| Measure::mean(at(task, depth))).collect();
+                row(&name, task.records, task.metric.key(), task.scores, deeper)
             })
             .collect();
         if let Some(mean) = self.mean {
             let records =
                 self.tasks.iter().filter(|task| task.scores.is_some()).map(|task| task.records).sum();
-            rows.push(row(&format!("mean of {}", mean.tasks), records, "", Some(mean.scores)));
+            let over = |depth| Measure::mean(self.tasks.iter().filter_map(|task| at(task, depth)));
+            let deeper = depths.iter().map(over).collect();
+            rows.push(row(&format!("mean of {}", mean.tasks), records, "", Some(mean.scores), deeper));
         }
         rows
+    }
+
+    /// What a reader of the scores should know: where recall looks beyond the predictions.
+    fn notes(&self) -> Vec<String> {
+        let of = |task: &TaskReport| {
+            // Without any evidence nothing was asked for.
+            let depth = task.depth.as_ref().filter(|depth| depth.max > 0)?;
+            Some(format!("note: {}: {}", task.file, depth.note("pages")?))
+        };
+        self.tasks.iter().filter_map(of).collect()
     }
 
     /// The table for a terminal, scores in percent.
     pub fn table(&self) -> String {
         let mut rows = self.rows();
-        rows.insert(0, HEAD.map(str::to_owned));
+        rows.insert(0, self.head());
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 7] = std::array::from_fn(width);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
         let mut table = String::new();
         for (number, row) in rows.iter().enumerate() {
             for (column, cell) in row.iter().enumerate() {
@@ -148,8 +185,12 @@ impl Report {
             table.truncate(table.trim_end().len());
             table.push('\n');
             if number == 0 || (number + 2 == rows.len() && self.mean.is_some()) {
-                let _ = writeln!(table, "{}", "-".repeat(widths.iter().sum::<usize>() + 2 * 6));
+                let _ =
+                    writeln!(table, "{}", "-".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)));
             }
+        }
+        for note in self.notes() {
+            let _ = writeln!(table, "{note}");
         }
         for index in &self.indexes {
             let _ = writeln!(table, "{index}");
@@ -168,14 +209,19 @@ impl Report {
             let bar = format!("<td class=bar><i style=\"width:{share:.1}%\"></i></td>");
             let _ = writeln!(rows, "<tr>{cells}{bar}</tr>");
         }
-        let indexes: String =
-            self.indexes.iter().map(|index| format!("<p>{}</p>\n", escape(&index.to_string()))).collect();
-        let head: String = HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
+        let indexes = self.indexes.iter().map(ToString::to_string);
+        let notes: String = self
+            .notes()
+            .into_iter()
+            .chain(indexes)
+            .map(|note| format!("<p>{}</p>\n", escape(&note)))
+            .collect();
+        let head: String = self.head().iter().map(|name| format!("<th>{name}</th>")).collect();
         let name = escape(&self.name);
         format!(
             "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
              <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
-             <table><tr>{head}<th></th></tr>\n{rows}</table>\n{indexes}</html>\n"
+             <table><tr>{head}<th></th></tr>\n{rows}</table>\n{notes}</html>\n"
         )
     }
 }
@@ -212,6 +258,8 @@ mod tests {
             records: 10,
             metric: dataset.metric(),
             scores,
+            recall: BTreeMap::new(),
+            depth: None,
         };
         let tasks = vec![
             task(Dataset::Nq, Some(scores(0.25))),
@@ -239,6 +287,40 @@ mod tests {
         );
         assert!(report.html().contains("<h1>a&lt;b</h1>"));
         let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    }
+
+    #[test]
+    fn deeper_recall_has_columns_and_depths_beyond_the_predictions_are_told() {
+        let task = |dataset: Dataset, recall: &[(usize, f64)], max, beyond: &[usize]| TaskReport {
+            file: dataset.file_name(sporran_kilt::Split::Dev),
+            dataset: Some(dataset),
+            records: 4,
+            metric: dataset.metric(),
+            scores: Some(Scores { answer: None, kilt: None, r_precision: 0.5, recall_at_5: 0.5 }),
+            recall: recall.iter().copied().collect(),
+            depth: Some(Depth { min: 0, max, beyond: beyond.into() }),
+        };
+        let tasks = vec![
+            task(Dataset::Nq, &[(5, 0.5), (100, 0.75)], 20, &[100]),
+            task(Dataset::Wow, &[(100, 0.25)], 100, &[]),
+            task(Dataset::Trex, &[], 0, &[5]),
+        ];
+        let report = Report::new("deep", tasks, Vec::new());
+        let table = report.table();
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][5..], ["Rprec", "recall@5", "recall@100"]);
+        assert_eq!(lines[2], ["nq", "4", "em", "-", "-", "50.0", "50.0", "75.0"]);
+        assert_eq!(lines[4].last(), Some(&"-"));
+        assert_eq!(lines[6][3..], ["12", "-", "-", "50.0", "50.0", "50.0"]);
+        let note = "note: nq-dev-kilt.jsonl: predictions hold 20 pages at most; recall@100 looks beyond them";
+        assert_eq!(table.lines().filter(|line| line.starts_with("note")).collect::<Vec<_>>(), [note]);
+        assert!(report.html().contains("<th>recall@100</th>") && report.html().contains(note));
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(
+            json.contains(r#""recall":{"5":0.5,"100":0.75},"depth":{"min":0,"max":20,"beyond":[100]}"#),
+            "{json}"
+        );
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
     }
 }

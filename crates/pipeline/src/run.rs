@@ -1,6 +1,7 @@
 //! The main job: task files in, predictions with provenance and their scores out.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
     time::Instant,
@@ -9,7 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_generator::{Candidate, Generation, Request};
 use sporran_kilt::{
-    Hit, Metric, Passage, Prediction, Query, Record, formats::trec::RunLine, jsonl, scores::kilt as scores,
+    Hit, Metric, Passage, Prediction, Query, Record,
+    formats::trec::RunLine,
+    jsonl,
+    scores::{retrieval, whole},
 };
 
 use crate::{
@@ -348,26 +352,41 @@ fn score(options: &Options, folder: &Folder, task: &TaskFile, done: &Done) -> Re
         (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.work(task, "gold.jsonl"))?),
         (gold, _) => gold,
     };
-    let scores = match gold {
-        None => None,
-        Some(gold) => {
-            let report = scores::evaluate(&gold, folder.predictions(task))?.report;
-            let (answer, kilt) = match metric {
-                Metric::Accuracy => (report.downstream.accuracy, report.kilt.accuracy),
-                Metric::ExactMatch => (report.downstream.em, report.kilt.em),
-                Metric::F1 => (report.downstream.f1, report.kilt.f1),
-                Metric::RougeL => (report.downstream.rougel, report.kilt.rougel),
-            };
-            let answers = options.generator.is_some();
-            Some(Scores {
-                answer: answers.then_some(answer),
-                kilt: answers.then_some(kilt),
-                r_precision: report.retrieval.r_precision,
-                recall_at_5: report.retrieval.recall_at_5,
-            })
-        }
+    let mut report = TaskReport {
+        file: task.name.clone(),
+        dataset: task.dataset,
+        records: done.records,
+        metric,
+        scores: None,
+        recall: BTreeMap::new(),
+        depth: None,
     };
-    Ok(TaskReport { file: task.name.clone(), dataset: task.dataset, records: done.records, metric, scores })
+    let Some(gold) = gold else { return Ok(report) };
+    let ks: Vec<usize> =
+        [5].into_iter().chain(options.general.evaluation.recall_at.iter().copied()).collect();
+    let evidence = retrieval::Options { ks, ..retrieval::Options::default() };
+    let found = whole::evaluate(&gold, folder.predictions(task), &evidence)?;
+    let own = found.answers.report;
+    let (answer, kilt) = match metric {
+        Metric::Accuracy => (own.downstream.accuracy, own.kilt.accuracy),
+        Metric::ExactMatch => (own.downstream.em, own.kilt.em),
+        Metric::F1 => (own.downstream.f1, own.kilt.f1),
+        Metric::RougeL => (own.downstream.rougel, own.kilt.rougel),
+    };
+    let answers = options.generator.is_some();
+    report.scores = Some(Scores {
+        answer: answers.then_some(answer),
+        kilt: answers.then_some(kilt),
+        r_precision: own.retrieval.r_precision,
+        recall_at_5: own.retrieval.recall_at_5,
+    });
+    // One kind of evidence was asked for: pages.
+    if let Some((pages, _)) = found.evidence.reports.first() {
+        let at = |depth: &usize| Some((*depth, pages.score(&format!("recall@{depth}"))?));
+        report.recall = options.general.evaluation.recall_at.iter().filter_map(at).collect();
+    }
+    report.depth = found.evidence.depths.into_iter().next();
+    Ok(report)
 }
 
 /// The first records of a gold file, for a run that answers those only.

@@ -201,6 +201,9 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
             document.report_key(key, "expected at least 1, found 0");
         }
     }
+    if let Some(depth) = general.evaluation.recall_at.iter().find(|&&depth| depth < 2) {
+        document.report_key("evaluation.recall-at", format!("expected depths of at least 2, found {depth}"));
+    }
     if general.tasks.limit == Some(0) {
         document.report_key("tasks.limit", "expected at least 1, found 0");
     }

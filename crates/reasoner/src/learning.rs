@@ -148,7 +148,7 @@ pub(crate) fn run(
         if is_judged {
             valid = learner.judge()?;
             if let Some(scores) = &valid {
-                take(&mut position, scores.mrr, schedule);
+                take(&mut position, scores.mrr.or_zero(), schedule);
             }
             if position.worse == 0 {
                 learner.save(&model)?;

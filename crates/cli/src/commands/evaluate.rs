@@ -113,8 +113,15 @@ enum MethodArg {
     Uri,
 }
 
-/// The means under their names, and what each record scored.
-type Scored = (Value, Vec<(String, PerRecord)>);
+/// A file of predictions, scored.
+struct Scored {
+    /// The means under their names.
+    report: Value,
+    /// What each record scored, by the kind of evidence; of answers under an empty name.
+    records: Vec<(String, PerRecord)>,
+    /// What a reader of the means should know.
+    notes: Vec<String>,
+}
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
@@ -175,13 +182,22 @@ impl Evaluate {
             };
             return self.show(&value(&extraction::evaluate(gold, guess, method, self.fold)?)?);
         }
-        let (report, records) = self.score(gold, guess)?;
+        let scored = self.score(gold, guess)?;
         match &self.against {
-            None => self.show(&report),
+            None => self.show_noted(&scored.report, &scored.notes),
             Some(other) => {
-                let (other_report, other_records) = self.score(gold, other)?;
-                let comparison = self.compare(&records, &other_records)?;
-                self.show(&json!({ "guess": report, "against": other_report, "comparison": comparison }))
+                let against = self.score(gold, other)?;
+                let comparison = self.compare(&scored.records, &against.records)?;
+                let named = |path: &Path, notes: Vec<String>| {
+                    notes
+                        .into_iter()
+                        .map(move |note| format!("{}: {note}", path.display()))
+                        .collect::<Vec<_>>()
+                };
+                let notes = [named(guess, scored.notes), named(other, against.notes)].concat();
+                let report =
+                    json!({ "guess": scored.report, "against": against.report, "comparison": comparison });
+                self.show_noted(&report, &notes)
             }
         }
     }
@@ -222,22 +238,25 @@ impl Evaluate {
 
     fn score(&self, gold: &Path, guess: &Path) -> Result<Scored> {
         let options = retrieval::Options { ks: self.ks.clone(), rank_keys: self.rank_keys.clone() };
+        let mut notes = Vec::new();
         let (report, records, unknown) = if self.whole {
             let found = whole::evaluate(gold, guess, &options)?;
             let mut report = value(&found.answers.report)?;
-            let (evidence, mut records) = reports(found.evidence.reports)?;
-            if let Value::Object(report) = &mut report {
-                report.insert("evidence".into(), evidence);
-            }
+            let (evidence, mut records) = reports(found.evidence, &mut notes)?;
+            insert(&mut report, "evidence", evidence);
             records.insert(0, (String::new(), found.answers.records));
             (report, records, found.answers.unknown)
         } else if self.retrieval {
             let found = retrieval::evaluate(gold, guess, &options)?;
-            let (report, records) = reports(found.reports)?;
-            (report, records, found.unknown)
+            let unknown = found.unknown.clone();
+            let (report, records) = reports(found, &mut notes)?;
+            (report, records, unknown)
         } else {
             let found = kilt::evaluate(gold, guess)?;
-            (value(&found.report)?, vec![(String::new(), found.records)], found.unknown)
+            let mut report = value(&found.report)?;
+            insert(&mut report, "depth", value(&found.depth)?);
+            notes.extend(found.depth.note("pages"));
+            (report, vec![(String::new(), found.records)], found.unknown)
         };
         if let Some(first) = unknown.first() {
             tracing::warn!(
@@ -246,7 +265,7 @@ impl Evaluate {
                 unknown.len()
             );
         }
-        Ok((report, records))
+        Ok(Scored { report, records, notes })
     }
 
     /// For each score: both means with their intervals, the difference with its, and its p-value.
@@ -276,12 +295,26 @@ impl Evaluate {
     }
 
     fn show(&self, report: &Value) -> Result<()> {
+        self.show_noted(report, &[])
+    }
+
+    /// Prints a report; as text, the notes come behind it.
+    fn show_noted(&self, report: &Value, notes: &[String]) -> Result<()> {
         if self.json {
             return print_json(report);
         }
         let mut text = String::new();
         table(report, "", &mut text);
+        for note in notes {
+            text.push_str(&format!("note: {note}\n"));
+        }
         print(&text)
+    }
+}
+
+fn insert(report: &mut Value, name: &str, part: Value) {
+    if let Value::Object(report) = report {
+        report.insert(name.into(), part);
     }
 }
 
@@ -290,16 +323,27 @@ fn value(report: &impl serde::Serialize) -> Result<Value> {
         .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
 }
 
-/// The means of each kind of evidence, one kind flat and several as one object each, and what each record scored.
-fn reports(found: Vec<(retrieval::Report, PerRecord)>) -> Result<Scored> {
+/// The means of each kind of evidence, one kind flat and several as one object each, and what each record scored. Each says
+/// how deep the predictions go; notes say which depths lie beyond.
+fn reports(
+    found: retrieval::Evaluation,
+    notes: &mut Vec<String>,
+) -> Result<(Value, Vec<(String, PerRecord)>)> {
     let mut reports = Map::new();
     let mut records = Vec::new();
-    for (report, per_record) in found {
-        reports.insert(report.rank_keys.to_string(), value(&report)?);
-        records.push((report.rank_keys.to_string(), per_record));
+    let single = found.reports.len() == 1;
+    for ((report, per_record), depth) in found.reports.into_iter().zip(&found.depths) {
+        let keys = report.rank_keys.to_string();
+        let mut flat = value(&report)?;
+        insert(&mut flat, "depth", value(depth)?);
+        let items = if report.rank_keys == RankKeys::page() { "pages" } else { "places" };
+        let named = |note| if single { note } else { format!("{keys}: {note}") };
+        notes.extend(depth.note(items).map(named));
+        reports.insert(keys.clone(), flat);
+        records.push((keys, per_record));
     }
-    let single = if reports.len() == 1 { reports.values().next().cloned() } else { None };
-    Ok((single.unwrap_or(Value::Object(reports)), records))
+    let flat = if reports.len() == 1 { reports.values().next().cloned() } else { None };
+    Ok((flat.unwrap_or(Value::Object(reports)), records))
 }
 
 /// One line a figure, nested names joined by blanks.
@@ -311,6 +355,9 @@ fn table(report: &Value, path: &str, text: &mut String) {
                 table(value, &path, text);
             }
         }
+        // What there is nothing to say of: a measure without data, or an empty list.
+        Value::Null => text.push_str(&format!("{path:50} -\n")),
+        Value::Array(list) if list.is_empty() => text.push_str(&format!("{path:50} -\n")),
         Value::Number(number) if number.is_f64() => {
             text.push_str(&format!("{path:50} {:.4}\n", number.as_f64().unwrap_or_default()));
         }

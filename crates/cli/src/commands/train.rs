@@ -146,8 +146,8 @@ fn tagged_told(trained: &tagging::TrainedTagger) -> String {
     let mut text = format!("{} steps{best}\nmodel: {}\n", trained.steps, trained.model.display());
     for tested in &trained.tests {
         if let Some(spans) = &tested.spans {
-            let (precision, recall) = (spans.precision * 100.0, spans.recall * 100.0);
-            let f1 = spans.f1 * 100.0;
+            let (precision, recall) = (spans.precision.percent(), spans.recall.percent());
+            let f1 = spans.f1.percent();
             text.push_str(&format!(
                 "{}: precision {precision:.1}, recall {recall:.1}, F1 {f1:.1}\n",
                 tested.file
@@ -158,9 +158,9 @@ fn tagged_told(trained: &tagging::TrainedTagger) -> String {
                 "{}: of {} names and dates of facts {:.1} % found, {:.1} % with their type, {:.1} % in part\n",
                 tested.file,
                 facts.gold,
-                facts.exact * 100.0,
-                facts.typed * 100.0,
-                facts.overlap * 100.0
+                facts.exact.percent(),
+                facts.typed.percent(),
+                facts.overlap.percent()
             ));
         }
     }

@@ -49,7 +49,8 @@ impl PerRecord {
         mean(self.at(column))
     }
 
-    fn at(&self, column: usize) -> impl Iterator<Item = f64> {
+    /// One figure of every record.
+    pub(super) fn at(&self, column: usize) -> impl Iterator<Item = f64> + Clone {
         self.values.iter().skip(column).step_by(self.names.len().max(1)).copied()
     }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use super::Measure;
 use crate::{
     Error, Result,
     docred::{self, Document, Found},
@@ -25,16 +26,16 @@ pub struct Report {
     /// Those that are right.
     pub right: usize,
     /// `right / found`.
-    pub precision: f64,
+    pub precision: Measure,
     /// `right / gold`.
-    pub recall: f64,
+    pub recall: Measure,
     /// Their harmonic mean.
-    pub f1: f64,
+    pub f1: Measure,
     /// F1 without right relations that are known from other documents, where such were given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ign_f1: Option<f64>,
+    pub ign_f1: Option<Measure>,
     /// F1 of the sentences that show relations.
-    pub evidence_f1: f64,
+    pub evidence_f1: Measure,
 }
 
 /// A document's title, a subject, an object and a property.
@@ -42,14 +43,6 @@ type Key<'a> = (&'a str, usize, usize, &'a str);
 
 /// Names of a subject and an object, and a property.
 type NamedFact<'a> = (&'a str, &'a str, &'a str);
-
-fn share(of: usize, among: usize) -> f64 {
-    if among == 0 { 0.0 } else { of as f64 / among as f64 }
-}
-
-fn harmonic(a: f64, b: f64) -> f64 {
-    if a + b == 0.0 { 0.0 } else { 2.0 * a * b / (a + b) }
-}
 
 /// Scores a file of predictions, one JSON list; `known` are files of documents that were learned from.
 ///
@@ -114,13 +107,13 @@ pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Rep
             shown += own.iter().filter(|sentence| evidence.contains(sentence)).count();
         }
     }
-    report.precision = share(report.right, report.found);
-    report.recall = share(report.right, report.gold);
-    report.f1 = harmonic(report.precision, report.recall);
-    report.evidence_f1 = harmonic(share(shown, told), share(shown, sentences));
+    report.precision = Measure::share(report.right, report.found);
+    report.recall = Measure::share(report.right, report.gold);
+    report.f1 = report.precision.harmonic(report.recall);
+    report.evidence_f1 = Measure::share(shown, told).harmonic(Measure::share(shown, sentences));
     if !known.is_empty() {
-        let precision = share(report.right - right_known, report.found - right_known);
-        report.ign_f1 = Some(harmonic(precision, report.recall));
+        let precision = Measure::share(report.right - right_known, report.found - right_known);
+        report.ign_f1 = Some(precision.harmonic(report.recall));
     }
     report
 }
@@ -168,15 +161,19 @@ mod tests {
         ];
         let report = score(&gold, &guess, &[]);
         assert_eq!((report.gold, report.found, report.right, report.ign_f1), (3, 3, 2, None));
-        assert!((report.f1 - 2.0 / 3.0).abs() < 1e-12);
+        assert!((report.f1.or_zero() - 2.0 / 3.0).abs() < 1e-12);
         // Of three sentences that were told two are right, of three that there are two were told.
-        assert!((report.evidence_f1 - 2.0 / 3.0).abs() < 1e-12);
+        assert!((report.evidence_f1.or_zero() - 2.0 / 3.0).abs() < 1e-12);
         // Another name of Ann is enough: she was born in Rome in a document that was learned.
         let learned = [document("b", r#"{"h": 0, "t": 2, "r": "P19"}"#)];
-        let ign = score(&gold, &guess, &learned).ign_f1.unwrap();
+        let ign = score(&gold, &guess, &learned).ign_f1.unwrap().or_zero();
         let (precision, recall): (f64, f64) = (1.0 / 2.0, 2.0 / 3.0);
         assert!((ign - 2.0 * precision * recall / (precision + recall)).abs() < 1e-12);
-        assert_eq!(score(&gold, &[], &learned).f1, 0.0);
+        let silent = score(&gold, &[], &learned);
+        assert_eq!((silent.f1, silent.recall), (0.0.into(), 0.0.into()));
+        // Nothing was found, and of no sentences none could be shown.
+        assert_eq!(silent.precision, Measure::default());
+        assert_eq!(score(&[document("c", "")], &[], &[]).f1, Measure::default());
     }
 
     #[test]

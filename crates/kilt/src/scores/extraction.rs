@@ -9,6 +9,7 @@ use std::{fmt, path::Path, str::FromStr};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
+use super::Measure;
 use crate::{
     Error, Id, Result, jsonl,
     knowledgenet::{Document, Fact, Passage},
@@ -52,7 +53,7 @@ impl Method {
                 Self::SpanOverlap => overlap(a_subject, b_subject) && overlap(a_object, b_object),
                 Self::Uri => match (a.uris(), b.uris()) {
                     (Some((a_subject, a_object)), Some((b_subject, b_object))) => {
-                        entity(a_subject) == entity(b_subject) && entity(a_object) == entity(b_object)
+                        same_entity(a_subject, b_subject) && same_entity(a_object, b_object)
                     }
                     _ => false,
                 },
@@ -83,6 +84,11 @@ fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
     starts_in(a, b) || starts_in(b, a) || ends_in(a, b) || ends_in(b, a)
 }
 
+/// Whether two links lead to the same entity: their last parts are equal.
+pub fn same_entity(a: &str, b: &str) -> bool {
+    entity(a) == entity(b)
+}
+
 /// The last part of a link.
 fn entity(uri: &str) -> &str {
     uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
@@ -100,25 +106,29 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Found over found and wrong; 0 of nothing.
-    pub fn precision(self) -> f64 {
-        share(self.found, self.wrong)
+    /// Found over found and wrong. Where nothing was predicted it is 0, as the public evaluator has it, and nothing where there
+    /// was nothing to find either.
+    pub fn precision(self) -> Measure {
+        self.share(self.wrong)
     }
 
-    /// Found over found and missed; 0 of nothing.
-    pub fn recall(self) -> f64 {
-        share(self.found, self.missed)
+    /// Found over found and missed. Without gold facts it is 0, as the public evaluator has it, and nothing where nothing was
+    /// predicted either.
+    pub fn recall(self) -> Measure {
+        self.share(self.missed)
     }
 
-    /// The harmonic mean of precision and recall; 0 if both are.
-    pub fn f1(self) -> f64 {
-        let (precision, recall) = (self.precision(), self.recall());
-        if precision + recall == 0.0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
+    /// The harmonic mean of precision and recall; 0 if both are, and nothing without gold and predicted facts.
+    pub fn f1(self) -> Measure {
+        self.precision().harmonic(self.recall())
     }
-}
 
-fn share(part: usize, rest: usize) -> f64 {
-    if part + rest == 0 { 0.0 } else { part as f64 / (part + rest) as f64 }
+    fn share(self, rest: usize) -> Measure {
+        if self.found + self.wrong + self.missed == 0 {
+            return Measure::default();
+        }
+        Measure::from(Measure::share(self.found, self.found + rest).or_zero())
+    }
 }
 
 impl Serialize for Counts {
@@ -341,8 +351,8 @@ fn read(
     Ok(documents)
 }
 
-/// Leaves the facts that the comparison of links looks at, each once.
-fn keep_linked(facts: &mut Vec<Fact>) {
+/// Leaves those of a passage's facts that the comparison of links looks at, each once.
+pub fn keep_linked(facts: &mut Vec<Fact>) {
     let mut seen = FxHashSet::default();
     facts.retain(|fact| {
         let Some((subject, object)) = fact.uris() else { return false };
@@ -399,7 +409,14 @@ mod tests {
     #[test]
     fn properties_that_a_passage_is_not_annotated_for_do_not_count() {
         let guess = [fact("2", [0, 5, 10, 15], ["", ""])];
-        assert_eq!(counts(&[], &guess, Method::SpanExact), Counts::default());
+        let nothing = counts(&[], &guess, Method::SpanExact);
+        assert_eq!(nothing, Counts::default());
+        // With neither gold nor predicted facts there is nothing to score.
+        let json = serde_json::to_string(&nothing).unwrap();
+        assert_eq!(json, r#"{"precision":null,"recall":null,"f1":null}"#);
+        let gold = [fact("1", [0, 5, 10, 15], ["", ""])];
+        let silent = counts(&gold, &[], Method::SpanExact);
+        assert_eq!((silent.precision(), silent.recall(), silent.f1()), (0.0.into(), 0.0.into(), 0.0.into()));
     }
 
     #[test]

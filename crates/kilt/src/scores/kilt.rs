@@ -12,6 +12,7 @@ use super::{
     PerRecord,
     aligned::{self, Aligned, Columns, Fault, Scoring},
     answer::{Answers, Buffers},
+    depth::Depth,
     line::{Field, Line, Output},
     provenance::Evidence,
 };
@@ -76,12 +77,14 @@ pub struct Evaluation {
     pub report: Report,
     /// What each record scored, under the report's names.
     pub records: PerRecord,
+    /// How many pages predictions hold, beside the 5 of recall@5.
+    pub depth: Depth,
     /// Ids of predictions that gold does not know; they are left out of the scores.
     pub unknown: Vec<String>,
 }
 
-/// How many figures a record has.
-pub(super) const FIGURES: usize = DOWNSTREAM.len();
+/// How many figures a record has: its scores, and the pages that its prediction holds.
+pub(super) const FIGURES: usize = DOWNSTREAM.len() + 1;
 const DOWNSTREAM: [&str; 10] = [
     "accuracy",
     "em",
@@ -94,6 +97,8 @@ const DOWNSTREAM: [&str; 10] = [
     "Rprec",
     "recall@5",
 ];
+/// The figure that is no score: the different items of evidence that a prediction holds.
+pub(super) const HELD: &str = "held";
 
 /// Scores answers, and pages as far as that scorer reports them.
 ///
@@ -104,18 +109,21 @@ pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>) -> Result<Evalu
     let mut columns = Columns::new(false);
     let scoring = AnswerScoring::new(&mut columns);
     let Aligned { records, unknown } = aligned::score(gold.as_ref(), guess.as_ref(), &scoring, &columns)?;
-    Ok(evaluation(records, unknown))
+    Ok(evaluation(&records, unknown))
 }
 
 /// The means of what [`AnswerScoring`] found.
-pub(super) fn evaluation(records: PerRecord, unknown: Vec<String>) -> Evaluation {
+pub(super) fn evaluation(figures: &PerRecord, unknown: Vec<String>) -> Evaluation {
+    let scores = DOWNSTREAM.len();
+    let depth = Depth::new(figures.at(scores), &[5]);
+    let records = figures.select(0..scores, DOWNSTREAM.map(str::to_owned).into());
     let mean = |column| records.mean_at(column);
     let report = Report {
         downstream: Downstream { accuracy: mean(0), em: mean(1), f1: mean(2), rougel: mean(3) },
         kilt: Combined { accuracy: mean(4), em: mean(5), f1: mean(6), rougel: mean(7) },
         retrieval: Retrieval { r_precision: mean(8), recall_at_5: mean(9) },
     };
-    Evaluation { report, records, unknown }
+    Evaluation { report, records, depth, unknown }
 }
 
 pub(super) struct AnswerScoring {
@@ -141,7 +149,7 @@ impl Scoring for AnswerScoring {
     type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
-        DOWNSTREAM.map(str::to_owned).into()
+        DOWNSTREAM.into_iter().chain([HELD]).map(str::to_owned).collect()
     }
 
     fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {
@@ -170,7 +178,8 @@ impl Scoring for AnswerScoring {
         let rank = evidence.rank_rows(output.provenance, &[self.page]);
         let scores = [scores.accuracy, scores.em, scores.f1, scores.rougel];
         let combined = scores.map(|score| if rank.r_precision == 1.0 { score } else { 0.0 });
-        let figures = scores.into_iter().chain(combined).chain([rank.r_precision, rank.recall(5)]);
+        let figures =
+            scores.into_iter().chain(combined).chain([rank.r_precision, rank.recall(5), rank.held as f64]);
         row.iter_mut().zip(figures).for_each(|(place, figure)| *place = figure);
         Ok(())
     }
@@ -211,6 +220,8 @@ pub(super) mod tests {
         assert_eq!(evaluation.report.retrieval.r_precision, 0.75);
         assert_eq!(evaluation.records.ids(), ["1", "b"]);
         assert_eq!(evaluation.records.column("Rprec").unwrap(), [1.0, 0.5]);
+        assert_eq!(evaluation.depth, Depth { min: 1, max: 2, beyond: vec![5] });
+        assert_eq!(evaluation.records.column(HELD), None);
         let json = serde_json::to_string(&evaluation.report).unwrap();
         let start = r#"{"downstream":{"accuracy":1.0,"em":1.0,"f1":1.0,"rougel":"#;
         assert!(json.starts_with(start), "{json}");

@@ -3,6 +3,7 @@
 //! - [`agreement`]: how far annotators agree;
 //! - [`answer`]: accuracy, exact match, token F1 and ROUGE-L of one answer against its gold answers;
 //! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
+//! - [`depth`]: how deep predictions go, beside the depths that they are scored at;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
 //! - [`retrieval`]: evidence alone, of pages or of finer places;
 //! - [`whole`]: both in one pass;
@@ -20,10 +21,12 @@ mod aligned;
 pub mod answer;
 pub mod answer_set;
 mod assignment;
+pub mod depth;
 pub mod document_relations;
 pub mod extraction;
 pub mod kilt;
 mod line;
+mod measure;
 pub mod provenance;
 pub mod ranking;
 pub mod retrieval;
@@ -32,6 +35,7 @@ pub mod significance;
 pub mod whole;
 
 pub use aligned::PerRecord;
+pub use measure::Measure;
 pub use rouge::rouge_l;
 
 /// White space as Python's `str.split` and `str.strip` know it: Unicode's, and the four ASCII separators.

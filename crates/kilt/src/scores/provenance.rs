@@ -172,7 +172,12 @@ impl Evidence {
 
     fn rank_unique(&self, predicted: &[&str]) -> Rank {
         let places: Vec<Option<u32>> = predicted.iter().map(|key| self.place(key)).collect();
-        let mut rank = Rank { r_precision: self.r_precision(&places), completed: Vec::new(), sets: 0 };
+        let mut rank = Rank {
+            r_precision: self.r_precision(&places),
+            held: places.len(),
+            completed: Vec::new(),
+            sets: 0,
+        };
         if places.is_empty() {
             return rank;
         }
@@ -284,6 +289,8 @@ fn unique<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
 pub struct Rank {
     /// R-precision, 0 to 1.
     pub r_precision: f64,
+    /// The different keys that were predicted.
+    pub held: usize,
     /// The points, counted from 0, at which a set is complete, ascending.
     completed: Vec<usize>,
     /// The distinct gold sets; 0 where nothing was predicted.
@@ -324,7 +331,7 @@ mod tests {
         let gold = evidence(&[Some(&["a", "b"]), Some(&["c"])]);
         let rank = gold.rank(["a", "x", "b", "c"]);
         // The point of "a" gives way: x, {a, b}, {c}.
-        assert_eq!(rank.completed, [1, 2]);
+        assert_eq!((rank.completed.as_slice(), rank.held), ([1, 2].as_slice(), 4));
         assert_eq!(
             (rank.recall(2), rank.recall(3), rank.precision(2), rank.success(1)),
             (0.5, 1.0, 0.5, 0.0)

@@ -9,7 +9,8 @@ use super::{
     PerRecord,
     aligned::{self, Aligned, Columns, Fault, Scoring},
     answer::{self, Answers, push_normalised},
-    kilt::gold_outputs,
+    depth::Depth,
+    kilt::{HELD, gold_outputs},
     line::{Line, Output, Rows},
     provenance::{Evidence, RankKeys},
     trim,
@@ -63,6 +64,8 @@ impl Serialize for Report {
 pub struct Evaluation {
     /// The means, and what each record scored under the report's names, in the order of the options' rank keys.
     pub reports: Vec<(Report, PerRecord)>,
+    /// How many items predictions hold, beside the depths that were asked for, in the order of the options' rank keys.
+    pub depths: Vec<Depth>,
     /// Ids of predictions that gold does not know; they are left out of the scores.
     pub unknown: Vec<String>,
 }
@@ -138,14 +141,18 @@ impl EvidenceScoring {
         unknown: Vec<String>,
     ) -> Evaluation {
         let names = self.level_names();
-        let reports = options.rank_keys.iter().enumerate().map(|(level, rank_keys)| {
-            let range = level * names.len()..(level + 1) * names.len();
-            let records = records.select(range, names.clone());
+        // Behind the scores of a level stands how many items the prediction holds.
+        let width = names.len() + 1;
+        let (mut reports, mut depths) = (Vec::new(), Vec::new());
+        for (level, rank_keys) in options.rank_keys.iter().enumerate() {
+            let start = level * width;
+            depths.push(Depth::new(records.at(start + names.len()), &self.ks));
+            let records = records.select(start..start + names.len(), names.clone());
             let scores =
                 names.iter().cloned().enumerate().map(|(at, name)| (name, records.mean_at(at))).collect();
-            (Report { rank_keys: rank_keys.clone(), scores }, records)
-        });
-        Evaluation { reports: reports.collect(), unknown }
+            reports.push((Report { rank_keys: rank_keys.clone(), scores }, records));
+        }
+        Evaluation { reports, depths, unknown }
     }
 
     /// The names for one kind of evidence.
@@ -264,6 +271,7 @@ impl EvidenceScoring {
                     put(&[rank.recall(k), rank.success(k)]);
                 }
             }
+            put(&[rank.held as f64]);
         }
         Ok(())
     }
@@ -317,7 +325,8 @@ impl Scoring for EvidenceScoring {
     type Buffers = Buffers;
 
     fn names(&self) -> Vec<String> {
-        self.columns.iter().flat_map(|_| self.level_names()).collect()
+        let level = || self.level_names().into_iter().chain([HELD.to_owned()]);
+        self.columns.iter().flat_map(|_| level()).collect()
     }
 
     fn gold(&self, line: &Line<'_>, buffers: &mut Buffers) -> Result<Self::Gold, Fault> {
@@ -362,6 +371,8 @@ mod tests {
         assert_eq!((figure("entity_in_context@2"), figure("answer_and_ent_in_context@5")), (0.0, 0.5));
         assert_eq!((figure("entity_in_input"), page.score("recall@1")), (0.5, None));
         // No item carries a section.
+        let depth = |max, beyond: &[usize]| Depth { min: 0, max, beyond: beyond.into() };
+        assert_eq!(evaluation.depths, [depth(3, &[5]), depth(0, &[1, 2, 5])]);
         assert_eq!(evaluation.reports[1].0.score("recall@5"), Some(0.0));
     }
 

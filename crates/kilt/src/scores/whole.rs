@@ -40,7 +40,7 @@ pub fn evaluate(
     let answers = records.select(0..split, names[..split].to_vec());
     let evidence = records.select(split..names.len(), names[split..].to_vec());
     Ok(Evaluation {
-        answers: kilt::evaluation(answers, unknown.clone()),
+        answers: kilt::evaluation(&answers, unknown.clone()),
         evidence: scoring.evidence.evaluation(options, &evidence, unknown),
     })
 }
@@ -100,8 +100,10 @@ mod tests {
         let both = evaluate(&gold, &guess, &options).unwrap();
         let answers = kilt::evaluate(&gold, &guess).unwrap();
         assert_eq!((both.answers.report, both.answers.records), (answers.report, answers.records));
+        assert_eq!(both.answers.depth, answers.depth);
         let evidence = retrieval::evaluate(&gold, &guess, &options).unwrap();
         assert_eq!(both.evidence.reports, evidence.reports);
+        assert_eq!(both.evidence.depths, evidence.depths);
         assert_eq!((both.evidence.unknown, both.answers.unknown), (evidence.unknown, answers.unknown));
     }
 

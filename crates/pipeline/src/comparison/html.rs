@@ -172,7 +172,7 @@ fn against_cost(comparison: &Comparison) -> Option<String> {
     Some(frame(&inner))
 }
 
-/// The mean over task files of the recall at each depth.
+/// The mean over task files of the recall at each depth that the predictions of all of them reach.
 fn depths(comparison: &Comparison) -> Option<String> {
     let mut inner = String::new();
     for (at, system) in comparison.systems.iter().enumerate() {
@@ -183,6 +183,9 @@ fn depths(comparison: &Comparison) -> Option<String> {
                 None => sums.push((*depth, *recall, 1)),
             }
         }
+        // A mean over fewer files would be no point of the same line.
+        let files = sums.iter().map(|sum| sum.2).max().unwrap_or_default();
+        sums.retain(|sum| sum.2 == files);
         sums.sort_by_key(|sum| sum.0);
         let most = super::DEPTHS.last().copied().unwrap_or(1) as f64;
         let x = |depth: usize| LEFT + (WIDTH - LEFT - 20.0) * depth as f64 / most;

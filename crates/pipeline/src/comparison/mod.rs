@@ -93,7 +93,7 @@ pub struct Task {
     pub kilt: Option<Score>,
     /// R-precision over pages.
     pub r_precision: Option<Score>,
-    /// Recall at each of some depths of the ranking, where the gold is at hand.
+    /// Recall at each of some depths of the ranking, as far as predictions go, where the gold is at hand.
     pub recall: Vec<(usize, f64)>,
     /// Seconds that answering took; nothing where its predictions were there already.
     pub seconds: Option<f64>,
@@ -284,9 +284,11 @@ fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>
     }
     let options = retrieval::Options { ks: DEPTHS.to_vec(), ..retrieval::Options::default() };
     let found = whole::evaluate(&gold, &predictions, &options)?;
+    // Beyond what predictions hold there is no recall to tell.
+    let held = found.evidence.depths.first().map_or(0, |depth| depth.max);
     let recall = found.evidence.reports.first().map(|(report, _)| {
         let at = |depth: &usize| Some((*depth, report.score(&format!("recall@{depth}"))?));
-        DEPTHS.iter().filter_map(at).collect()
+        DEPTHS.iter().filter(|&&depth| depth <= held).filter_map(at).collect()
     });
     Ok(Some(Records { answers: found.answers.records, recall: recall.unwrap_or_default() }))
 }

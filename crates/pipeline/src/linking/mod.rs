@@ -15,6 +15,7 @@ use sporran_extractor::{
 use sporran_kilt::{
     Output, Provenance, Record, jsonl,
     linked::{self, LinkedText},
+    scores::Measure,
 };
 
 pub use options::{LinkedInput, LinkingOptions, NamedEntities};
@@ -55,19 +56,18 @@ pub struct LinkedFile {
     /// Those whose link is the right one.
     pub right: usize,
     /// `right / held`: the share of mentions linked right among those whose entity is held.
-    pub accuracy: f64,
+    pub accuracy: Measure,
     /// `right / linked`, over all mentions: a link of what is not held is wrong.
-    pub precision: f64,
+    pub precision: Measure,
     /// `2 * right / (held + linked)`.
-    pub f1: f64,
+    pub f1: Measure,
 }
 
 impl LinkedFile {
     fn finish(mut self) -> Self {
-        let share = |of: usize, among: usize| if among == 0 { 0.0 } else { of as f64 / among as f64 };
-        self.accuracy = share(self.right, self.held);
-        self.precision = share(self.right, self.linked);
-        self.f1 = share(2 * self.right, self.held + self.linked);
+        self.accuracy = Measure::share(self.right, self.held);
+        self.precision = Measure::share(self.right, self.linked);
+        self.f1 = Measure::share(2 * self.right, self.held + self.linked);
         self
     }
 }

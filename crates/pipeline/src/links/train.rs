@@ -185,7 +185,7 @@ pub fn evaluate(
     let mixture = |weight: f32| Mixture::new(vec![(model, 1.0 - weight), (&rules, weight)]);
     let mut best = (f64::NEG_INFINITY, 0.0);
     for weight in RULE_WEIGHTS {
-        let found = ranked(&mixture(weight)?, Part::Valid)?.all.mrr;
+        let found = ranked(&mixture(weight)?, Part::Valid)?.all.mrr.or_zero();
         tracing::info!(weight, mrr = found, "weight of the rules, valid part");
         if found > best.0 {
             best = (found, weight);

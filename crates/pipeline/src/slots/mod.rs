@@ -16,6 +16,7 @@ use std::{
 use serde::Serialize;
 use sporran_kilt::{
     Output, Provenance, Record, jsonl,
+    scores::Measure,
     zsre::{self, SlotQuestion},
 };
 
@@ -49,7 +50,7 @@ pub struct FileScores {
     /// Questions of the others.
     pub seen: SlotScores,
     /// F1 of each unseen relation.
-    pub by_relation: BTreeMap<String, f64>,
+    pub by_relation: BTreeMap<String, Measure>,
 }
 
 /// How questions were answered, after Levy et al. (2017): an answer to a question without one is wrong.
@@ -66,11 +67,11 @@ pub struct SlotScores {
     /// Those that were answered rightly.
     pub right: usize,
     /// `right / answered`.
-    pub precision: f64,
+    pub precision: Measure,
     /// `right / answerable`.
-    pub recall: f64,
+    pub recall: Measure,
     /// Their harmonic mean.
-    pub f1: f64,
+    pub f1: Measure,
 }
 
 impl SlotScores {
@@ -82,11 +83,10 @@ impl SlotScores {
     }
 
     fn finish(mut self, relations: usize) -> Self {
-        let share = |of: usize, among: usize| if among == 0 { 0.0 } else { of as f64 / among as f64 };
         self.relations = relations;
-        self.precision = share(self.right, self.answered);
-        self.recall = share(self.right, self.answerable);
-        self.f1 = share(2 * self.right, self.answered + self.answerable);
+        self.precision = Measure::share(self.right, self.answered);
+        self.recall = Measure::share(self.right, self.answerable);
+        self.f1 = Measure::share(2 * self.right, self.answered + self.answerable);
         self
     }
 }

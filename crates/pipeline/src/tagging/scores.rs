@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 use sporran_extractor::{Annotated, EntityType, tagger::Tagger};
-use sporran_kilt::{docred, knowledgenet};
+use sporran_kilt::{docred, knowledgenet, scores::Measure};
 
 use crate::Result;
 
@@ -19,11 +19,11 @@ pub struct Matched {
     /// Those that are both.
     pub both: usize,
     /// The share of the found ones that are marked.
-    pub precision: f64,
+    pub precision: Measure,
     /// The share of the marked ones that are found.
-    pub recall: f64,
+    pub recall: Measure,
     /// The harmonic mean of the two.
-    pub f1: f64,
+    pub f1: Measure,
 }
 
 impl Matched {
@@ -31,10 +31,9 @@ impl Matched {
         self.gold += gold;
         self.found += found;
         self.both += both;
-        let share = |whole: usize| if whole == 0 { 0.0 } else { self.both as f64 / whole as f64 };
-        self.precision = share(self.found);
-        self.recall = share(self.gold);
-        self.f1 = 2.0 * self.both as f64 / (self.gold + self.found).max(1) as f64;
+        self.precision = Measure::share(self.both, self.found);
+        self.recall = Measure::share(self.both, self.gold);
+        self.f1 = Measure::share(2 * self.both, self.gold + self.found);
     }
 }
 
@@ -45,11 +44,11 @@ pub struct Recalled {
     /// Marked ones, each place once.
     pub gold: usize,
     /// The share that is found from its first character to its last.
-    pub exact: f64,
+    pub exact: Measure,
     /// The share that is found so and with the type that its property asks for.
-    pub typed: f64,
+    pub typed: Measure,
     /// The share that shares a character with something found.
-    pub overlap: f64,
+    pub overlap: Measure,
 }
 
 /// The scores of one file.
@@ -118,7 +117,7 @@ pub(super) fn test_knowledgenet(tagger: &Tagger, path: &Path, folds: &[i64]) -> 
             overlap += usize::from(meets);
         }
     }
-    let share = |count: usize| count as f64 / gold.max(1) as f64;
+    let share = |count: usize| Measure::share(count, gold);
     let facts = Recalled { gold, exact: share(exact), typed: share(typed), overlap: share(overlap) };
     Ok(Tested { file: name_of(path), spans: None, by_type: BTreeMap::new(), facts: Some(facts) })
 }
@@ -137,9 +136,9 @@ mod tests {
         matched.add(4, 2, 1);
         matched.add(0, 2, 0);
         // 1 of 4 found, 1 of 4 marked: F1 = 2 / 8
-        assert_eq!((matched.precision, matched.recall, matched.f1), (0.25, 0.25, 0.25));
+        assert_eq!((matched.precision, matched.recall, matched.f1), (0.25.into(), 0.25.into(), 0.25.into()));
         let mut nothing = Matched::default();
         nothing.add(0, 0, 0);
-        assert_eq!((nothing.precision, nothing.f1), (0.0, 0.0));
+        assert_eq!((nothing.precision, nothing.f1), Default::default());
     }
 }

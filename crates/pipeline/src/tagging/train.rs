@@ -156,7 +156,7 @@ fn judge<E: Emitter>(emitter: &E, crf: &CrfVariables, rows: &[TaggedRow<E::Input
             matched.add(gold.len(), found.len(), both);
         }
     }
-    Ok(matched.f1)
+    Ok(matched.f1.or_zero())
 }
 
 /// The optimiser's options, under the config's seed.

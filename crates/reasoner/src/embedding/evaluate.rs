@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_kernels::{Isa, count_from};
-use sporran_kilt::kb::{EntityId, KnowledgeBase, RelationId, Triple, TripleIndex};
+use sporran_kilt::{
+    kb::{EntityId, KnowledgeBase, RelationId, Triple, TripleIndex},
+    scores::Measure,
+};
 
 use super::scorer::TripleScorer;
 use crate::Result;
@@ -27,43 +30,35 @@ pub struct Ranks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkScores {
     /// The mean reciprocal rank.
-    pub mrr: f64,
+    pub mrr: Measure,
     /// The share of ranks of 1 at most.
     #[serde(rename = "hits@1")]
-    pub hits_at_1: f64,
+    pub hits_at_1: Measure,
     /// The share of ranks of 3 at most.
     #[serde(rename = "hits@3")]
-    pub hits_at_3: f64,
+    pub hits_at_3: Measure,
     /// The share of ranks of 10 at most.
     #[serde(rename = "hits@10")]
-    pub hits_at_10: f64,
+    pub hits_at_10: Measure,
     /// The mean rank.
-    pub mean_rank: f64,
+    pub mean_rank: Measure,
     /// How many ranks there are.
     pub ranks: usize,
 }
 
 impl LinkScores {
-    /// Means over some ranks; all 0 where there are none.
+    /// Means over some ranks; nothing where there are none.
     pub fn of(ranks: impl IntoIterator<Item = f64>) -> Self {
-        let mut sums = Self::default();
-        for rank in ranks {
-            let within = |bound: f64| f64::from(u8::from(rank <= bound));
-            sums.mrr += 1.0 / rank;
-            sums.hits_at_1 += within(1.0);
-            sums.hits_at_3 += within(3.0);
-            sums.hits_at_10 += within(10.0);
-            sums.mean_rank += rank;
-            sums.ranks += 1;
-        }
-        let count = sums.ranks.max(1) as f64;
+        let ranks: Vec<f64> = ranks.into_iter().collect();
+        let mean = |score: &dyn Fn(f64) -> f64| Measure::mean(ranks.iter().map(|rank| score(*rank)));
+        let within = |bound: f64| mean(&|rank| f64::from(u8::from(rank <= bound)));
         Self {
-            mrr: sums.mrr / count,
-            hits_at_1: sums.hits_at_1 / count,
-            hits_at_3: sums.hits_at_3 / count,
-            hits_at_10: sums.hits_at_10 / count,
-            mean_rank: sums.mean_rank / count,
-            ranks: sums.ranks,
+            mrr: mean(&|rank| 1.0 / rank),
+            hits_at_1: within(1.0),
+            hits_at_3: within(3.0),
+            hits_at_10: within(10.0),
+            mean_rank: mean(&|rank| rank),
+            ranks: ranks.len(),
         }
     }
 }
@@ -286,9 +281,12 @@ mod tests {
     #[test]
     fn means_are_over_all_ranks() {
         let scores = LinkScores::of([1.0, 2.0, 4.0, 20.0]);
-        assert!((scores.mrr - (1.0 + 0.5 + 0.25 + 0.05) / 4.0).abs() < 1e-12);
-        assert_eq!((scores.hits_at_1, scores.hits_at_3, scores.hits_at_10), (0.25, 0.5, 0.75));
-        assert_eq!((scores.mean_rank, scores.ranks), (6.75, 4));
+        assert!((scores.mrr.or_zero() - (1.0 + 0.5 + 0.25 + 0.05) / 4.0).abs() < 1e-12);
+        assert_eq!(
+            [scores.hits_at_1, scores.hits_at_3, scores.hits_at_10],
+            [0.25, 0.5, 0.75].map(Measure::from)
+        );
+        assert_eq!((scores.mean_rank, scores.ranks), (6.75.into(), 4));
         assert_eq!(LinkScores::of([]), LinkScores::default());
     }
 }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 use serde::Serialize;
+use sporran_kilt::scores::Measure;
 
 use super::build::{Built, SPLITS, Sources};
 
@@ -17,13 +18,13 @@ pub struct SplitStatistics {
     /// Questions.
     pub questions: usize,
     /// Words of a document, on average over questions.
-    pub words: f64,
+    pub words: Measure,
     /// Answers of a question, on average.
-    pub answers: f64,
+    pub answers: Measure,
     /// Triples of an answer's chain, on average over the answers that have one.
-    pub hops: f64,
+    pub hops: Measure,
     /// Those of them that the document says.
-    pub hops_in_document: f64,
+    pub hops_in_document: Measure,
 }
 
 /// Figures of a benchmark.
@@ -50,7 +51,6 @@ impl Statistics {
         let rules: FxHashSet<usize> = chains.map(|chain| chain.rule).collect();
         let split = |at: usize| {
             let (origins, questions) = (&built.origins[at], &built.questions[at]);
-            let mean = |sum: usize, count: usize| sum as f64 / count.max(1) as f64;
             let chains = || origins.iter().flat_map(|origin| &origin.chains);
             let said: usize = chains().map(|chain| chain.document.len()).sum();
             let added: usize = chains().map(|chain| chain.knowledge.len()).sum();
@@ -60,10 +60,13 @@ impl Statistics {
                 documents: origins.iter().map(|origin| origin.document).collect::<FxHashSet<_>>().len(),
                 relations: origins.iter().map(|origin| origin.relation).collect::<FxHashSet<_>>().len(),
                 questions: origins.len(),
-                words: mean(words, questions.len()),
-                answers: mean(origins.iter().map(|origin| origin.answers.len()).sum(), origins.len()),
-                hops: mean(said + added, chains().count()),
-                hops_in_document: mean(said, chains().count()),
+                words: Measure::share(words, questions.len()),
+                answers: Measure::share(
+                    origins.iter().map(|origin| origin.answers.len()).sum(),
+                    origins.len(),
+                ),
+                hops: Measure::share(said + added, chains().count()),
+                hops_in_document: Measure::share(said, chains().count()),
             }
         };
         Self {
