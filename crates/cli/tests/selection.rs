@@ -59,7 +59,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
     let data = dialogues(folder.path());
     run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
     let model = "runs/wowpp-tfidf/model";
-    run(
+    let told = run(
         folder.path(),
         &[
             "--quiet",
@@ -74,9 +74,11 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
             "p.jsonl",
         ],
     );
+    assert!(told.contains("map@5 1.000") && told.contains("map_norm@10 1.000"), "{told}");
     let report = json_of(&run(folder.path(), &["evaluate", "--ranking", "r.jsonl", "--json"]));
     assert_eq!((&report["queries"], &report["mrr@1"]), (&json!(12), &json!(1.0)));
     assert_eq!(report["intervals"]["map@5"]["mean"], report["map@5"]);
+    assert!(report["map_norm@5"].as_f64() >= report["map@5"].as_f64(), "{report}");
     let predictions = fs::read_to_string(folder.path().join("p.jsonl")).unwrap();
     let first = json_of(predictions.lines().next().unwrap());
     assert_eq!(first["output"][0]["answer"], "the river is the river of the year");
@@ -86,6 +88,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
         &["evaluate", "--ranking", "r.jsonl", "--against", "r.jsonl", "--rounds", "50", "--json"],
     );
     let compared = json_of(&compared);
+    assert_eq!(compared["comparison"]["map_norm@10"]["difference"]["mean"], 0.0);
     assert_eq!(compared["comparison"]["ndcg@5"]["p_value"], 1.0);
 }
 
@@ -223,6 +226,9 @@ fn similarities_are_weighed_by_what_the_crowd_says() {
     assert_eq!((fitted["models"].as_array().unwrap().len(), &fitted["steps"]), (3, &json!(0)));
     let ranking = fitted["ranking"].as_str().unwrap();
     let scores = json_of(&run(folder.path(), &["evaluate", "--ranking", ranking, "--json"]));
+    for name in ["map@5", "map_norm@5", "map_norm@10", "ndcg@10", "queries"] {
+        assert_eq!(fitted["scores"][name], scores[name], "{name}");
+    }
     // Only the right sentence has a word of the dialogue, and tf-idf is among the similarities.
     assert_eq!(scores["mrr@1"], 1.0, "{scores}");
     let refused = sporran(

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::wowpp;
+use sporran_kilt::{
+    scores::ranking::{RELEVANT, Report},
+    wowpp,
+};
 use sporran_pipeline::selection;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
 use sporran_transformers::{DeviceName, Precision};
@@ -97,7 +100,7 @@ impl Rerank {
         })
     }
 
-    /// Ranks the sentences of dialogues.
+    /// Ranks the sentences of dialogues, and says how the crowd's judgements score that.
     fn select(&self, dialogues: &Path, output: &Path, quiet: bool) -> Result<()> {
         let computing =
             Computing { precision: self.precision, device: self.device, batch_tokens: self.batch_tokens };
@@ -110,6 +113,6 @@ impl Rerank {
         if let Some(path) = &self.predictions {
             selection::write_predictions(path, &dialogues, &ranked)?;
         }
-        Ok(())
+        print(&format!("{}\n", Report::of(&ranked, RELEVANT)))
     }
 }

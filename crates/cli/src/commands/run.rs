@@ -194,18 +194,15 @@ fn linked_told(report: &linking::LinkingReport, options: &linking::LinkingOption
 }
 
 fn responded_told(responded: &selection::Responded) -> String {
-    let ranking = &responded.ranking;
     format!(
         "{} dialogues, knowledge F1 {:.1}, {:.1} words a response\n\
-         ranking: MRR@1 {:.3}, MAP@5 {:.3}, NDCG@5 {:.3}\n\
+         ranking: {}\n\
          {:.1} s to rank, {:.1} s to respond\n\
          predictions: {}\n",
         responded.dialogues,
-        responded.knowledge_f1 * 100.0,
+        responded.knowledge_f1.percent(),
         responded.words,
-        ranking.mrr_at_1,
-        ranking.map_at_5,
-        ranking.ndcg_at_5,
+        responded.ranking,
         responded.seconds[0],
         responded.seconds[1],
         responded.predictions.display()

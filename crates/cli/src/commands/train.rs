@@ -138,6 +138,9 @@ fn selected_told(fitted: &selection::Fitted) -> String {
     }
     text
 }
+    if let Some(scores) = &fitted.scores {
+        text.push_str(&format!("{scores}\n"));
+    }
 
 fn tagged_told(trained: &tagging::TrainedTagger) -> String {
     let best = trained.best.map_or_else(String::new, |(step, f1)| {

@@ -1,13 +1,17 @@
 //! Scores of ranked candidates, as trec_eval defines them; WOW++'s knowledge selection reports them.
 //!
+//! `map_norm@k` is not trec_eval's: average precision over the first k is divided by min(relevant, k) there, not by all
+//! relevant candidates, so that a ranking that begins with k relevant ones scores 1. The WOW++ paper (Eric et al. 2021,
+//! table 3) does not define its MAP@k; its MAP@5 is above its MAP@10 in most rows, which `map@k` can never be.
+//!
 //! Candidates stand by falling score. trec_eval keeps scores as 32-bit floats, so two that agree there are tied, and
 //! ties are broken by falling id, byte by byte.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::mean;
+use super::Measure;
 use crate::{Error, Id, Result, jsonl};
 
 /// The confidence from which a candidate of WOW++ is relevant.
@@ -33,39 +37,47 @@ pub struct Candidate {
     pub score: f64,
 }
 
-/// What one query scores, or the mean one; each 0 to 1.
+/// What one query scores, or of [`Measure`]s the means; each 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Scores {
+pub struct Scores<T = f64> {
     /// 1 if the first candidate is relevant.
     #[serde(rename = "mrr@1")]
-    pub mrr_at_1: f64,
+    pub mrr_at_1: T,
     /// One over the first relevant place, if it is among the first 5.
     #[serde(rename = "mrr@5")]
-    pub mrr_at_5: f64,
-    /// trec_eval's `map_cut_5`.
+    pub mrr_at_5: T,
+    /// trec_eval's `map_cut_5`: average precision over the first 5, divided by all relevant candidates.
     #[serde(rename = "map@5")]
-    pub map_at_5: f64,
+    pub map_at_5: T,
     /// trec_eval's `map_cut_10`.
     #[serde(rename = "map@10")]
-    pub map_at_10: f64,
+    pub map_at_10: T,
+    /// Average precision over the first 5, divided by min(relevant, 5).
+    #[serde(rename = "map_norm@5")]
+    pub map_norm_at_5: T,
+    /// Average precision over the first 10, divided by min(relevant, 10).
+    #[serde(rename = "map_norm@10")]
+    pub map_norm_at_10: T,
     /// trec_eval's `ndcg_cut_5`, with gain 1 for a relevant candidate.
     #[serde(rename = "ndcg@5")]
-    pub ndcg_at_5: f64,
+    pub ndcg_at_5: T,
     /// trec_eval's `ndcg_cut_10`.
     #[serde(rename = "ndcg@10")]
-    pub ndcg_at_10: f64,
+    pub ndcg_at_10: T,
     /// One over the first relevant place.
-    pub recip_rank: f64,
+    pub recip_rank: T,
 }
 
-impl Scores {
+impl<T: Copy> Scores<T> {
     /// The scores under their names.
-    pub fn named(&self) -> [(&'static str, f64); 7] {
+    pub fn named(&self) -> [(&'static str, T); 9] {
         [
             ("mrr@1", self.mrr_at_1),
             ("mrr@5", self.mrr_at_5),
             ("map@5", self.map_at_5),
             ("map@10", self.map_at_10),
+            ("map_norm@5", self.map_norm_at_5),
+            ("map_norm@10", self.map_norm_at_10),
             ("ndcg@5", self.ndcg_at_5),
             ("ndcg@10", self.ndcg_at_10),
             ("recip_rank", self.recip_rank),
@@ -76,13 +88,52 @@ impl Scores {
 /// Means over the queries that have a relevant candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The means.
+    /// The means; without data where no query has a relevant candidate.
     #[serde(flatten)]
-    pub scores: Scores,
+    pub scores: Scores<Measure>,
     /// Queries in the file.
     pub queries: usize,
     /// Those of them that have a relevant candidate.
     pub queries_with_relevant: usize,
+}
+
+impl Report {
+    /// The scores of rankings in memory; `threshold` is the least confidence of a relevant candidate.
+    pub fn of(rankings: &[Ranked], threshold: f64) -> Self {
+        let scores: Vec<Scores> =
+            rankings.iter().filter_map(|ranked| score(&ranked.candidates, threshold)).collect();
+        Self::new(scores.iter(), rankings.len())
+    }
+
+    fn new<'a>(records: impl Iterator<Item = &'a Scores> + Clone, queries: usize) -> Self {
+        let of = |score: fn(&Scores) -> f64| Measure::mean(records.clone().map(score));
+        let scores = Scores {
+            mrr_at_1: of(|scores| scores.mrr_at_1),
+            mrr_at_5: of(|scores| scores.mrr_at_5),
+            map_at_5: of(|scores| scores.map_at_5),
+            map_at_10: of(|scores| scores.map_at_10),
+            map_norm_at_5: of(|scores| scores.map_norm_at_5),
+            map_norm_at_10: of(|scores| scores.map_norm_at_10),
+            ndcg_at_5: of(|scores| scores.ndcg_at_5),
+            ndcg_at_10: of(|scores| scores.ndcg_at_10),
+            recip_rank: of(|scores| scores.recip_rank),
+        };
+        Self { scores, queries, queries_with_relevant: records.count() }
+    }
+}
+
+impl fmt::Display for Report {
+    /// One line of names and means.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, mean) in self.scores.named() {
+            write!(f, "{name} {mean:.3}, ")?;
+        }
+        write!(
+            f,
+            "over {} of {} queries, which have a relevant candidate",
+            self.queries_with_relevant, self.queries
+        )
+    }
 }
 
 /// What [`evaluate`] found.
@@ -108,22 +159,24 @@ pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
     Some(Scores {
         mrr_at_1: reciprocal(1),
         mrr_at_5: reciprocal(5),
-        map_at_5: average_precision(&relevant, total, 5),
-        map_at_10: average_precision(&relevant, total, 10),
+        map_at_5: precisions(&relevant, 5) / total as f64,
+        map_at_10: precisions(&relevant, 10) / total as f64,
+        map_norm_at_5: precisions(&relevant, 5) / total.min(5) as f64,
+        map_norm_at_10: precisions(&relevant, 10) / total.min(10) as f64,
         ndcg_at_5: gain(&relevant, 5) / gain(&vec![true; total], 5),
         ndcg_at_10: gain(&relevant, 10) / gain(&vec![true; total], 10),
         recip_rank: reciprocal(usize::MAX),
     })
 }
 
-fn average_precision(relevant: &[bool], total: usize, k: usize) -> f64 {
+fn precisions(relevant: &[bool], k: usize) -> f64 {
     let mut found = 0usize;
     let mut sum = 0.0;
     for (at, _) in relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant) {
         found += 1;
         sum += found as f64 / (at + 1) as f64;
     }
-    sum / total as f64
+    sum
 }
 
 /// Discounted cumulative gain.
@@ -151,7 +204,7 @@ impl Evaluation {
             )));
         }
         let mut columns: Vec<Paired> =
-            Scores::default().named().map(|(name, _)| (name, Vec::new(), Vec::new())).into();
+            Scores::<f64>::default().named().map(|(name, _)| (name, Vec::new(), Vec::new())).into();
         for (id, mine) in &self.records {
             let Some(their) = theirs.get(id) else {
                 return Err(Error::Argument(format!(
@@ -195,17 +248,7 @@ pub fn evaluate(path: impl AsRef<Path>, threshold: f64) -> Result<Evaluation> {
     if seen.is_empty() {
         return Err(Error::Empty { path: path.to_owned(), what: "query" });
     }
-    let of = |score: fn(&Scores) -> f64| mean(records.iter().map(|(_, scores)| score(scores)));
-    let scores = Scores {
-        mrr_at_1: of(|scores| scores.mrr_at_1),
-        mrr_at_5: of(|scores| scores.mrr_at_5),
-        map_at_5: of(|scores| scores.map_at_5),
-        map_at_10: of(|scores| scores.map_at_10),
-        ndcg_at_5: of(|scores| scores.ndcg_at_5),
-        ndcg_at_10: of(|scores| scores.ndcg_at_10),
-        recip_rank: of(|scores| scores.recip_rank),
-    };
-    let report = Report { scores, queries: seen.len(), queries_with_relevant: records.len() };
+    let report = Report::new(records.iter().map(|(_, scores)| scores), seen.len());
     Ok(Evaluation { report, records })
 }
 
@@ -241,9 +284,63 @@ mod tests {
         assert_eq!((scores.mrr_at_1, scores.mrr_at_5), (0.0, 0.5));
         assert_eq!(scores.map_at_5, 0.5 / 2.0);
         assert_eq!(scores.map_at_10, (0.5 + 2.0 / 6.0) / 2.0);
+        // Both are divided by the two relevant ones.
+        assert_eq!((scores.map_norm_at_5, scores.map_norm_at_10), (scores.map_at_5, scores.map_at_10));
         let ideal = 1.0 + 1.0 / 3f64.log2();
         assert_eq!(scores.ndcg_at_5, (1.0 / 3f64.log2()) / ideal);
         assert_eq!(scores.ndcg_at_10, (1.0 / 3f64.log2() + 1.0 / 7f64.log2()) / ideal);
+    }
+
+    /// Twelve candidates in this order, relevant where a character is `1`.
+    fn ordered(relevant: &str) -> Scores {
+        let confidence = |mark: char| if mark == '1' { 1.0 } else { 0.0 };
+        let list: Vec<Candidate> = (0u32..)
+            .zip(relevant.chars())
+            .map(|(at, mark)| Candidate {
+                id: at.to_string().as_str().into(),
+                confidence: confidence(mark),
+                score: -f64::from(at),
+            })
+            .collect();
+        score(&list, 0.6).unwrap()
+    }
+
+    #[test]
+    fn the_normalised_average_precision_is_divided_by_what_fits_in_k() {
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        // Seven relevant ones, the first five of which lead: all of the first 5, 5 of 7 relevant ones.
+        let scores = ordered("111110000011");
+        close(scores.map_norm_at_5, 1.0);
+        close(scores.map_at_5, 5.0 / 7.0);
+        close(scores.map_norm_at_10, 5.0 / 7.0);
+        // Relevant at 1, 3, 6, 7, 8 and 12: six of them.
+        let scores = ordered("101001110001");
+        let first = 1.0 + 2.0 / 3.0;
+        let ten = first + 3.0 / 6.0 + 4.0 / 7.0 + 5.0 / 8.0;
+        close(scores.map_norm_at_5, first / 5.0);
+        close(scores.map_at_5, first / 6.0);
+        close(scores.map_norm_at_10, ten / 6.0);
+        close(scores.map_at_10, ten / 6.0);
+        // Unlike map@k, it can fall with k.
+        let scores = ordered("111110000000000111");
+        assert!(scores.map_norm_at_5 > scores.map_norm_at_10 && scores.map_at_5 == scores.map_at_10);
+    }
+
+    #[test]
+    fn the_normalised_average_precision_is_never_below_trec_evals() {
+        for marks in 1u32..1 << 12 {
+            let text: String = (0..12).map(|at| if marks >> at & 1 == 1 { '1' } else { '0' }).collect();
+            let scores = ordered(&text);
+            let relevant = marks.count_ones();
+            for (k, norm, plain) in
+                [(5, scores.map_norm_at_5, scores.map_at_5), (10, scores.map_norm_at_10, scores.map_at_10)]
+            {
+                assert!(
+                    norm >= plain && (relevant > k || norm == plain) && norm <= 1.0 + 1e-12,
+                    "{text} {k}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -258,8 +355,23 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(
             json,
-            r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
+            r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"map_norm@5":1.0,"map_norm@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
         );
+    }
+
+    #[test]
+    fn without_a_scored_query_there_are_no_means() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(
+            file.path(),
+            r#"{"id": 1, "candidates": [{"id": "x", "confidence": 0.1, "score": 1}]}"#,
+        )
+        .unwrap();
+        let report = evaluate(file.path(), RELEVANT).unwrap().report;
+        assert!(report.scores.named().iter().all(|(_, mean)| mean.value().is_none()));
+        let json = serde_json::to_value(report).unwrap();
+        assert_eq!((&json["map_norm@5"], &json["queries"]), (&serde_json::Value::Null, &1.into()));
+        assert!(report.to_string().contains("map_norm@5 -, "), "{report}");
     }
 
     #[test]
@@ -279,7 +391,7 @@ mod tests {
         let columns = one.paired(&other).unwrap();
         // Query 1, then query 2: the first file's order.
         assert_eq!(columns[0], ("mrr@1", vec![1.0, 0.0], vec![1.0, 1.0]));
-        assert_eq!(columns[6].1, [1.0, 0.5]);
+        assert_eq!((columns[8].0, &columns[8].1), ("recip_rank", &vec![1.0, 0.5]));
         assert!(one.paired(&read(&[(1, 1.0)])).unwrap_err().to_string().contains("2 and 1"));
         assert!(one.paired(&read(&[(1, 1.0), (3, 1.0)])).unwrap_err().to_string().contains("`2`"));
     }

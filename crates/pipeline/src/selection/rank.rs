@@ -154,6 +154,6 @@ mod tests {
         );
         write_ranking(&path, &ranked).unwrap();
         let report = sporran_kilt::scores::ranking::evaluate(&path, 0.6).unwrap().report;
-        assert_eq!((report.scores.mrr_at_1, report.queries), (1.0, 2));
+        assert_eq!((report.scores.mrr_at_1, report.queries), (1.0.into(), 2));
     }
 }

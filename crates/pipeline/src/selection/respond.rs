@@ -8,6 +8,7 @@ use sporran_generator::{Candidate, Generator, Request};
 use sporran_kilt::{
     Dataset, Id, Passage, Record, jsonl,
     scores::{
+        Measure,
         answer::Answers,
         ranking::{self, RELEVANT, Ranked},
     },
@@ -130,12 +131,12 @@ pub struct Responded {
     /// Dialogues that were responded to.
     pub dialogues: usize,
     /// How the crowd's judgements score the ranking of the sentences.
-    pub ranking: ranking::Scores,
+    pub ranking: ranking::Report,
     /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences, whether the generator read
     /// them or not; dialogues without sentences are left out.
-    pub knowledge_f1: f64,
+    pub knowledge_f1: Measure,
     /// Mean words of a response.
-    pub words: f64,
+    pub words: Measure,
     /// Seconds of the ranking and of the generator, loading left out.
     pub seconds: [f64; 2],
     /// The predictions in KILT's layout: the response, with the articles of the sentences as provenance.
@@ -169,11 +170,11 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         dialogues.iter().zip(&ranked).map(|((id, own), ranked)| Asked::new(id, own, ranked)).collect();
     let mut records = Vec::with_capacity(asked.len());
     let mut grounded = Vec::new();
-    let mut words = 0;
+    let mut words = Vec::new();
     begin(observe, "respond", asked.len() as u64, Unit::Records);
     for portion in asked.chunks(PORTION) {
         for (asked, (response, read)) in portion.iter().zip(responses(&*generator, portion)?) {
-            words += response.split_whitespace().count();
+            words.push(response.split_whitespace().count() as f64);
             if let Some((best, _)) = asked.sentences.first() {
                 grounded.push(Answers::new([best.text.as_str()]).score(&response).f1);
             }
@@ -186,13 +187,12 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
 
     let predictions = folder.root.join("predictions.jsonl");
     write(&predictions, &records)?;
-    let count = records.len().max(1) as f64;
     let responded = Responded {
         name: options.name.clone(),
         dialogues: records.len(),
-        ranking: ranking::evaluate(&written, RELEVANT)?.report.scores,
-        knowledge_f1: grounded.iter().sum::<f64>() / grounded.len().max(1) as f64,
-        words: words as f64 / count,
+        ranking: ranking::Report::of(&ranked, RELEVANT),
+        knowledge_f1: Measure::mean(grounded),
+        words: Measure::mean(words),
         seconds: [ranking_seconds, generating_seconds],
         predictions,
         ranked: written,

@@ -8,7 +8,7 @@ use std::{
 use candle_core::DType;
 use serde::Serialize;
 use sporran_kilt::{
-    scores::ranking::{Candidate, Ranked, score},
+    scores::ranking::{Candidate, Ranked, Report, score},
     wowpp::{self, Dialogue, Dialogues},
 };
 use sporran_reranker::{
@@ -41,6 +41,8 @@ pub struct Fitted {
     pub models: Vec<PathBuf>,
     /// The rankings of the folds that were left out, where there are folds.
     pub ranking: Option<PathBuf>,
+    /// What these rankings score; a sentence is relevant from the config's `data.threshold` on.
+    pub scores: Option<Report>,
     /// Optimiser steps, over all folds.
     pub steps: u64,
 }
@@ -83,6 +85,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
     let path = folder.join(name);
     write_ranking(&path, &ranked)?;
     fitted.ranking = Some(path);
+    fitted.scores = Some(Report::of(&ranked, options.data.threshold));
     Ok(fitted)
 }
 
