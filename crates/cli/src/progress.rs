@@ -50,6 +50,10 @@ impl Progress {
                 }
             }
             Event::End => self.end(),
+            Event::Note { text } => match &self.bar {
+                Some(bar) => bar.suspend(|| eprintln!("{text}")),
+                None => eprintln!("{text}"),
+            },
             Event::Skip { step } => eprintln!("{step}: there already, from the same inputs"),
             _ => {}
         }

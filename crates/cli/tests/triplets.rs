@@ -80,7 +80,8 @@ fn a_model_learns_to_write_facts_and_populates() {
     let folder = folder.path();
     let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
     // The sentences of minikilt's documents hold both ends of each of their facts.
-    assert_eq!((&learned["covered"], &learned["steps"]), (&1.0.into(), &160.into()));
+    assert_eq!((&learned["maximum_recall_text"], &learned["steps"]), (&1.0.into(), &160.into()));
+    assert_eq!(learned["maximum_recall_link"], Value::Null);
     let written = fs::read_to_string(folder.join("model/triplets.json")).unwrap();
     assert!(written.contains("\"born in\"") && written.contains("\"child of\""), "{written}");
 

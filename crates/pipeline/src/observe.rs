@@ -22,6 +22,11 @@ pub enum Event {
     },
     /// The step ended.
     End,
+    /// Something that is known before the end, such as what a training cannot exceed.
+    Note {
+        /// What is to be said.
+        text: String,
+    },
     /// A step was not needed: what it would make is there, from the same inputs.
     Skip {
         /// The step.

@@ -101,10 +101,12 @@ fn embedded_told(fitted: &links::Fitted) -> String {
 
 fn populated_told(learned: &population::Learned) -> String {
     format!(
-        "{} steps\ncandidates hold {:.1} of 100 facts\nF1 on the documents that were left out {:.1}\nmodel: {}\n",
+        "{} steps\nmaximum recall on the documents that were left out: text {:.3}, link {:.3}\n\
+         F1 on these documents {:.1}\nmodel: {}\n",
         learned.steps,
-        learned.covered * 100.0,
-        learned.judged * 100.0,
+        learned.maximum_recall.text,
+        learned.maximum_recall.link,
+        learned.judged.percent(),
         learned.model.display()
     )
 }
@@ -136,11 +138,11 @@ fn selected_told(fitted: &selection::Fitted) -> String {
     if let Some(ranking) = &fitted.ranking {
         text.push_str(&format!("ranking: {}\n", ranking.display()));
     }
-    text
-}
     if let Some(scores) = &fitted.scores {
         text.push_str(&format!("{scores}\n"));
     }
+    text
+}
 
 fn tagged_told(trained: &tagging::TrainedTagger) -> String {
     let best = trained.best.map_or_else(String::new, |(step, f1)| {

@@ -21,6 +21,14 @@ pub struct Candidates {
     pub facts: Vec<Vec<u64>>,
 }
 
+impl Candidates {
+    /// The types of the subject and the object of a pair.
+    pub(super) fn kinds(&self, pair: usize) -> (EntityType, EntityType) {
+        let kind = |at: u32| self.known[at as usize].kind;
+        (kind(self.pairs[pair].first), kind(self.pairs[pair].second))
+    }
+}
+
 /// Buckets of how far two mentions are from each other, for each order of them.
 pub(super) const DISTANCES: u32 = 8;
 /// Buckets of how many mentions stand between them.

@@ -16,6 +16,7 @@ mod linear;
 mod marked;
 mod marking;
 mod properties;
+mod reach;
 mod thresholds;
 
 use std::path::Path;
@@ -30,11 +31,12 @@ pub use bilstm::{
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
 pub use decoding::{Scores, Stated, decode};
-pub use examples::{Annotated, GoldFact, annotated, covered, pair_examples};
+pub use examples::{Annotated, GoldFact, annotated, pair_examples};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
 pub use marked::{MARKED, MarkedEntities, MarkedOptions};
 pub use marking::{Marked, Marking};
 pub use properties::{Properties, Property};
+pub use reach::Reach;
 pub use thresholds::{Judged, Outcomes, Thresholds};
 
 use crate::{Document, Mention, Result};

@@ -3,9 +3,12 @@
 use std::{fs, path::Path};
 
 use candle_core::DType;
-use sporran_extractor::relations::{
-    Annotated, Background, BilstmFile, BilstmReader, BilstmRelations, LAYERS, LayerEncoder, Properties,
-    ReadSentence, RelationModel, RelationNetwork, RelationObjective, Scores, Thresholds,
+use sporran_extractor::{
+    Link,
+    relations::{
+        Annotated, Background, BilstmFile, BilstmReader, BilstmRelations, LAYERS, LayerEncoder, Properties,
+        ReadSentence, RelationModel, RelationNetwork, RelationObjective, Scores, Thresholds,
+    },
 };
 use sporran_kilt::{jsonl, knowledgenet};
 use sporran_transformers::{
@@ -17,6 +20,7 @@ use super::{
     aliases::build,
     options::{BilstmTraining, PopulationOptions},
     parts,
+    recall::{LeftOut, MaximumRecall, reach},
     train::{asked, f1, micro, score},
 };
 use crate::{
@@ -28,15 +32,20 @@ use crate::{
 /// Sentences that a judge reads at once.
 const PORTION: usize = 64;
 
-/// Writes into the candidates of annotated documents what is known of them beside their words.
+/// The link of each mention of a document; nothing without a linker.
+pub(super) type Links = Option<Vec<Option<Link>>>;
+
+/// Links the mentions of annotated documents and, where a BiLSTM reads them, writes into their candidates what is known of them
+/// beside their words.
 ///
 /// A document's own links are no news to it: what names may mean is looked up in a table of the links of the other half of the
 /// documents, so that as many names are known in training as in other documents.
-pub(super) fn tell(
+pub(super) fn background(
     options: &PopulationOptions,
     sources: &[knowledgenet::Document],
     documents: &mut [Annotated],
-) -> Result<()> {
+) -> Result<Vec<Links>> {
+    let mut all: Vec<Links> = vec![None; documents.len()];
     let coreference = parts::coreference(options.coreference, &options.mentions)?;
     for half in 0..2 {
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
@@ -52,7 +61,7 @@ pub(super) fn tell(
             }
             None => None,
         };
-        for annotated in documents.iter_mut().skip(half).step_by(2) {
+        for (annotated, told) in documents.iter_mut().zip(&mut all).skip(half).step_by(2) {
             let Annotated { document, mentions, candidates, .. } = annotated;
             let chains = match &coreference {
                 Some(coreference) => coreference.chains(document, mentions)?,
@@ -65,21 +74,25 @@ pub(super) fn tell(
                 }
                 None => (vec![None; mentions.len()], None),
             };
-            let background = Background { chains: &chains, links: &links, knowledge };
-            background.tell(document, mentions, candidates);
+            if options.relations.bilstm.is_some() {
+                let background = Background { chains: &chains, links: &links, knowledge };
+                background.tell(document, mentions, candidates);
+            }
+            *told = linker.is_some().then_some(links);
         }
     }
-    Ok(())
+    Ok(all)
 }
 
-/// Trains the model on documents; others judge each pass and decide on thresholds. Gives the steps and F1 on the judges.
+/// Trains the model on documents; others judge each pass and decide on thresholds. Gives the steps, the most that can be recalled
+/// of the judges' facts, and F1 on the judges.
 pub(super) fn train(
     options: &PopulationOptions,
     training: &BilstmTraining,
     properties: &Properties,
-    (learned, judges): (&[Annotated], &[Annotated]),
+    (learned, judges): (&[Annotated], &[LeftOut<'_>]),
     observe: &mut Observer<'_>,
-) -> Result<(u64, f64)> {
+) -> Result<(u64, MaximumRecall, f64)> {
     let (model, device) = (&options.relations.model, options.relations.device);
     let encoder = match &training.from {
         Some(from) => Some(LayerEncoder::open(from, device, Precision::F32)?),
@@ -96,6 +109,11 @@ pub(super) fn train(
         link_thresholds: Thresholds::even(labels, 0.5),
     };
     let reader = BilstmReader::new(&file);
+    let reached = reach(judges, properties, |at, sentence, pair, label| {
+        reader.asks(&judges[at].annotated.candidates[sentence], pair, label)
+    });
+    let maximum = MaximumRecall::told(reached, judges.len(), observe);
+    let judges: Vec<&Annotated> = judges.iter().map(|judge| judge.annotated).collect();
     let variables = Variables::new(options.seed);
     let network = RelationNetwork::new(&training.shape, file.encoder.as_ref(), labels, &variables)?;
     let examples = reader.examples(learned, encoder.as_ref())?;
@@ -119,7 +137,7 @@ pub(super) fn train(
             }
             scored.push(scores);
         }
-        Ok(f1(judges, &scored, properties))
+        Ok(f1(&judges, &scored, properties))
     };
     let learning = Learning {
         variables: &variables,
@@ -135,19 +153,20 @@ pub(super) fn train(
     if let Some(from) = &training.from {
         copy_encoder(from, &model.join(LAYERS))?;
     }
-    Ok((trained.steps, tune(model, options, judges)?))
+    Ok((trained.steps, maximum, tune(model, options, &judges)?))
 }
 
 /// Sets a model's thresholds of facts and of links by documents that it has not learned from; gives F1 of facts with them.
-fn tune(model: &Path, options: &PopulationOptions, judges: &[Annotated]) -> Result<f64> {
+fn tune(model: &Path, options: &PopulationOptions, judges: &[&Annotated]) -> Result<f64> {
     let relations = BilstmRelations::load(model, options.relations.device, Precision::F32)?;
     let labels = relations.properties().len();
     let scored: Vec<Vec<Scores>> =
         judges.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
-    let joined: Vec<(&Annotated, &[Scores])> = judges.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
+    let joined: Vec<(&Annotated, &[Scores])> =
+        judges.iter().zip(&scored).map(|(annotated, scores)| (*annotated, &**scores)).collect();
     let thresholds = Thresholds::tuned(labels, &joined);
     let judged = micro(&thresholds, &joined);
-    let linked: Vec<Annotated> = judges.iter().map(Annotated::linked).collect();
+    let linked: Vec<Annotated> = judges.iter().map(|annotated| annotated.linked()).collect();
     let scored: Vec<Vec<Scores>> =
         scored.iter().map(|scores| scores.iter().map(Scores::of_links).collect()).collect();
     let joined: Vec<(&Annotated, &[Scores])> = linked.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();

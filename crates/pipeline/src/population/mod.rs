@@ -9,6 +9,7 @@ mod errors;
 mod options;
 mod parts;
 mod populate;
+mod recall;
 mod sources;
 mod teacher;
 mod train;
@@ -26,6 +27,7 @@ pub use options::{
 pub(crate) use parts::{coreference, linker, mentions as finder};
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
+pub use recall::MaximumRecall;
 pub use sources::InputFormat;
 pub use train::{Learned, train};
 pub use triplets::{TripletTraining, WrittenProperty};

@@ -1,6 +1,9 @@
 //! Making the models of knowledge-base population.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Borrow,
+    path::{Path, PathBuf},
+};
 
 use candle_core::DType;
 use serde::Serialize;
@@ -9,10 +12,10 @@ use sporran_extractor::{
     relations::{
         Annotated, Asked, FEATURES, Judged, LinearData, LinearRelations, LinearTraining, MARKED,
         MarkedEntities, MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated,
-        covered, pair_examples,
+        pair_examples,
     },
 };
-use sporran_kilt::{jsonl, knowledgenet};
+use sporran_kilt::{jsonl, knowledgenet, scores::Measure};
 use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
     Tokenizer,
@@ -25,10 +28,11 @@ use sporran_transformers::{
 use super::{
     aliases::build,
     average::{PARTS, average},
-    bilstm::{tell, train as train_bilstm},
+    bilstm::{Links, background, train as train_bilstm},
     options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
     parts::mentions,
     populate::parent,
+    recall::{LeftOut, MaximumRecall, reach},
     teacher::taught,
     triplets::train as train_triplets,
 };
@@ -45,10 +49,12 @@ pub struct Learned {
     pub model: PathBuf,
     /// Optimiser steps.
     pub steps: u64,
-    /// The share of annotated facts both of whose mentions are candidates, or that can be written.
-    pub covered: f64,
-    /// Micro F1 of facts by the documents that were not learned from, with thresholds that were tuned on them.
-    pub judged: f64,
+    /// The most that can be recalled of the facts of the documents that were not learned from.
+    #[serde(flatten)]
+    pub maximum_recall: MaximumRecall,
+    /// Micro F1 of facts by the documents that were not learned from, with thresholds that were tuned on them; nothing where
+    /// none was left out.
+    pub judged: Measure,
     /// Names in the linker's table; 0 where there is none.
     pub names: usize,
 }
@@ -76,38 +82,62 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let model = options.relations.model.clone();
     if let Some(seq2seq) = &options.relations.seq2seq {
         let annotated = (sources.as_slice(), &properties);
-        let (steps, covered, judged) = train_triplets(options, seq2seq, annotations, annotated, observe)?;
-        return Ok(Learned { model, steps, covered, judged, names });
+        let (steps, maximum_recall, judged) =
+            train_triplets(options, seq2seq, annotations, annotated, observe)?;
+        return Ok(Learned { model, steps, maximum_recall, judged, names });
     }
     let mut documents = join(options, &sources, &properties)?;
-    let (reached, facts) = covered(&documents);
-    let covered = reached as f64 / facts.max(1) as f64;
+    let links = match (&options.relations.bilstm, &options.linker) {
+        (None, None) => vec![None; documents.len()],
+        _ => background(options, &sources, &mut documents)?,
+    };
     let taught = match &options.teacher {
         Some(teacher) => taught(options, teacher, &properties, observe)?,
         None => Vec::new(),
     };
     if let (Some(linear), None) = (&options.relations.linear, &options.relations.training) {
+        // Cross-validation leaves each document out once.
+        let maximum_recall = {
+            let left_out = left_out(&sources, &documents, &links);
+            let reached = reach(&left_out, &properties, |_, _, _, _| true);
+            MaximumRecall::told(reached, left_out.len(), observe)
+        };
         let judged =
             fit_linear(options, linear, annotations.judge_every, &properties, (documents, taught), observe)?;
-        return Ok(Learned { model, steps: linear.passes as u64, covered, judged, names });
-    }
-    if options.relations.bilstm.is_some() {
-        tell(options, &sources, &mut documents)?;
+        let (steps, judged) = (linear.passes as u64, judged.into());
+        return Ok(Learned { model, steps, maximum_recall, judged, names });
     }
     let every = annotations.judge_every;
+    let is_judge = |at: usize| at % every == every - 1;
     let (mut learned, mut judges) = (Vec::new(), Vec::new());
     for (at, document) in documents.into_iter().enumerate() {
-        if at % every == every - 1 { judges.push(document) } else { learned.push(document) }
+        if is_judge(at) { judges.push(document) } else { learned.push(document) }
     }
-    tracing::info!(learned = learned.len(), judges = judges.len(), reached, facts, "annotated documents");
+    tracing::info!(learned = learned.len(), judges = judges.len(), "annotated documents");
     learned.extend(taught);
+    let numbers = (0..sources.len()).filter(|at| is_judge(*at));
+    let left_out: Vec<LeftOut<'_>> = numbers
+        .zip(&judges)
+        .map(|(at, annotated)| LeftOut { source: &sources[at], annotated, links: links[at].as_deref() })
+        .collect();
+    let of_judges = |f1: f64| if judges.is_empty() { Measure::default() } else { f1.into() };
     if let Some(bilstm) = &options.relations.bilstm {
-        let parts = (learned.as_slice(), judges.as_slice());
-        let (steps, judged) = train_bilstm(options, bilstm, &properties, parts, observe)?;
-        return Ok(Learned { model, steps, covered, judged, names });
+        let parts = (learned.as_slice(), left_out.as_slice());
+        let (steps, maximum_recall, judged) = train_bilstm(options, bilstm, &properties, parts, observe)?;
+        return Ok(Learned { model, steps, maximum_recall, judged: of_judges(judged), names });
     }
     let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
     let marker = Marker::new(options, training, &properties, &learned)?;
+    // Regressions read every pair, an encoder those that its tokens hold.
+    let read = match &options.relations.linear {
+        Some(_) => Vec::new(),
+        None => marker.read(&judges)?,
+    };
+    let reached = reach(&left_out, &properties, |at, sentence, pair, _| {
+        let pair = &judges[at].candidates[sentence].pairs[pair];
+        read.get(at).is_none_or(|marks| (pair.first.max(pair.second) as usize) < marks[sentence])
+    });
+    let maximum_recall = MaximumRecall::told(reached, left_out.len(), observe);
     let folder = options.folder();
     let marked = match &options.relations.linear {
         Some(_) => model.join(PARTS[1]),
@@ -123,7 +153,17 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         }
         None => tune(&marked, options, &judges)?,
     };
-    Ok(Learned { model, steps, covered, judged, names })
+    Ok(Learned { model, steps, maximum_recall, judged: of_judges(judged), names })
+}
+
+/// Documents as those that are left out.
+fn left_out<'a>(
+    sources: &'a [knowledgenet::Document],
+    documents: &'a [Annotated],
+    links: &'a [Links],
+) -> Vec<LeftOut<'a>> {
+    let each = sources.iter().zip(documents).zip(links);
+    each.map(|((source, annotated), links)| LeftOut { source, annotated, links: links.as_deref() }).collect()
 }
 
 /// The documents with their mentions, their candidates and what is annotated of these.
@@ -345,6 +385,14 @@ impl<'a> Marker<'a> {
         Ok(learning.run(&objective, (!judges.is_empty()).then_some(&evaluate), observe)?.steps)
     }
 
+    /// How many mentions of each sentence of documents are read.
+    fn read(&self, documents: &[Annotated]) -> Result<Vec<Vec<usize>>> {
+        let examples = pair_examples(documents, &self.tokenizer, &self.options)?;
+        let marks =
+            |examples: &Vec<PairExample>| examples.iter().map(|example| example.marks.len()).collect();
+        Ok(examples.iter().map(marks).collect())
+    }
+
     /// The scores of a document's sentences from the logits of the pairs that were read.
     fn scores(&self, annotated: &Annotated, examples: &[PairExample], logits: Vec<Vec<f32>>) -> Vec<Scores> {
         let labels = self.options.properties.len();
@@ -369,8 +417,13 @@ impl<'a> Marker<'a> {
 }
 
 /// Micro F1 with thresholds that are tuned on the same documents.
-pub(super) fn f1(documents: &[Annotated], scores: &[Vec<Scores>], properties: &Properties) -> f64 {
-    let joined: Vec<(&Annotated, &[Scores])> = documents.iter().zip(scores).map(|(a, s)| (a, &**s)).collect();
+pub(super) fn f1<T: Borrow<Annotated>>(
+    documents: &[T],
+    scores: &[Vec<Scores>],
+    properties: &Properties,
+) -> f64 {
+    let joined: Vec<(&Annotated, &[Scores])> =
+        documents.iter().zip(scores).map(|(a, s)| (a.borrow(), &**s)).collect();
     let thresholds = Thresholds::tuned(properties.len(), &joined);
     micro(&thresholds, &joined)
 }

@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{
     Document as Text,
-    relations::{Annotated, Outcomes, Properties, Property, Thresholds, annotated},
+    relations::{Annotated, Outcomes, Properties, Property, Reach, Thresholds, annotated},
     triplets::{MARKS, TRIPLETS, TripletOptions, TripletReader, outcomes, triplet_examples, writable},
 };
-use sporran_kilt::{jsonl, knowledgenet};
+use sporran_kilt::{jsonl, knowledgenet, scores::Measure};
 use sporran_transformers::{
     Precision, Seq2Seq,
     training::{EvaluationError, Row, Seq2SeqObjective, TrainingOptions, Variables},
@@ -19,6 +19,7 @@ use sporran_transformers::{
 use super::{
     options::{AnnotationsOptions, PopulationOptions, Purpose},
     populate::text,
+    recall::MaximumRecall,
 };
 use crate::{
     Diagnostic, Error, Result,
@@ -162,14 +163,14 @@ struct Lesson<'a> {
 }
 
 /// Trains a model that writes facts; documents that are left out judge it and decide on thresholds. Gives the steps, the share
-/// of the annotated facts that can be written, and F1 on the judges.
+/// of the judges' facts that can be written, and F1 on the judges.
 pub(super) fn train(
     options: &PopulationOptions,
     training: &TripletTraining,
     annotations: &AnnotationsOptions,
     (sources, properties): (&[knowledgenet::Document], &Properties),
     observe: &mut Observer<'_>,
-) -> Result<(u64, f64, f64)> {
+) -> Result<(u64, MaximumRecall, Measure)> {
     let unknown = training.properties.iter().find(|written| properties.named(&written.name).is_none());
     if let Some(unknown) = unknown {
         let message =
@@ -177,22 +178,22 @@ pub(super) fn train(
         return Err(Error::Config(vec![Diagnostic::of_config("relations.seq2seq.properties", message)]));
     }
     let every = annotations.judge_every;
-    let (mut learned, mut judges, mut covered) = (Vec::new(), Vec::new(), (0, 0));
+    let (mut learned, mut judges, mut reach) = (Vec::new(), Vec::new(), Reach::default());
     for (at, source) in sources.iter().enumerate() {
         let document = Text::new(source.id.to_string(), source.text.clone());
         let annotated = annotated(source, properties, document, Vec::new())?;
-        let (reached, facts) = writable(&annotated);
-        covered = (covered.0 + reached, covered.1 + facts);
         let lesson = Lesson { source, annotated };
-        if at % every == every - 1 { judges.push(lesson) } else { learned.push(lesson) }
+        if at % every == every - 1 {
+            let (written, facts) = writable(&lesson.annotated);
+            reach.text += written;
+            reach.facts += facts;
+            judges.push(lesson);
+        } else {
+            learned.push(lesson);
+        }
     }
-    tracing::info!(
-        learned = learned.len(),
-        judges = judges.len(),
-        reached = covered.0,
-        facts = covered.1,
-        "documents"
-    );
+    tracing::info!(learned = learned.len(), judges = judges.len(), "documents");
+    let maximum_recall = MaximumRecall::told(reach, judges.len(), observe);
     let (model, device) = (&options.relations.model, options.relations.device);
     let written = training.of_properties(properties.clone());
     let start = match &training.from {
@@ -236,7 +237,7 @@ pub(super) fn train(
     let (thresholds, f1) = judged(&reader, &judges)?;
     let written = TripletOptions { thresholds, ..reader.options().clone() };
     jsonl::write(model.join(TRIPLETS), &written.bytes())?;
-    Ok((trained.steps, covered.0 as f64 / covered.1.max(1) as f64, f1))
+    Ok((trained.steps, maximum_recall, if judges.is_empty() { Measure::default() } else { f1.into() }))
 }
 
 /// What a vocabulary is learned from: the sentences, and for each fact the name of its relation.

@@ -6,7 +6,7 @@ use sporran_transformers::training::PairTarget;
 
 use super::{
     super::{
-        Annotated, Asked, Scores,
+        Annotated, Asked, Candidates, Scores,
         candidates::{BETWEEN, distance_bucket},
         marking::class,
     },
@@ -136,10 +136,7 @@ impl BilstmReader {
         for annotated in documents {
             for fact in &annotated.facts {
                 let Some(&(sentence, pair)) = fact.pairs.first() else { continue };
-                let candidates = &annotated.candidates[sentence];
-                let ends = &candidates.pairs[pair];
-                let kind = |at: u32| candidates.known[at as usize].kind;
-                *counts[fact.label].entry((kind(ends.first), kind(ends.second))).or_default() += 1;
+                *counts[fact.label].entry(annotated.candidates[sentence].kinds(pair)).or_default() += 1;
             }
         }
         let often = |counts: std::collections::BTreeMap<_, usize>| {
@@ -153,11 +150,10 @@ impl BilstmReader {
         self.kinds.get(label).is_none_or(|allowed| allowed.contains(&kinds))
     }
 
-    /// The types of a pair's ends, a pair counted among the candidates.
-    fn ends(&self, (.., candidates): Asked<'_>, pair: usize) -> (EntityType, EntityType) {
-        let ends = &candidates.pairs[pair];
-        let kind = |at: u32| candidates.known[at as usize].kind;
-        (kind(ends.first), kind(ends.second))
+    /// Whether the network is asked for a property of a pair, a pair counted among its sentence's candidates.
+    #[must_use]
+    pub fn asks(&self, candidates: &Candidates, pair: usize, label: usize) -> bool {
+        self.allows(label, candidates.kinds(pair))
     }
 
     /// Sentences as the network reads them; with an encoder, words are the states of its layers.
@@ -214,7 +210,7 @@ impl BilstmReader {
         let mut pairs: Vec<ReadPair> = Vec::new();
         let mut places = vec![None; candidates.mentions.len() * candidates.mentions.len()];
         for (number, ends) in candidates.pairs.iter().enumerate() {
-            let kinds = self.ends(asked, number);
+            let kinds = candidates.kinds(number);
             if !(0..self.labels).any(|label| self.allows(label, kinds)) {
                 continue;
             }
@@ -274,7 +270,7 @@ impl BilstmReader {
             for ((number, asked), sentence) in numbers.into_iter().zip(asked).zip(sentences) {
                 let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); asked.2.pairs.len()];
                 for target in &annotated.targets[number] {
-                    if !self.allows(target.label, self.ends(asked, target.pair)) {
+                    if !self.asks(asked.2, target.pair, target.label) {
                         continue;
                     }
                     outputs[target.pair].push((target.label, target.value));
@@ -312,7 +308,7 @@ impl BilstmReader {
         for (pair, logits) in sentence.pairs.iter().zip(logits.chunks_exact(4 * labels.max(1))) {
             for (direction, number) in pair.candidates.iter().enumerate() {
                 let Some(number) = *number else { continue };
-                let kinds = self.ends(asked, number);
+                let kinds = asked.2.kinds(number);
                 let own = &logits[direction * 2 * labels..][..2 * labels];
                 for label in (0..labels).filter(|&label| self.allows(label, kinds)) {
                     let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
