@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use crate::{
-    decode::GenerationOptions, error::Result, model_config::ModelConfig, tokens::TokenFields,
+    decode::GenerationOptions,
+    error::{Error, Result},
+    model_config::ModelConfig,
+    tokens::TokenFields,
     weights::Parameter,
 };
 
@@ -16,6 +19,11 @@ pub(crate) struct Embedding {
     pub(crate) others: &'static [&'static str],
     /// The head's name, where the config shares the table with the head.
     pub(crate) tied_head: Option<&'static str>,
+}
+
+fn too_large(field: String, expected: &str, found: impl ToString) -> Error {
+    let (path, expected, found) = ("config.json".into(), expected.into(), found.to_string());
+    Error::Config { path, field, expected, found }
 }
 
 /// The config of an architecture. The model's own definition is the one list of its tensors; the rest says how
@@ -33,6 +41,9 @@ pub(crate) trait Architecture {
     /// [`Error::Config`](crate::Error::Config) for a value that cannot be used.
     fn validate(&self) -> Result<()>;
 
+    /// The fields that count layers, with their values.
+    fn layers(&self) -> Vec<(&'static str, usize)>;
+
     /// The fields of the `config.json`, without those that name the architecture.
     fn fields(&self) -> Value;
 
@@ -41,6 +52,33 @@ pub(crate) trait Architecture {
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) where a value cannot be used.
     fn parameters(&self) -> Result<Vec<Parameter>>;
+
+    /// Checks that no field is larger than any size that a model has, before products of sizes are made.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the field.
+    fn check_sizes(&self) -> Result<()> {
+        const MOST: u64 = i32::MAX as u64;
+        let Value::Object(fields) = self.fields() else { return Ok(()) };
+        match fields.into_iter().find(|(_, value)| value.as_u64().is_some_and(|value| value > MOST)) {
+            Some((field, value)) => Err(too_large(field, &format!("at most {MOST}"), value)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that there are no more layers than a file has tensors, before anything is made for each layer.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the field.
+    fn check_layers(&self, tensors: usize) -> Result<()> {
+        match self.layers().into_iter().find(|(_, layers)| *layers > tensors) {
+            Some((field, layers)) => {
+                let expected = format!("no more layers than the weights have tensors, {tensors}");
+                Err(too_large(field.into(), &expected, layers))
+            }
+            None => Ok(()),
+        }
+    }
 
     /// The model's name for the tensor that a checkpoint calls `stored`.
     fn canonical(&self, stored: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     bart::Bart,
     decode::GenerationOptions,
     error::{Error, Result},
-    json::{deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, serialize_ids},
     layers::Activation,
     model_config::ModelConfig,
     tokens::{SpecialTokens, TokenFields},
@@ -64,16 +64,28 @@ pub struct BartConfig {
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// The padding token.
+    #[serde(deserialize_with = "padding")]
     pub pad_token_id: u32,
     /// The token that begins an input.
+    #[serde(deserialize_with = "deserialize_id")]
     pub bos_token_id: Option<u32>,
     /// The end token or tokens.
     #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
     pub eos_token_id: Vec<u32>,
     /// The decoder's first token.
+    #[serde(deserialize_with = "start")]
     pub decoder_start_token_id: u32,
     /// The token at the last position of a sequence that does not end before it.
     pub forced_eos_token_id: Option<u32>,
+}
+
+/// A model without a padding token pads with the usual one, which nothing sees.
+fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(deserialize_id(deserializer)?.unwrap_or(1))
+}
+
+fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(deserialize_id(deserializer)?.unwrap_or(2))
 }
 
 impl Default for BartConfig {
@@ -187,6 +199,10 @@ impl Architecture for BartConfig {
         self.activation().map(|_| ())
     }
 
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("encoder_layers", self.encoder_layers), ("decoder_layers", self.decoder_layers)]
+    }
+
     fn fields(&self) -> Value {
         let mut value = json!(self);
         if let Value::Object(fields) = &mut value {
@@ -226,9 +242,8 @@ impl Architecture for BartConfig {
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {
-        let eos = self.eos_token_id.first().copied().unwrap_or(2);
-        let start = Some(self.decoder_start_token_id);
-        Some(TokenFields::defaults(self.pad_token_id, eos, self.bos_token_id, start))
+        let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
+        Some(TokenFields::defaults(pad, Some(2), self.bos_token_id, start))
     }
 
     fn generation_defaults(&self) -> GenerationOptions {

@@ -237,6 +237,10 @@ impl Architecture for BertConfig {
         self.check()
     }
 
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("num_hidden_layers", self.num_hidden_layers)]
+    }
+
     fn fields(&self) -> Value {
         let mut value = if self.family == BertFamily::DistilBert {
             json!(DistilFields::of(self))

@@ -31,6 +31,15 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// A file of text has bytes that are not UTF-8.
+    #[error("{}: expected text in UTF-8, found other bytes at offset {at}", path.display())]
+    Utf8 {
+        /// The file.
+        path: PathBuf,
+        /// The first byte that is wrong, from 0.
+        at: usize,
+    },
+
     /// A JSON file is not valid JSON, or a field has the wrong type.
     #[error("{}: field `{field}`", path.display())]
     Json {
@@ -66,10 +75,10 @@ pub enum Error {
         problem: String,
     },
 
-    /// A safetensors file ends before its last tensor.
+    /// A safetensors or GGUF file is shorter than its tensors.
     #[error("{}: the file is truncated: expected {expected} bytes, found {found}", path.display())]
     Truncated {
-        /// The safetensors file.
+        /// The file.
         path: PathBuf,
         /// The size that the header asks for, in bytes (8 where not even the header's length is there).
         expected: u64,
@@ -222,6 +231,15 @@ pub enum Error {
         path: PathBuf,
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// A model's chat template is no template, or refuses a conversation.
+    #[error("{}: chat template", path.display())]
+    ChatTemplate {
+        /// The file that holds the template.
+        path: PathBuf,
+        /// The cause: what the template engine says, or what the template itself says where it refuses.
+        source: minijinja::Error,
     },
 
     /// A file of token sequences that cannot be made or is not one.

@@ -27,12 +27,14 @@ use crate::{
 const MAIN: &str = "main";
 
 /// What a model folder may hold besides its weights.
-const FILES: [&str; 16] = [
+const FILES: [&str; 18] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
     "added_tokens.json",
     "vocab.txt",
     "vocab.json",

@@ -12,14 +12,17 @@ use safetensors::{Dtype, tensor::View};
 use crate::{
     checkpoint::{Checkpoint, Part},
     error::{Error, Result},
+    json,
 };
 
 /// What goes along as it is.
-const COMPANIONS: [&str; 9] = [
+const COMPANIONS: [&str; 11] = [
     "config.json",
     "generation_config.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
     "modules.json",
     "sentence_bert_config.json",
     "1_Pooling/config.json",
@@ -71,7 +74,7 @@ pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
 pub fn import_part(folder: &Path, part: Part, to: &Path) -> Result<Checkpoint> {
     let checkpoint = Checkpoint::open_part(folder, part)?;
     let path = folder.join("config.json");
-    let text = fs::read_to_string(&path).map_err(Error::io(&path, "read"))?;
+    let text = json::required(&path)?;
     write(&checkpoint, &[], Some(part.config(&path, &text)?), to)?;
     Ok(checkpoint)
 }

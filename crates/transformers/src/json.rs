@@ -12,11 +12,21 @@ use crate::error::{Error, Result};
 
 /// The text of `path`, or `None` where there is no such file.
 pub(crate) fn text(path: &Path) -> Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    match std::fs::read(path) {
+        Ok(bytes) => utf8(path, bytes).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io(path, "read")(error)),
     }
+}
+
+/// The text of `path`, which must be there.
+pub(crate) fn required(path: &Path) -> Result<String> {
+    utf8(path, std::fs::read(path).map_err(Error::io(path, "read"))?)
+}
+
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|error| Error::Utf8 { path: path.into(), at: error.utf8_error().valid_up_to() })
 }
 
 /// `text` as a `T`; `path` is for the error.
@@ -34,21 +44,39 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     Ok(value)
 }
 
-/// Token ids that a config writes as one number, as a list, or as null.
+/// Token ids that a config writes as one number, as a list, or as null; none of them is negative.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenIds(pub(crate) Vec<u32>);
 
 impl<'de> Deserialize<'de> for TokenIds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize_ids(deserializer).map(Self)
+        let ids = signed_ids(deserializer)?;
+        if let Some(id) = ids.iter().find(|id| **id < 0) {
+            return Err(D::Error::custom(format!("the token id {id} is negative")));
+        }
+        Ok(Self(ids.into_iter().filter_map(|id| u32::try_from(id).ok()).collect()))
     }
 }
 
-/// One token id, a list of them, or null for none.
+/// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that there is not.
+pub(crate) fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match deserialize_ids(deserializer)?.as_slice() {
+        [] => Ok(None),
+        [id] => Ok(Some(*id)),
+        ids => Err(D::Error::custom(format!("expected one token id, found {}", ids.len()))),
+    }
+}
+
+/// One token id, a list of them, or null for none; negative ones are left out, as no token has such an id.
 pub(crate) fn deserialize_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    Ok(signed_ids(deserializer)?.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
+}
+
+/// One id, a list of them, or null for none.
+fn signed_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D::Error> {
     struct Ids;
     impl<'de> Visitor<'de> for Ids {
-        type Value = Vec<u32>;
+        type Value = Vec<i64>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("a token id, a list of token ids, or null")
@@ -61,17 +89,19 @@ pub(crate) fn deserialize_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Res
         fn visit_u64<E: serde::de::Error>(self, id: u64) -> Result<Self::Value, E> {
             let id =
                 u32::try_from(id).map_err(|_| E::custom(format!("the token id {id} is over 2^32 - 1")))?;
-            Ok(vec![id])
+            Ok(vec![id.into()])
         }
 
         fn visit_i64<E: serde::de::Error>(self, id: i64) -> Result<Self::Value, E> {
-            let id = u64::try_from(id).map_err(|_| E::custom(format!("the token id {id} is negative")))?;
-            self.visit_u64(id)
+            if id < 0 { Ok(vec![id]) } else { self.visit_u64(id.unsigned_abs()) }
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut ids = Vec::new();
-            while let Some(id) = seq.next_element::<u32>()? {
+            while let Some(id) = seq.next_element::<i64>()? {
+                if id > i64::from(u32::MAX) {
+                    return Err(A::Error::custom(format!("the token id {id} is over 2^32 - 1")));
+                }
                 ids.push(id);
             }
             if ids.is_empty() { Err(A::Error::custom("an empty list of token ids")) } else { Ok(ids) }
@@ -99,10 +129,45 @@ pub(crate) fn serialize_ids<S: Serializer>(ids: &[u32], serializer: S) -> Result
 mod tests {
     use std::path::Path;
 
-    use super::{TokenIds, parse};
+    use serde::Deserialize;
+
+    use super::{TokenIds, deserialize_id, deserialize_ids, parse};
 
     fn ids(text: &str) -> crate::Result<Vec<u32>> {
         parse::<TokenIds>(Path::new("config.json"), text).map(|ids| ids.0)
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_named_by_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, b"{\"a\":\"\xff\"}").unwrap();
+        let error = super::text(&path).unwrap_err().to_string();
+        assert!(
+            error.ends_with("config.json: expected text in UTF-8, found other bytes at offset 6"),
+            "{error}"
+        );
+        assert_eq!(super::text(&folder.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_negative_id_is_no_token() {
+        #[derive(Debug, Default, PartialEq, Deserialize)]
+        struct Fields {
+            #[serde(deserialize_with = "deserialize_id")]
+            pad: Option<u32>,
+            #[serde(deserialize_with = "deserialize_ids")]
+            eos: Vec<u32>,
+        }
+        let read = |text: &str| parse::<Fields>(Path::new("config.json"), text);
+        let fields = |pad, eos: &[u32]| Fields { pad, eos: eos.to_vec() };
+        assert_eq!(read(r#"{"pad": -1, "eos": [5, -1, 7]}"#).unwrap(), fields(None, &[5, 7]));
+        assert_eq!(read(r#"{"pad": 3, "eos": -1}"#).unwrap(), fields(Some(3), &[]));
+        assert_eq!(read(r#"{"pad": null, "eos": null}"#).unwrap(), fields(None, &[]));
+        assert_eq!(read(r#"{"pad": [4], "eos": 2}"#).unwrap(), fields(Some(4), &[2]));
+        for wrong in [r#"{"pad": [4, 5], "eos": 2}"#, r#"{"pad": 0, "eos": "</s>"}"#] {
+            assert!(read(wrong).unwrap_err().to_string().contains("config.json: field `"), "{wrong}");
+        }
     }
 
     #[test]

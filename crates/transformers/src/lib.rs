@@ -16,6 +16,7 @@ mod bert_fields;
 mod bert_heads;
 mod cache;
 mod causal;
+mod chat;
 mod checkpoint;
 mod crf;
 #[cfg(feature = "cuda")]
@@ -64,6 +65,7 @@ pub use causal::{
     CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, find_gguf, generate_causal,
     generate_causal_until,
 };
+pub use chat::{ChatMessage, ChatTemplate};
 pub use checkpoint::{Checkpoint, Part, weight_types};
 pub use crf::{Crf, CrfGradients, CrfGrammar, CrfVariables};
 pub use decode::{
@@ -95,7 +97,7 @@ pub use sentence::{Pooling, Sentences};
 pub use seq2seq::{Memory, Seq2Seq, Trainable};
 pub use t5::T5;
 pub use t5_config::T5Config;
-pub use tokenizer::{PlacedToken, Tokenizer};
+pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::SpecialTokens;
 pub use weights::{Parameter, initialise, parameters};
 pub use word_input::{WordInput, WordRow};

@@ -86,7 +86,9 @@ impl ModelConfig {
                 });
             }
         };
-        config.architecture().validate().map_err(|error| error.within(path))?;
+        let architecture = config.architecture();
+        architecture.check_sizes().map_err(|error| error.within(path))?;
+        architecture.validate().map_err(|error| error.within(path))?;
         Ok(config)
     }
 

@@ -110,6 +110,11 @@ pub trait Seq2Seq: Send + Sync {
     /// The most input tokens, where the model has learned positions.
     fn max_input_length(&self) -> Option<usize>;
 
+    /// The most tokens of an output, its start token included, where the model has learned positions.
+    fn max_output_length(&self) -> Option<usize> {
+        self.max_input_length()
+    }
+
     /// Where the weights lie.
     fn device(&self) -> &Device;
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     architecture::{Architecture, Embedding},
     error::{Error, Result},
-    json::{deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, serialize_ids},
     layers::Activation,
     model_config::ModelConfig,
     t5::T5,
@@ -53,12 +53,19 @@ pub struct T5Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_decoder_outputs: Option<bool>,
     /// The padding token.
+    #[serde(deserialize_with = "padding")]
     pub pad_token_id: u32,
     /// The end token or tokens.
     #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
     pub eos_token_id: Vec<u32>,
     /// The decoder's first token; the padding token where it is not set.
+    #[serde(deserialize_with = "deserialize_id")]
     pub decoder_start_token_id: Option<u32>,
+}
+
+/// A model without a padding token pads with the usual one, which nothing sees.
+fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(deserialize_id(deserializer)?.unwrap_or(0))
 }
 
 impl Default for T5Config {
@@ -147,6 +154,10 @@ impl Architecture for T5Config {
                 return Err(wrong(field, "at least 1", "0"));
             }
         }
+        if self.num_heads.checked_mul(self.d_kv).is_none_or(|width| width > i32::MAX as usize) {
+            let expected = format!("at most {} as the width of all heads", i32::MAX);
+            return Err(wrong("d_kv", &expected, &format!("{} for each of {}", self.d_kv, self.num_heads)));
+        }
         let buckets = self.relative_attention_num_buckets;
         if buckets < 4 || !buckets.is_multiple_of(2) {
             return Err(wrong(
@@ -163,6 +174,10 @@ impl Architecture for T5Config {
             return Err(wrong("dropout_rate", "from 0 to below 1", &self.dropout_rate.to_string()));
         }
         self.activation().map(|_| ())
+    }
+
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("num_layers", self.num_layers), ("num_decoder_layers", self.decoder_layers())]
     }
 
     fn fields(&self) -> Value {
@@ -206,8 +221,8 @@ impl Architecture for T5Config {
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {
-        let eos = self.eos_token_id.first().copied().unwrap_or(1);
-        Some(TokenFields::defaults(self.pad_token_id, eos, None, Some(self.pad_token_id)))
+        let pad = Some(self.pad_token_id);
+        Some(TokenFields::defaults(pad, Some(1), None, pad))
     }
 }
 

@@ -3,15 +3,25 @@
 mod common;
 mod device;
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{
+    DType, Device, Tensor,
+    quantized::{
+        QTensor,
+        gguf_file::{self, Content, Value},
+    },
+};
 use common::near;
 use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
-    Batch, CausalLm, Checkpoint, DeviceName, Error, GenerationOptions, Gguf, Precision, Tokenizer,
-    generate_causal,
+    Batch, CausalLm, ChatMessage, ChatTemplate, Checkpoint, DeviceName, Error, GenerationOptions, Gguf,
+    Precision, Tokenizer, generate_causal,
 };
 
 #[derive(Deserialize)]
@@ -203,4 +213,104 @@ fn a_gguf_file_that_is_damaged_is_an_error() {
     fs::write(&path, &whole[..whole.len() - 100]).unwrap();
     let error = Gguf::open(&path).unwrap().causal_model(DType::F32, &device()).err().unwrap();
     assert!(matches!(error, Error::Gguf { .. }), "{error}");
+}
+
+/// The fixture's GGUF file with these fields instead of its own.
+fn changed_gguf(folder: &Path, fields: &[(&str, Value)]) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
+    let mut file = fs::File::open(&path).unwrap();
+    let content = Content::read(&mut file).unwrap();
+    let mut metadata = content.metadata.clone();
+    metadata.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    let names: Vec<&String> = content.tensor_infos.keys().collect();
+    let tensors: Vec<QTensor> =
+        names.iter().map(|name| content.tensor(&mut file, name, &Device::Cpu).unwrap()).collect();
+    let tensors: Vec<(&str, &QTensor)> = names.iter().map(|name| name.as_str()).zip(&tensors).collect();
+    let changed = folder.join("changed.gguf");
+    gguf_file::write(&mut fs::File::create(&changed).unwrap(), &metadata, &tensors).unwrap();
+    changed
+}
+
+#[test]
+fn a_gguf_file_says_how_turns_are_written_and_end() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let template =
+        "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}{{ eos_token }}";
+    let path = changed_gguf(
+        folder.path(),
+        &[
+            ("tokenizer.chat_template", Value::String(template.into())),
+            ("tokenizer.ggml.eot_token_id", Value::U32(7)),
+            // No token has these.
+            ("tokenizer.ggml.eom_token_id", Value::I32(-1)),
+            ("tokenizer.ggml.padding_token_id", Value::U32(u32::MAX)),
+        ],
+    );
+    let file = Gguf::open(&path).unwrap();
+    let model = file.causal(DeviceName::Cpu, Precision::F32).unwrap();
+    let tokens = model.special_tokens();
+    assert_eq!((tokens.eos.as_slice(), tokens.pad), (&[0, 7][..], 0));
+    let chat = ChatTemplate::open(&path).unwrap().unwrap();
+    let text = chat.render(&[ChatMessage::new("user", "hi")], true).unwrap();
+    assert_eq!(text, "<|endoftext|>hi<|endoftext|>");
+    let row = file.tokenizer().unwrap().encode_plain(&text).unwrap();
+    assert_eq!((row.first(), row.last()), (Some(&0), Some(&0)));
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
+    assert!(ChatTemplate::open(&plain).unwrap().is_none());
+}
+
+#[test]
+fn numbers_of_a_gguf_file_that_cannot_be_are_refused_by_name() {
+    let folder = tempfile::TempDir::new().unwrap();
+    for (field, value, expected) in [
+        ("general.alignment", Value::U32(0), "expected at least 1, found 0"),
+        ("llama.block_count", Value::U32(i32::MAX as u32), "no more layers than the weights have tensors"),
+        ("llama.feed_forward_length", Value::U32(u32::MAX), "expected at most 2147483647, found 4294967295"),
+        ("llama.attention.key_length", Value::U64(1 << 62), "the width of a head"),
+    ] {
+        let error = Gguf::open(&changed_gguf(folder.path(), &[(field, value)])).unwrap_err();
+        assert!(matches!(&error, Error::Config { .. }), "{field}: {error}");
+        assert!(error.to_string().contains(expected), "{field}: {error}");
+    }
+    // Positions cost nothing.
+    let many = changed_gguf(folder.path(), &[("llama.context_length", Value::U32(i32::MAX as u32))]);
+    let model = Gguf::open(&many).unwrap().causal(DeviceName::Cpu, Precision::F32).unwrap();
+    assert_eq!(model.max_length(), i32::MAX as usize);
+}
+
+#[test]
+fn rotary_positions_go_on_and_learned_ones_end() {
+    for Fixture { name, model, .. } in fixtures() {
+        // 64 positions, of which the last new token needs none.
+        let options =
+            GenerationOptions { min_new_tokens: Some(30), max_new_tokens: Some(30), ..Default::default() };
+        let prompts: Vec<Vec<u32>> = [40u32, 50].map(|length| (3..3 + length).collect()).into();
+        let found = generate_causal(&*model, &prompts, &options).unwrap();
+        let lengths: Vec<usize> = found.iter().map(|found| found[0].tokens.len()).collect();
+        assert_eq!(lengths, if name == "gpt2" { [25, 15] } else { [30, 30] }, "{name}");
+        let beams = GenerationOptions { num_beams: Some(3), ..options.clone() };
+        let found = generate_causal(&*model, &prompts, &beams).unwrap();
+        assert_eq!(found.iter().map(|found| found[0].tokens.len()).collect::<Vec<_>>(), lengths, "{name}");
+        let long: Vec<u32> = (3..103).collect();
+        match generate_causal(&*model, std::slice::from_ref(&long), &options) {
+            Ok(found) => assert_eq!((name != "gpt2", found[0][0].tokens.len()), (true, 30)),
+            Err(error) => {
+                assert!(name == "gpt2" && error.to_string().contains("positions"), "{name}: {error}")
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bound_on_the_length_counts_each_prompt_by_itself() {
+    let Fixture { model, .. } = fixtures().nth(1).unwrap();
+    let options = GenerationOptions { max_length: Some(20), min_length: Some(20), ..Default::default() };
+    let prompts = [vec![3, 4, 5], vec![6; 12]];
+    let together = generate_causal(&*model, &prompts, &options).unwrap();
+    assert_eq!(together.iter().map(|found| found[0].tokens.len()).collect::<Vec<_>>(), [17, 8]);
+    for (prompt, together) in prompts.iter().zip(&together) {
+        let alone = generate_causal(&*model, std::slice::from_ref(prompt), &options).unwrap();
+        assert_eq!(alone[0][0].tokens, together[0].tokens);
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use sporran_transformers::{Batch, Checkpoint, Error, ModelConfig, Seq2Seq, T5Config, save};
+use sporran_transformers::{Batch, Checkpoint, Error, ModelConfig, Nsmn, Seq2Seq, T5Config, save};
 use tempfile::TempDir;
 
 fn data(name: &str) -> PathBuf {
@@ -361,4 +361,57 @@ fn fresh_models_of_each_architecture_are_written_and_opened() {
         assert_eq!(opened.config(), original.config());
         assert!(states(&opened, DType::F32).iter().all(|value| value.is_finite()));
     }
+}
+
+/// What opening a fixture says whose config has `value` in a field.
+fn refused(name: &str, field: &str, value: u64) -> String {
+    let folder = TempDir::new().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(data(name).join(file), folder.path().join(file)).unwrap();
+    }
+    let path = folder.path().join("config.json");
+    let mut config: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(config.get(field).is_some(), "{name} has no {field}");
+    config[field] = value.into();
+    fs::write(&path, config.to_string()).unwrap();
+    if name.contains("minikilt") {
+        return Nsmn::load(folder.path()).err().unwrap().to_string();
+    }
+    message(folder.path())
+}
+
+#[test]
+fn counts_that_the_weights_cannot_have_are_refused_before_anything_is_made_of_them() {
+    const MANY: u64 = i32::MAX as u64;
+    for (name, field) in [
+        ("gpt2", "n_layer"),
+        ("llama", "num_hidden_layers"),
+        ("bart", "encoder_layers"),
+        ("bart", "decoder_layers"),
+        ("t5-relu", "num_layers"),
+        ("encoders/bert-sequence", "num_hidden_layers"),
+    ] {
+        let said = refused(name, field, MANY);
+        let expected = format!("field `{field}`: expected no more layers than the weights have tensors");
+        assert!(said.contains(&expected), "{name}: {said}");
+    }
+    for (name, field, value) in [
+        ("llama", "head_dim", 1 << 62),
+        ("llama", "max_position_embeddings", MANY + 1),
+        ("gpt2", "n_embd", 3 << 40),
+        ("t5-relu", "d_kv", MANY),
+        ("t5-relu", "vocab_size", u64::from(u32::MAX)),
+    ] {
+        let said = refused(name, field, value);
+        assert!(said.contains(&format!("field `{field}`: expected at most 2147483647")), "{name}: {said}");
+    }
+    for field in ["vocab_size", "embedding_size", "hidden_size", "projection_size", "max_length"] {
+        for value in [1 << 32, 1 << 62] {
+            let said = refused("../../../../models/minikilt-fever/pages", field, value);
+            let expected = format!("field `{field}`: expected a size that fits the weights, which have ");
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+    // Rotary positions take no memory, and learned ones are missed in the weights.
+    assert!(refused("bart", "max_position_embeddings", MANY).contains("embed_positions.weight"));
 }

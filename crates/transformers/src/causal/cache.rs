@@ -60,12 +60,13 @@ impl CausalCache {
     }
 
     /// Notes new positions, of which `mask` (r, t) tells the tokens, and gives their places (r, t) in their sequences
-    /// and what is to be added to the scores of keys: shape (r, 1, t, past + t), nothing where all keys are seen.
+    /// and what is to be added to the scores of keys: shape (r, 1, t, past + t), nothing where all keys are seen. A
+    /// sequence has `most` tokens at most, where positions are learned.
     pub(super) fn extend(
         &mut self,
         mask: &[Vec<f32>],
         layers: usize,
-        max_length: usize,
+        most: Option<usize>,
         dtype: DType,
         device: &Device,
     ) -> Result<(Tensor, Option<Tensor>)> {
@@ -81,8 +82,8 @@ impl CausalCache {
                 positions.push(if is_token { tokens as u32 } else { 0 });
                 tokens += usize::from(is_token);
             }
-            if tokens > max_length {
-                return Err(too_long("sequence", max_length, tokens));
+            if let Some(most) = most.filter(|most| tokens > *most) {
+                return Err(too_long("sequence", most, tokens));
             }
         }
         self.layers.resize_with(layers, LayerCache::default);
@@ -117,7 +118,7 @@ mod tests {
     fn places_are_counted_by_tokens_and_padding_is_never_seen() {
         let mut cache = CausalCache::new();
         let mask = [vec![0.0, 1.0, 1.0], vec![1.0, 1.0, 0.0]];
-        let (positions, bias) = cache.extend(&mask, 0, 9, DType::F32, &Device::Cpu).unwrap();
+        let (positions, bias) = cache.extend(&mask, 0, None, DType::F32, &Device::Cpu).unwrap();
         assert_eq!(positions.to_vec2::<u32>().unwrap(), [[0, 0, 1], [0, 1, 0]]);
         let seen = |bias: candle_core::Tensor| -> Vec<bool> {
             let bias: Vec<f32> = bias.flatten_all().unwrap().to_vec1().unwrap();
@@ -130,7 +131,7 @@ mod tests {
         ]);
         // One more token each: it comes after the tokens, and sees them and itself.
         let one = [vec![1.0], vec![1.0]];
-        let (positions, bias) = cache.extend(&one, 0, 9, DType::F32, &Device::Cpu).unwrap();
+        let (positions, bias) = cache.extend(&one, 0, None, DType::F32, &Device::Cpu).unwrap();
         assert_eq!(positions.to_vec2::<u32>().unwrap(), [[2], [2]]);
         assert_eq!(seen(bias.unwrap()), [false, true, true, true, true, true, false, true]);
         cache.select(&[1, 1, 0]).unwrap();
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn a_sequence_that_is_too_long_is_refused_by_its_tokens() {
         let mask = [vec![0.0, 1.0, 1.0]];
-        assert!(CausalCache::new().extend(&mask, 0, 2, DType::F32, &Device::Cpu).is_ok());
-        let error = CausalCache::new().extend(&mask, 0, 1, DType::F32, &Device::Cpu).unwrap_err();
+        assert!(CausalCache::new().extend(&mask, 0, Some(2), DType::F32, &Device::Cpu).is_ok());
+        let error = CausalCache::new().extend(&mask, 0, Some(1), DType::F32, &Device::Cpu).unwrap_err();
         assert_eq!(error.to_string(), "batch: expected at most 1 sequence tokens, found 2");
     }
 }

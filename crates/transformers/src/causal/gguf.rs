@@ -17,9 +17,10 @@ use candle_core::{
 use candle_nn::VarBuilder;
 use serde_json::json;
 
-use super::{CausalLm, Llama, LlamaConfig, LlamaKind};
+use super::{CausalLm, Llama, LlamaConfig, LlamaKind, gguf_head::head};
 use crate::{
     architecture::Architecture,
+    chat::Source,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     engine::FastLlama,
@@ -43,11 +44,12 @@ impl Gguf {
     /// [`Error::Io`], [`Error::Gguf`] where the file is not GGUF, [`Error::Config`] where it holds another kind of
     /// model or lacks a field, [`Error::MissingTensor`] and [`Error::TensorShape`].
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io(path, "open"))?;
-        let mut file = BufReader::new(file);
-        let content = Content::read(&mut file).map_err(|source| Error::Gguf { path: path.into(), source })?;
+        let (content, file) = head(path)?;
+        let found = file.get_ref().metadata().map_err(Error::io(path, "read"))?.len();
         let config = config(&Fields { path, content: &content })?;
-        config.validate().map_err(|error| error.within(path))?;
+        let checked = config.check_sizes().and_then(|()| config.validate());
+        let checked = checked.and_then(|()| config.check_layers(content.tensor_infos.len()));
+        checked.map_err(|error| error.within(path))?;
         for parameter in config.parameters()? {
             let name = stored(&parameter.name);
             let Some(info) = content.tensor_infos.get(&name) else {
@@ -61,8 +63,40 @@ impl Gguf {
                 let (expected, found) = (parameter.shape, info.shape.clone());
                 return Err(Error::TensorShape { path: path.into(), tensor: name, expected, found });
             }
+            // What is to be read is asked for from memory first.
+            let blocks = info.shape.elem_count() / info.ggml_dtype.block_size();
+            let expected = (blocks as u64).saturating_mul(info.ggml_dtype.type_size() as u64);
+            if expected > found {
+                return Err(Error::Truncated { path: path.into(), expected, found });
+            }
         }
         Ok(Self { path: path.into(), config, content, file: Mutex::new(file) })
+    }
+
+    /// The file's chat template with the special tokens that it may name; none where the file has no template.
+    pub(crate) fn chat_source(path: &Path) -> Result<Option<Source>> {
+        let (content, _) = head(path)?;
+        let fields = Fields { path, content: &content };
+        const TEMPLATE: &str = "tokenizer.chat_template";
+        if fields.optional(TEMPLATE).is_none() {
+            return Ok(None);
+        }
+        let text = fields.text(TEMPLATE)?.to_owned();
+        let words = fields.list("tokenizer.ggml.tokens")?;
+        let mut tokens = Vec::new();
+        for (name, field) in [
+            ("bos_token", "bos_token_id"),
+            ("eos_token", "eos_token_id"),
+            ("unk_token", "unknown_token_id"),
+            ("sep_token", "seperator_token_id"),
+            ("pad_token", "padding_token_id"),
+        ] {
+            let id = fields.token(&format!("tokenizer.ggml.{field}"))?;
+            if let Some(Value::String(word)) = id.and_then(|id| words.get(id as usize)) {
+                tokens.push((name, word.clone()));
+            }
+        }
+        Ok((!text.trim().is_empty()).then(|| Source { path: path.into(), text, tokens }))
     }
 
     /// The model's config.
@@ -192,9 +226,18 @@ impl Fields<'_> {
         self.size_or_none(field)?.ok_or_else(|| self.wrong(field, "a size", "none"))
     }
 
+    /// The id of a token of the vocabulary; a number that no token has, such as -1, stands for none.
     fn token(&self, field: &str) -> Result<Option<u32>> {
-        let id = self.size_or_none(field)?.map(u32::try_from).transpose();
-        id.map_err(|_| self.wrong(field, "a token id", "a larger number"))
+        let Some(value) = self.optional(field) else { return Ok(None) };
+        let id = match value {
+            Value::I8(id) => i64::from(*id),
+            Value::I16(id) => i64::from(*id),
+            Value::I32(id) => i64::from(*id),
+            Value::I64(id) => *id,
+            _ => self.size_or_none(field)?.and_then(|id| i64::try_from(id).ok()).unwrap_or(-1),
+        };
+        let count = self.list("tokenizer.ggml.tokens")?.len();
+        Ok(u32::try_from(id).ok().filter(|id| (*id as usize) < count))
     }
 
     fn number(&self, field: &str) -> Result<Option<f64>> {
@@ -272,10 +315,20 @@ fn config(fields: &Fields<'_>) -> Result<LlamaConfig> {
         rope_theta: fields.number(&field("rope.freq_base"))?,
         tie_word_embeddings: !fields.content.tensor_infos.contains_key("output.weight"),
         bos_token_id: fields.token("tokenizer.ggml.bos_token_id")?,
-        eos_token_id: fields.token("tokenizer.ggml.eos_token_id")?.into_iter().collect(),
+        eos_token_id: ends(fields)?,
         pad_token_id: fields.token("tokenizer.ggml.padding_token_id")?,
         ..LlamaConfig::default()
     })
+}
+
+/// The tokens that end a sequence, and those that end a turn of it.
+fn ends(fields: &Fields<'_>) -> Result<Vec<u32>> {
+    let mut ends = Vec::new();
+    for name in ["eos_token_id", "eot_token_id", "eom_token_id"] {
+        let id = fields.token(&format!("tokenizer.ggml.{name}"))?;
+        ends.extend(id.filter(|id| !ends.contains(id)));
+    }
+    Ok(ends)
 }
 
 /// A word's contractions, and runs of letters, of digits, of other signs and of spaces, as LLaMA 3 and Qwen 2 split.

@@ -66,6 +66,7 @@ impl Gpt2 {
             generation: GenerationOptions::default(),
             vocab_size: config.vocab_size,
             max_length: config.n_positions,
+            has_learned_positions: true,
             layers: config.n_layer,
             dtype: vb.dtype(),
             device: vb.device().clone(),
@@ -144,10 +145,10 @@ impl Gpt2Config {
     /// sequence stands for it, and the end token where there is none.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
-        let end = self.eos_token_id.first().copied().unwrap_or(super::gpt2_config::END_OF_TEXT);
+        let end = self.eos_token_id.first().copied().unwrap_or(0);
         SpecialTokens {
             pad: self.pad_token_id.unwrap_or(end),
-            eos: if self.eos_token_id.is_empty() { vec![end] } else { self.eos_token_id.clone() },
+            eos: self.eos_token_id.clone(),
             bos: self.bos_token_id,
             decoder_start: self.bos_token_id.unwrap_or(end),
         }
@@ -224,6 +225,7 @@ mod tests {
         assert_eq!(error, "batch: expected tokens for 2 rows, found 3 rows");
         let batch = Batch::new(&[[1u32]], 0, &Device::Cpu).unwrap();
         assert!(model.begin(&batch, &mut cache).is_err());
-        assert!(model.decode(&[1; 13], 1, &mut CausalCache::new()).is_err());
+        let error = model.decode(&[1; 13], 1, &mut CausalCache::new()).unwrap_err().to_string();
+        assert_eq!(error, "batch: expected at most 12 sequence tokens, found 13");
     }
 }

@@ -9,7 +9,7 @@ use super::Gpt2;
 use crate::{
     architecture::{Architecture, Embedding},
     error::{Error, Result},
-    json::{deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, serialize_ids},
     layers::Activation,
     model_config::ModelConfig,
     tokens::TokenFields,
@@ -50,11 +50,13 @@ pub struct Gpt2Config {
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// The token that begins a sequence.
+    #[serde(deserialize_with = "deserialize_id")]
     pub bos_token_id: Option<u32>,
     /// The end token or tokens.
     #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
     pub eos_token_id: Vec<u32>,
     /// The padding token; the end token where it is not set.
+    #[serde(deserialize_with = "deserialize_id")]
     pub pad_token_id: Option<u32>,
 }
 
@@ -132,6 +134,10 @@ impl Architecture for Gpt2Config {
         self.activation().map(|_| ())
     }
 
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("n_layer", self.n_layer)]
+    }
+
     fn fields(&self) -> Value {
         json!(self)
     }
@@ -162,8 +168,8 @@ impl Architecture for Gpt2Config {
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let tokens = self.special_tokens();
-        let end = tokens.eos.first().copied().unwrap_or(END_OF_TEXT);
-        Some(TokenFields::defaults(tokens.pad, end, tokens.bos, Some(tokens.decoder_start)))
+        let (pad, start) = (self.pad_token_id, Some(tokens.decoder_start));
+        Some(TokenFields::defaults(pad, Some(END_OF_TEXT), tokens.bos, start))
     }
 }
 

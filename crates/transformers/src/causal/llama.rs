@@ -1,7 +1,7 @@
 //! LLaMA (Touvron et al. 2023) and Qwen 2: decoders with rotary positions (Su et al. 2021), gated feed-forward parts,
 //! root mean square normalisation before each part, and heads that share keys and values.
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{D, DType, Tensor};
 use candle_nn::VarBuilder;
 
 use super::{Body, LlamaConfig, Shape, attend, split_heads};
@@ -19,8 +19,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Llama {
     tokens: Embedding,
-    /// Cosines and sines of each position, (positions, width of a head).
-    rotations: (Tensor, Tensor),
+    /// What a position is multiplied by to give its angles, (1, width of a head).
+    steps: Tensor,
     layers: Vec<Layer>,
     norm: RmsNorm,
     head: Linear,
@@ -63,17 +63,20 @@ impl Llama {
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
         };
-        let rotations = rotations(config, vb.dtype(), vb.device())?;
+        // The second half of a head repeats the angles of the first.
+        let steps = rotation_steps(config).repeat(2);
+        let steps = Tensor::from_vec(steps, (1, config.head_width()), vb.device())?;
         let shape = Shape {
             tokens: config.special_tokens(),
             generation: GenerationOptions::default(),
             vocab_size: config.vocab_size,
             max_length: config.max_position_embeddings,
+            has_learned_positions: false,
             layers: config.num_hidden_layers,
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
-        Ok(Self { tokens, rotations, layers, norm, head, shape })
+        Ok(Self { tokens, steps, layers, norm, head, shape })
     }
 
     /// The same model with the tokens and generation defaults of its folder.
@@ -83,25 +86,12 @@ impl Llama {
     }
 }
 
-/// The angle of position `p` in pair `i` of a head of width `w`, `p * theta^(-2 i / w)`: (positions, w / 2).
-pub(crate) fn rotation_angles(config: &LlamaConfig) -> Vec<f32> {
+/// What a position is multiplied by to give the angle of each pair of a head of width `w`: `theta^(-2 i / w)` for pair `i`.
+pub(crate) fn rotation_steps(config: &LlamaConfig) -> Vec<f32> {
     let width = config.head_width();
     // In f32 as `transformers` has it, so that far positions have the same angles.
     let step = |pair: usize| 1.0 / (config.theta() as f32).powf((2 * pair) as f32 / width as f32);
-    let steps: Vec<f32> = (0..width / 2).map(step).collect();
-    (0..config.max_position_embeddings)
-        .flat_map(|position| steps.iter().map(move |step| position as f32 * step).collect::<Vec<f32>>())
-        .collect()
-}
-
-/// The cosines and sines of all angles; the second half of a head repeats the angles of the first.
-fn rotations(config: &LlamaConfig, dtype: DType, device: &Device) -> Result<(Tensor, Tensor)> {
-    let (width, positions) = (config.head_width(), config.max_position_embeddings);
-    let half = rotation_angles(config);
-    let twice = half.chunks_exact(width / 2).flat_map(|angles| [angles, angles].concat());
-    let angles: Vec<f32> = twice.collect();
-    let angles = Tensor::from_vec(angles, (positions, width), device)?;
-    Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
+    (0..width / 2).map(step).collect()
 }
 
 /// Turns each pair of `xs` (r, h, t, w), which lie half a head apart, by its angle; `cos` and `sin` are (r, 1, t, w).
@@ -125,9 +115,10 @@ impl Body for Llama {
         kept: &mut [LayerCache],
     ) -> Result<Tensor> {
         let (rows, length) = ids.dims2()?;
-        let places = positions.flatten_all()?;
-        let at = |table: &Tensor| table.index_select(&places, 0)?.reshape((rows, 1, length, ()));
-        let (cos, sin) = (at(&self.rotations.0)?, at(&self.rotations.1)?);
+        let places = positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?;
+        let angles = places.broadcast_mul(&self.steps)?.reshape((rows, 1, length, ()))?;
+        let dtype = self.shape.dtype;
+        let (cos, sin) = (angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?);
         let mut xs = self.tokens.forward(ids)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
             xs = layer.forward(&xs, (&cos, &sin), bias, kept)?;

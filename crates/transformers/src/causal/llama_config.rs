@@ -9,7 +9,7 @@ use super::Llama;
 use crate::{
     architecture::{Architecture, Embedding},
     error::{Error, Result},
-    json::{deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, serialize_ids},
     layers::Activation,
     model_config::ModelConfig,
     tokens::{SpecialTokens, TokenFields},
@@ -83,11 +83,13 @@ pub struct LlamaConfig {
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// The token that begins a sequence.
+    #[serde(deserialize_with = "deserialize_id")]
     pub bos_token_id: Option<u32>,
     /// The end token or tokens.
     #[serde(deserialize_with = "deserialize_ids", serialize_with = "serialize_ids")]
     pub eos_token_id: Vec<u32>,
     /// The padding token; the end token where it is not set.
+    #[serde(deserialize_with = "deserialize_id")]
     pub pad_token_id: Option<u32>,
 }
 
@@ -125,11 +127,10 @@ impl LlamaConfig {
     /// sequence stands for it, and the end token where there is none.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
-        // The end token of LLaMA's own vocabulary.
-        let end = self.eos_token_id.first().copied().unwrap_or(2);
+        let end = self.eos_token_id.first().copied().unwrap_or(0);
         SpecialTokens {
             pad: self.pad_token_id.unwrap_or(end),
-            eos: if self.eos_token_id.is_empty() { vec![end] } else { self.eos_token_id.clone() },
+            eos: self.eos_token_id.clone(),
             bos: self.bos_token_id,
             decoder_start: self.bos_token_id.unwrap_or(end),
         }
@@ -195,6 +196,11 @@ impl Architecture for LlamaConfig {
         if width == 0 || !width.is_multiple_of(2) {
             return Err(wrong("head_dim", "an even number", &width.to_string()));
         }
+        if self.num_attention_heads.checked_mul(width).is_none_or(|width| width > i32::MAX as usize) {
+            let expected = format!("at most {} as the width of all heads", i32::MAX);
+            let found = format!("{width} for each of {}", self.num_attention_heads);
+            return Err(wrong("head_dim", &expected, &found));
+        }
         if !self.num_attention_heads.is_multiple_of(self.groups()) {
             let expected = format!("a divisor of num_attention_heads, {}", self.num_attention_heads);
             return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
@@ -211,6 +217,10 @@ impl Architecture for LlamaConfig {
             return Err(wrong("use_sliding_window", "false", "true"));
         }
         self.activation().map(|_| ())
+    }
+
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("num_hidden_layers", self.num_hidden_layers)]
     }
 
     fn fields(&self) -> Value {
@@ -237,8 +247,9 @@ impl Architecture for LlamaConfig {
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let tokens = self.special_tokens();
-        let end = tokens.eos.first().copied().unwrap_or(2);
-        Some(TokenFields::defaults(tokens.pad, end, tokens.bos, Some(tokens.decoder_start)))
+        // Those of LLaMA's own vocabulary; Qwen 2 has none.
+        let end = (self.kind == LlamaKind::Llama).then_some(2);
+        Some(TokenFields::defaults(self.pad_token_id, end, tokens.bos, Some(tokens.decoder_start)))
     }
 }
 
@@ -267,6 +278,24 @@ mod tests {
         assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
         assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());
         assert!(LlamaConfig { head_dim: Some(3), ..LlamaConfig::default() }.validate().is_err());
+        assert!(LlamaConfig { head_dim: Some(1 << 62), ..LlamaConfig::default() }.validate().is_err());
+    }
+
+    #[test]
+    fn counts_that_no_file_can_hold_are_refused_by_name() {
+        let many = LlamaConfig { num_hidden_layers: 2_147_483_647, ..LlamaConfig::default() };
+        assert!(many.check_sizes().is_ok());
+        let error = many.check_layers(29).unwrap_err().to_string();
+        let expected = "config.json: field `num_hidden_layers`: expected no more layers than the weights have tensors, \
+                        29, found 2147483647";
+        assert_eq!(error, expected);
+        let wide = LlamaConfig { hidden_size: 1 << 40, ..LlamaConfig::default() };
+        let error = wide.check_sizes().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "config.json: field `hidden_size`: expected at most 2147483647, found 1099511627776"
+        );
+        assert!(LlamaConfig::default().check_layers(32).is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod cache;
 mod gguf;
+mod gguf_head;
 mod gpt2;
 mod gpt2_config;
 mod llama;
@@ -13,7 +14,7 @@ pub use gguf::{Gguf, find_gguf};
 pub use gpt2::Gpt2;
 pub use gpt2_config::Gpt2Config;
 pub use llama::Llama;
-pub(crate) use llama::rotation_angles;
+pub(crate) use llama::rotation_steps;
 pub use llama_config::{LlamaConfig, LlamaKind};
 pub use prompts::{generate_causal, generate_causal_until};
 
@@ -40,7 +41,7 @@ pub trait CausalLm: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Batch`] where the cache is not empty, a row has no token, or a sequence is longer than the model has
-    /// positions for; or a tensor error.
+    /// learned positions; or a tensor error.
     fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>>;
 
     /// Continues each of the cache's `rows` sequences by its part of `tokens` (r, t), row after row, without padding,
@@ -66,8 +67,12 @@ pub trait CausalLm: Send + Sync {
     /// The number of logits, which may be more than the tokenizer has tokens.
     fn vocab_size(&self) -> usize;
 
-    /// The most tokens of a sequence.
+    /// The tokens of the longest sequence that the model was trained for, as its config says.
     fn max_length(&self) -> usize;
+
+    /// Whether positions are a learned table, which ends a sequence at [`max_length`](Self::max_length). Rotary positions
+    /// go on beyond it, though the model may write worse there.
+    fn has_learned_positions(&self) -> bool;
 
     /// Where the weights lie.
     fn device(&self) -> &Device;
@@ -80,6 +85,7 @@ pub(crate) struct Shape {
     pub(crate) generation: GenerationOptions,
     pub(crate) vocab_size: usize,
     pub(crate) max_length: usize,
+    pub(crate) has_learned_positions: bool,
     pub(crate) layers: usize,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
@@ -107,8 +113,8 @@ pub(crate) trait Body: Send + Sync {
 fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache) -> Result<Tensor> {
     let shape = body.shape();
     let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
-    let (positions, bias) =
-        cache.extend(&mask, shape.layers, shape.max_length, shape.dtype, &shape.device)?;
+    let learned = shape.has_learned_positions.then_some(shape.max_length);
+    let (positions, bias) = cache.extend(&mask, shape.layers, learned, shape.dtype, &shape.device)?;
     body.states(&input.ids, &positions, bias.as_ref(), &mut cache.layers)
 }
 
@@ -168,6 +174,10 @@ impl<B: Body> CausalLm for B {
 
     fn max_length(&self) -> usize {
         self.shape().max_length
+    }
+
+    fn has_learned_positions(&self) -> bool {
+        self.shape().has_learned_positions
     }
 
     fn device(&self) -> &Device {

@@ -24,6 +24,14 @@ impl Sequences for Prompts<'_> {
         &self.prompts[input]
     }
 
+    fn room(&self, input: usize) -> usize {
+        if !self.model.has_learned_positions() {
+            return usize::MAX;
+        }
+        // The last token is not read.
+        (self.model.max_length() + 1).saturating_sub(self.prompts[input].len())
+    }
+
     fn vocab_size(&self) -> usize {
         self.model.vocab_size()
     }

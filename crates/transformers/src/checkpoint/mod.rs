@@ -104,17 +104,19 @@ impl Checkpoint {
         let generation_path = folder.join(GENERATION_CONFIG);
         let generation = match json::text(&generation_path)? {
             Some(text) => {
-                fields = parse::<TokenFields>(&generation_path, &text)?.or(fields);
+                fields = parse::<TokenFields>(&generation_path, &text)?.over(fields);
                 GenerationOptions::from_folder(&generation_path, &text)?
             }
             None => GenerationOptions::from_folder(&config_path, &text)?
                 .or(&config.architecture().generation_defaults()),
         };
         let tokens = match config.architecture().default_tokens() {
-            Some(defaults) => Some(fields.or(defaults).resolve(&config_path)?),
+            Some(defaults) => Some(fields.or(defaults).resolve(config.vocab_size(), &config_path)?),
             None => None,
         };
         let (files, index) = stored::open_weights(folder)?;
+        let tensors = files.iter().map(|file| file.tensors().len()).sum();
+        config.architecture().check_layers(tensors).map_err(|error| error.within(&config_path))?;
         let mut stored = Stored::of(&files, config.architecture(), part);
         if stored.unify_embeddings(config.architecture())?
             && let Some(untied) = config.architecture().untied()

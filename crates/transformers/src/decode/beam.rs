@@ -39,7 +39,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let count = open.len();
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
-            if search.is_open(rules.settings) {
+            if search.is_open(rules) {
                 kept.push(at as u32);
                 rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
                 going_on.push(search);
@@ -133,7 +133,7 @@ impl Search {
         };
         let length = self.new_tokens() + 1;
         let ends: Vec<bool> =
-            candidates.iter().map(|candidate| rules.ends(candidate.token, length)).collect();
+            candidates.iter().map(|candidate| rules.ends(self.input, candidate.token, length)).collect();
 
         let running: Vec<f32> = std::iter::zip(&candidates, &ends)
             .map(|(candidate, ends)| candidate.score + if *ends { IMPOSSIBLE } else { 0.0 })
@@ -173,14 +173,15 @@ impl Search {
 
         let (sources, running) = next.into_iter().unzip();
         self.running = running;
-        self.improvable = self.improvable && self.can_improve(settings);
+        self.improvable = self.improvable && self.can_improve(rules);
         sources
     }
 
     /// Whether the best running sequence could still come before a finished one, as far as `early_stopping` asks.
-    fn can_improve(&self, settings: &GenerationSettings) -> bool {
+    fn can_improve(&self, rules: &Rules<'_>) -> bool {
+        let settings = rules.settings;
         let length = match settings.early_stopping {
-            EarlyStopping::Never if settings.length_penalty > 0.0 => settings.max_new_tokens,
+            EarlyStopping::Never if settings.length_penalty > 0.0 => rules.limit(self.input),
             _ => self.new_tokens(),
         };
         let best = self.running[0].score / penalty(length, settings);
@@ -193,10 +194,10 @@ impl Search {
     }
 
     /// Whether another step could change the finished sequences.
-    fn is_open(&self, settings: &GenerationSettings) -> bool {
+    fn is_open(&self, rules: &Rules<'_>) -> bool {
         self.improvable
-            && self.new_tokens() < settings.max_new_tokens
-            && !(self.is_full() && settings.early_stopping == EarlyStopping::Yes)
+            && self.new_tokens() < rules.limit(self.input)
+            && !(self.is_full() && rules.settings.early_stopping == EarlyStopping::Yes)
     }
 
     fn extended(&self, candidate: Candidate) -> Beam {

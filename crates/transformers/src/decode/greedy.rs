@@ -37,7 +37,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
             }
             *sum += best.score;
             tokens.push(best.token);
-            if !rules.ends(best.token, new) {
+            if !rules.ends(open[row], best.token, new) {
                 kept.push(row as u32);
             }
         }

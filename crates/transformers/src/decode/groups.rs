@@ -39,7 +39,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let count = open.len();
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
-            if length < rules.settings.max_new_tokens && search.groups.iter().any(|group| !group.over) {
+            if length < rules.limit(search.input) && search.groups.iter().any(|group| !group.over) {
                 kept.push(at as u32);
                 rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
                 going_on.push(search);
@@ -87,7 +87,7 @@ impl Search {
         let beam = |i: usize| (prompt.clone(), if i == 0 { 0.0 } else { IMPOSSIBLE });
         let group = |_| Group {
             running: (0..size).map(beam).collect(),
-            finished: Finished { places: size, sequences: Vec::new() },
+            finished: Finished { places: size, longest: rules.limit(input), sequences: Vec::new() },
             over: false,
         };
         Self { input, prompt: prompt.len(), groups: (0..settings.num_beam_groups).map(group).collect() }
@@ -220,6 +220,8 @@ fn penalise(rows: &mut [f32], vocabulary: usize, said: &[u32], penalty: f32) {
 /// The finished sequences of a group, at most `places` of them.
 struct Finished {
     places: usize,
+    /// New tokens of a sequence, at most.
+    longest: usize,
     sequences: Vec<(f64, Vec<u32>)>,
 }
 
@@ -252,7 +254,7 @@ impl Finished {
         }
         let length = match settings.early_stopping {
             EarlyStopping::Yes => return true,
-            EarlyStopping::Never if settings.length_penalty > 0.0 => settings.max_new_tokens,
+            EarlyStopping::Never if settings.length_penalty > 0.0 => self.longest,
             _ => length,
         };
         self.worst() >= f64::from(best) / (length as f64).powf(settings.length_penalty)
@@ -277,7 +279,7 @@ mod tests {
         let options =
             GenerationOptions { num_beams: Some(2), length_penalty: Some(1.0), ..Default::default() };
         let settings = options.settings(&special, 10, 1).unwrap();
-        let mut finished = Finished { places: 2, sequences: Vec::new() };
+        let mut finished = Finished { places: 2, longest: 20, sequences: Vec::new() };
         finished.add(vec![4], -2.0, 1, &settings);
         assert!(!finished.is_over(-9.0, 2, &settings));
         finished.add(vec![5], -2.0, 2, &settings);

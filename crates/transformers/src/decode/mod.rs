@@ -115,11 +115,27 @@ pub fn search(
         }
         _ => {}
     }
+    let rooms: Vec<usize> = (0..count).map(|input| sequences.room(input)).collect();
+    if let Some(full) = rooms.iter().position(|room| *room == 0) {
+        let found = format!("{} in input {full}", sequences.prompt(full).len());
+        return Err(Error::Batch { expected: "fewer tokens than the model has positions".into(), found });
+    }
     let rules = Rules::new(&settings, special, *inputs, sequences);
-    match (settings.num_beams, settings.num_beam_groups, &settings.sampling) {
+    let found = match (settings.num_beams, settings.num_beam_groups, &settings.sampling) {
         (1, _, None) => greedy::search(sequences, &rules),
         (1, _, Some(sampling)) => sample::search(sequences, &rules, sampling),
         (_, 1, _) => beam::search(sequences, &rules),
         _ => groups::search(sequences, &rules),
+    }?;
+    let ended = rooms.iter().zip(&found).enumerate().filter(|(input, (room, found))| {
+        let best = found.first().map_or(&[][..], |best| &best.tokens);
+        let wanted = settings.max_length.map(|length| length.saturating_sub(rules.prompts()[*input].len()));
+        let is_whole = best.last().is_some_and(|last| special.eos.contains(last));
+        best.len() == **room && **room < wanted.unwrap_or(settings.max_new_tokens) && !is_whole
+    });
+    match ended.count() {
+        0 => {}
+        count => tracing::warn!("{count} outputs end at the model's last position, before their end token"),
     }
+    Ok(found)
 }

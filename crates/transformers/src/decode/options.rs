@@ -162,7 +162,7 @@ struct Fields {
 }
 
 /// Fields that change what is generated and that this crate does not have, each with the value that has no effect.
-const UNSUPPORTED: [(&str, &str); 13] = [
+const UNSUPPORTED: [(&str, &str); 19] = [
     ("encoder_repetition_penalty", "1.0"),
     ("guidance_scale", "1.0"),
     ("force_words_ids", "null"),
@@ -176,6 +176,12 @@ const UNSUPPORTED: [(&str, &str); 13] = [
     ("epsilon_cutoff", "0.0"),
     ("eta_cutoff", "0.0"),
     ("prompt_lookup_num_tokens", "null"),
+    ("constraints", "null"),
+    ("dola_layers", "null"),
+    ("max_time", "null"),
+    ("stop_strings", "null"),
+    ("token_healing", "false"),
+    ("watermarking_config", "null"),
 ];
 
 impl GenerationOptions {

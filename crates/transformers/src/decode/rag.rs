@@ -139,6 +139,10 @@ impl Sequences for Marginal<'_> {
         self.decoder.prompt(input)
     }
 
+    fn room(&self, input: usize) -> usize {
+        self.decoder.room(input)
+    }
+
     fn vocab_size(&self) -> usize {
         self.decoder.vocab_size()
     }

@@ -20,6 +20,8 @@ pub(crate) struct Rules<'a> {
     inputs: Inputs<'a>,
     /// What each input begins with.
     prompts: Vec<Vec<u32>>,
+    /// The most new tokens of each input's sequences.
+    limits: Vec<usize>,
 }
 
 impl<'a> Rules<'a> {
@@ -29,8 +31,25 @@ impl<'a> Rules<'a> {
         inputs: Inputs<'a>,
         sequences: &dyn Sequences,
     ) -> Self {
-        let prompts = (0..sequences.inputs()).map(|input| sequences.prompt(input).to_vec()).collect();
-        Self { settings, special, inputs, prompts }
+        let prompts: Vec<Vec<u32>> =
+            (0..sequences.inputs()).map(|input| sequences.prompt(input).to_vec()).collect();
+        let limit = |(input, prompt): (usize, &Vec<u32>)| {
+            let wanted = settings.max_length.map(|length| length.saturating_sub(prompt.len()));
+            wanted.unwrap_or(settings.max_new_tokens).min(sequences.room(input))
+        };
+        let limits = prompts.iter().enumerate().map(limit).collect();
+        Self { settings, special, inputs, prompts, limits }
+    }
+
+    /// The most new tokens of the sequences of `input`: as many as are asked for and as the model has positions for.
+    pub(crate) fn limit(&self, input: usize) -> usize {
+        self.limits[input]
+    }
+
+    /// The fewest new tokens of the sequences of `input`.
+    fn least(&self, input: usize) -> usize {
+        let least = self.settings.min_length.map(|length| length.saturating_sub(self.prompts[input].len()));
+        least.unwrap_or(self.settings.min_new_tokens)
     }
 
     /// What each input begins with.
@@ -85,7 +104,7 @@ impl<'a> Rules<'a> {
             self.constrain(constraint, input, sequences, scores, zeros);
         }
         for ((tokens, zero), scores) in rows().zip(scores.chunks_exact_mut(vocabulary)) {
-            self.force(self.new_tokens(input, tokens).len(), tokens.len(), scores, *zero);
+            self.force(input, (self.new_tokens(input, tokens).len(), tokens.len()), scores, *zero);
         }
     }
 
@@ -123,7 +142,7 @@ impl<'a> Rules<'a> {
                 ban(*last);
             }
         }
-        if self.new_tokens(input, tokens).len() < settings.min_new_tokens {
+        if self.new_tokens(input, tokens).len() < self.least(input) {
             self.special.eos.iter().copied().for_each(ban);
         }
     }
@@ -167,7 +186,7 @@ impl<'a> Rules<'a> {
     }
 
     /// `new` of the `length` tokens of the sequence are new.
-    fn force(&self, new: usize, length: usize, scores: &mut [f32], zero: f32) {
+    fn force(&self, input: usize, (new, length): (usize, usize), scores: &mut [f32], zero: f32) {
         let settings = self.settings;
         let force = |token: u32, scores: &mut [f32]| {
             scores.fill(f32::NEG_INFINITY);
@@ -179,7 +198,7 @@ impl<'a> Rules<'a> {
         if let Some(bos) = settings.forced_bos.filter(|_| length == 1) {
             force(bos, scores);
         }
-        if let Some(eos) = settings.forced_eos.filter(|_| new + 1 == settings.max_new_tokens) {
+        if let Some(eos) = settings.forced_eos.filter(|_| new + 1 == self.limits[input]) {
             force(eos, scores);
         }
         let first = if settings.forced_bos.is_some() && length == new + 1 { 1 } else { 0 };
@@ -191,9 +210,9 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether a sequence of `length` new tokens that ends with `token` is complete.
-    pub(crate) fn ends(&self, token: u32, length: usize) -> bool {
-        length >= self.settings.max_new_tokens || self.special.eos.contains(&token)
+    /// Whether a sequence of `input` with `length` new tokens that ends with `token` is complete.
+    pub(crate) fn ends(&self, input: usize, token: u32, length: usize) -> bool {
+        length >= self.limits[input] || self.special.eos.contains(&token)
     }
 
     /// Whether a sequence that is over may be returned.
@@ -229,7 +248,8 @@ mod tests {
         let special = special();
         let settings = options.settings(&special, 6, 1).unwrap();
         let mut scores = vec![-1.0f32; 6];
-        let rules = Rules { settings: &settings, special: &special, inputs, prompts: vec![vec![0]] };
+        let (prompts, limits) = (vec![vec![0]], vec![settings.max_new_tokens]);
+        let rules = Rules { settings: &settings, special: &special, inputs, prompts, limits };
         rules.apply(0, &[tokens], &mut scores);
         scores
     }

@@ -103,7 +103,7 @@ impl Drawn {
         self.score += drawn.score;
         self.last = drawn.token;
         self.tokens.push(drawn.token);
-        self.over = rules.ends(drawn.token, new + 1);
+        self.over = rules.ends(input, drawn.token, new + 1);
         Ok(())
     }
 }

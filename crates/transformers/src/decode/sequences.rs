@@ -18,6 +18,12 @@ pub trait Sequences {
     /// first step.
     fn prompt(&self, input: usize) -> &[u32];
 
+    /// How many new tokens the model has positions for after what input `input` begins with. Asked only before the first
+    /// step.
+    fn room(&self, _input: usize) -> usize {
+        usize::MAX
+    }
+
     /// The number of scores in a row.
     fn vocab_size(&self) -> usize;
 
@@ -75,6 +81,11 @@ impl Sequences for Decoder<'_> {
 
     fn prompt(&self, _: usize) -> &[u32] {
         std::slice::from_ref(&self.model.special_tokens().decoder_start)
+    }
+
+    fn room(&self, _: usize) -> usize {
+        // The last token is not read, so the start token takes no room.
+        self.model.max_output_length().unwrap_or(usize::MAX)
     }
 
     fn vocab_size(&self) -> usize {

@@ -9,8 +9,14 @@ use crate::{
 /// [`GenerationOptions`] with every value present and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GenerationSettings {
+    /// For the longest prompt, where `max_length` says it.
     pub(crate) max_new_tokens: usize,
+    /// For the longest prompt, where `min_length` says it.
     pub(crate) min_new_tokens: usize,
+    /// The most tokens of a sequence with its prompt, where this is the bound and not `max_new_tokens`.
+    pub(crate) max_length: Option<usize>,
+    /// The fewest tokens of a sequence with its prompt, where this is the bound and not `min_new_tokens`.
+    pub(crate) min_length: Option<usize>,
     pub(crate) num_beams: usize,
     pub(crate) num_beam_groups: usize,
     pub(crate) diversity_penalty: f32,
@@ -103,6 +109,8 @@ impl GenerationOptions {
         let settings = GenerationSettings {
             max_new_tokens,
             min_new_tokens,
+            max_length: self.max_length.filter(|_| self.max_new_tokens.is_none()),
+            min_length: self.min_length.filter(|_| self.min_new_tokens.is_none()),
             num_beams,
             num_beam_groups,
             diversity_penalty,

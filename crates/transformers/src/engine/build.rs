@@ -16,7 +16,7 @@ use crate::{
     bart_config::BartConfig,
     bert::{BERT_NAMES, DISTIL_NAMES},
     bert_config::{BertConfig, BertFamily},
-    causal::{LlamaConfig, rotation_angles},
+    causal::{LlamaConfig, rotation_steps},
     decode::GenerationOptions,
     error::Result,
     layers,
@@ -197,7 +197,6 @@ impl FastLlama {
             };
             layers.push(CausalLayer { own, feed_forward });
         }
-        let angles = rotation_angles(config);
         Ok(Self {
             embeddings,
             head,
@@ -205,10 +204,7 @@ impl FastLlama {
             norm: packer.norm("model.norm", false, eps)?,
             heads,
             width,
-            rotations: (
-                angles.iter().map(|angle| angle.cos()).collect(),
-                angles.iter().map(|angle| angle.sin()).collect(),
-            ),
+            steps: rotation_steps(config),
             max_length: config.max_position_embeddings,
             tokens,
             generation,

@@ -15,7 +15,6 @@ use crate::{
     causal::{CausalCache, CausalLm},
     decode::GenerationOptions,
     error::{Error, Result},
-    seq2seq::too_long,
     tokens::SpecialTokens,
 };
 
@@ -133,8 +132,8 @@ pub struct FastLlama {
     pub(super) norm: Norm,
     pub(super) heads: Heads,
     pub(super) width: usize,
-    /// Cosines and sines of each position: (positions, half the width of a head).
-    pub(super) rotations: (Vec<f32>, Vec<f32>),
+    /// What a position is multiplied by to give its angles, half as many as a head is wide.
+    pub(super) steps: Vec<f32>,
     pub(super) max_length: usize,
     pub(super) tokens: SpecialTokens,
     pub(super) generation: GenerationOptions,
@@ -161,15 +160,29 @@ impl FastLlama {
         Ok(xs)
     }
 
-    /// Turns the queries and keys of each row by the angles of its position.
-    fn rotate(&self, machine: &Machine, inputs: &mut Rows, positions: &[usize]) {
+    /// The cosines and sines of positions' angles: (positions, half the width of a head) each.
+    fn rotations(&self, positions: impl Iterator<Item = usize>) -> (Vec<f32>, Vec<f32>) {
+        positions
+            .flat_map(|position| self.steps.iter().map(move |step| position as f32 * step))
+            .map(|angle| (angle.cos(), angle.sin()))
+            .unzip()
+    }
+
+    /// Turns the queries and keys of each row by the angles in its place among `rotations`.
+    fn rotate(
+        &self,
+        machine: &Machine,
+        inputs: &mut Rows,
+        rotations: &(Vec<f32>, Vec<f32>),
+        places: &[usize],
+    ) {
         let Heads { heads, groups, width } = self.heads;
         let half = width / 2;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
         inputs.each_part(machine.core.team, &blocks, self.heads.inputs(), &|row, _, mut part| {
             let turned = &mut part.row_mut(0)[..(heads + groups) * width];
-            let cos = &self.rotations.0[positions[row] * half..][..half];
-            let sin = &self.rotations.1[positions[row] * half..][..half];
+            let cos = &rotations.0[places[row] * half..][..half];
+            let sin = &rotations.1[places[row] * half..][..half];
             for head in turned.chunks_exact_mut(width) {
                 let (first, second) = head.split_at_mut(half);
                 for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
@@ -197,6 +210,7 @@ impl FastLlama {
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
+        let rotations = self.rotations(0..longest);
         // By the distance from query to key: what comes later is hidden.
         let mut order = vec![0f32; longest];
         order.resize(2 * longest - 1, HIDDEN);
@@ -213,7 +227,7 @@ impl FastLlama {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             layer.own.norm.forward_to(machine.core.isa, machine.core.team, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
-            self.rotate(machine, inputs, &positions);
+            self.rotate(machine, inputs, &rotations, &positions);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
                 let mut kept = vec![0.0; prompt.length * shape.kept()];
                 for (row, out) in block.clone().zip(kept.chunks_exact_mut(shape.kept())) {
@@ -268,7 +282,8 @@ impl FastLlama {
 
     /// Continues every sequence by a token, and gives the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut Kept) -> Result<Rows> {
-        let positions: Vec<usize> = kept.rows.iter().map(|row| row.prompt.length + row.path.len()).collect();
+        let rotations = self.rotations(kept.rows.iter().map(|row| row.prompt.length + row.path.len()));
+        let places: Vec<usize> = (0..kept.rows.len()).collect();
         let mut xs = self.embeddings(machine, tokens)?;
         for (at, row) in kept.rows.iter_mut().enumerate() {
             row.path.push(at as u32);
@@ -281,7 +296,7 @@ impl FastLlama {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             layer.own.norm.forward_to(machine.core.isa, machine.core.team, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
-            self.rotate(machine, inputs, &positions);
+            self.rotate(machine, inputs, &rotations, &places);
             let mut block = Rows::new(xs.count(), shape.kept());
             for row in 0..xs.count() {
                 shape.keep(inputs.row(row), block.row_mut(row));
@@ -305,13 +320,6 @@ impl FastLlama {
         self.norm.forward(machine.core.isa, machine.core.team, &mut xs);
         Ok(xs)
     }
-
-    fn check_length(&self, length: usize) -> Result<()> {
-        if length > self.max_length {
-            return Err(too_long("sequence", self.max_length, length));
-        }
-        Ok(())
-    }
 }
 
 impl CausalLm for FastLlama {
@@ -321,7 +329,6 @@ impl CausalLm for FastLlama {
             return Err(Error::Batch { expected: "an empty cache".into(), found });
         }
         let ragged = Ragged::new(input)?;
-        self.check_length(ragged.lengths.iter().copied().max().unwrap_or(0))?;
         self.machines.with(|machine| {
             let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths)?;
             let mut last = Rows::new(prompts.len(), self.width);
@@ -350,7 +357,6 @@ impl CausalLm for FastLlama {
             let (expected, found) = (format!("tokens for {} rows", cache.rows()), format!("{rows} rows"));
             return Err(Error::Batch { expected, found });
         }
-        self.check_length(cache.length() + each)?;
         let Some(kept) = &mut cache.packed else {
             let (expected, found) = ("a cache of this model".into(), "another model's".into());
             return Err(Error::Batch { expected, found });
@@ -367,7 +373,6 @@ impl CausalLm for FastLlama {
 
     fn forward(&self, input: &Batch) -> Result<Tensor> {
         let ragged = Ragged::new(input)?;
-        self.check_length(ragged.lengths.iter().copied().max().unwrap_or(0))?;
         self.machines.with(|machine| {
             let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths)?;
             let mut logits = Rows::default();
@@ -390,6 +395,10 @@ impl CausalLm for FastLlama {
 
     fn max_length(&self) -> usize {
         self.max_length
+    }
+
+    fn has_learned_positions(&self) -> bool {
+        false
     }
 
     fn device(&self) -> &Device {

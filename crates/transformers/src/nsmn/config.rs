@@ -48,6 +48,35 @@ impl NsmnConfig {
         Err(Error::Architecture { path, expected: NSMN, found: "another model".into() })
     }
 
+    /// Checks the sizes against the number of values in the weights of `folder`, before anything of those sizes is made.
+    pub(super) fn check(&self, folder: &Path, values: usize) -> Result<()> {
+        let inputs = self.embedding_size.saturating_add(1);
+        let sizes = [
+            ("vocab_size", self.vocab_size),
+            ("embedding_size", self.embedding_size),
+            ("hidden_size", self.hidden_size),
+            ("projection_size", self.projection_size),
+            ("max_length", self.max_length.saturating_sub(i32::MAX as usize)),
+        ];
+        let tables = [
+            ("vocab_size", self.vocab_size.saturating_mul(self.embedding_size)),
+            ("hidden_size", self.hidden_size.saturating_mul(inputs)),
+            ("projection_size", self.projection_size.saturating_mul(self.hidden_size)),
+        ];
+        // A size by itself first, so that the field at fault is the one that is named.
+        for (field, needed) in sizes.into_iter().chain(tables) {
+            if needed > values {
+                return Err(Error::Config {
+                    path: folder.join("config.json"),
+                    field: field.into(),
+                    expected: format!("a size that fits the weights, which have {values} values"),
+                    found: format!("one that needs {needed}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a folder's `config.json` is that of a matching network.
     ///
     /// # Errors

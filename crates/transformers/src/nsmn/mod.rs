@@ -110,6 +110,7 @@ impl Nsmn {
     pub fn load(folder: &Path) -> Result<Self> {
         let config = NsmnConfig::open(folder)?;
         let (tensors, path) = checkpoint::tensors(folder, DType::F32, &Device::Cpu)?;
+        config.check(folder, tensors.values().map(Tensor::elem_count).sum())?;
         let drawn = Self::new(&config, Variables::new(0))?;
         for (name, var) in drawn.variables.all() {
             let expected = var.shape().clone();

@@ -1,10 +1,13 @@
 //! The words that a released matching network has vectors of, in the files of its authors.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use sha1::{Digest, Sha1};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    json,
+};
 
 /// A word and its number in each line of the file, with this between them.
 const SEPARATOR: &str = "<(-.-)>";
@@ -26,7 +29,7 @@ impl Vocabulary {
     /// Reads `tokens.txt` and `unk_count_namespaces.txt`.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(UNKNOWN);
-        let text = fs::read_to_string(&path).map_err(Error::io(&path, "read"))?;
+        let text = json::required(&path)?;
         let wrong = |path: &Path, line: usize, expected: &str, found: &str| {
             let problem = format!("expected {expected}, found `{found}`");
             Error::Line { path: path.into(), line, problem }
@@ -42,7 +45,7 @@ impl Vocabulary {
         let unknown =
             unknown.ok_or_else(|| wrong(&path, 1, "`tokens###` and at least 1 somewhere", "none"))?;
         let path = folder.join(WORDS);
-        let text = fs::read_to_string(&path).map_err(Error::io(&path, "read"))?;
+        let text = json::required(&path)?;
         let mut words = HashMap::new();
         // Words may hold any character but a line break, so that only this one ends a line.
         for (at, line) in text.split_terminator('\n').enumerate() {

@@ -4,6 +4,8 @@ mod vocab_files;
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
 use crate::{
     error::{Error, Result},
     json,
@@ -15,6 +17,24 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
     json: String,
+    side: Option<TruncationSide>,
+}
+
+/// The end at which a text that is too long is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TruncationSide {
+    /// It loses its beginning.
+    Left,
+    /// It loses its end.
+    Right,
+}
+
+/// What a folder's `tokenizer_config.json` says of cutting.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cutting {
+    truncation_side: Option<TruncationSide>,
 }
 
 /// A token of a text.
@@ -42,17 +62,33 @@ impl Tokenizer {
 
     /// The tokenizer of a model folder: `tokenizer.json`, or else `vocab.txt` (WordPiece, as BERT has it), or else
     /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it), with the options and
-    /// special tokens of `tokenizer_config.json` and its older companions.
+    /// special tokens of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
+    /// cut.
     ///
     /// # Errors
     /// [`Error::MissingFile`] where the folder has none of these, [`Error::Json`], [`Error::Config`] where it does
     /// not say which model its vocabulary is for, and [`Error::Tokenizer`].
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
-        match json::text(&path)? {
+        let tokenizer = match json::text(&path)? {
             Some(json) => Self::from_json(&path, json),
             None => Self::from_json(&path, vocab_files::json(folder)?),
-        }
+        }?;
+        let path = folder.join("tokenizer_config.json");
+        let cutting = json::text(&path)?.map(|text| json::parse::<Cutting>(&path, &text)).transpose()?;
+        Ok(Self { side: cutting.unwrap_or_default().truncation_side, ..tokenizer })
+    }
+
+    /// The end at which long texts are cut, where the folder says it.
+    #[must_use]
+    pub fn truncation_side(&self) -> Option<TruncationSide> {
+        self.side
+    }
+
+    /// The same tokenizer, which cuts long texts at that end.
+    #[must_use]
+    pub fn with_truncation_side(self, side: TruncationSide) -> Self {
+        Self { side: Some(side), ..self }
     }
 
     /// Whether a folder has the files that [`from_folder`](Self::from_folder) reads.
@@ -70,7 +106,7 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
-        Ok(Self { inner, path: path.into(), json })
+        Ok(Self { inner, path: path.into(), json, side: None })
     }
 
     /// The same tokenizer, to which these words of its vocabulary are tokens wherever a text has them.
@@ -90,7 +126,8 @@ impl Tokenizer {
     }
 
     /// The token ids of `text`, with the special tokens that the tokenizer puts around a text. A text of more than
-    /// `max_length` tokens is cut, and keeps its last token (the end token) in the last place.
+    /// `max_length` tokens is cut inside those: at its end, or at its beginning where the
+    /// [side](Self::truncation_side) is the left.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] where the text cannot be tokenized; [`Error::Options`] where `max_length` is 0.
@@ -158,6 +195,16 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// The texts of the special tokens, longest first: a text that has one in it is not read as its characters.
+    #[must_use]
+    pub fn special_texts(&self) -> Vec<String> {
+        let added = self.inner.get_added_tokens_decoder();
+        let mut texts: Vec<String> =
+            added.into_values().filter(|token| token.special).map(|token| token.content).collect();
+        texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        texts
+    }
+
     /// The number of tokens, added ones included.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
@@ -187,6 +234,12 @@ impl Tokenizer {
             Some(0) => {
                 Err(Error::Options { option: "max-length", expected: "at least 1".into(), found: "0".into() })
             }
+            Some(max) if ids.len() > max && self.side == Some(TruncationSide::Left) => {
+                let special = encoding.get_special_tokens_mask();
+                let first = special.iter().take_while(|special| **special == 1).count().min(max);
+                ids.drain(first..ids.len() - (max - first));
+                Ok(ids)
+            }
             Some(max) if ids.len() > max => {
                 // Only a special token ends an input; a tokenizer that adds none is cut plainly.
                 let at_end = ids.len() - 1;
@@ -214,12 +267,12 @@ impl Tokenizer {
 mod tests {
     use std::path::Path;
 
-    use super::Tokenizer;
+    use super::{Tokenizer, TruncationSide};
     use crate::Error;
 
     /// Words to ids, with `</s>` put at the end.
-    fn tokenizer() -> Tokenizer {
-        let json = r#"{
+    fn tokenizer_json() -> String {
+        r#"{
             "version": "1.0", "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
             "stride": 0}, "padding": null, "normalizer": null, "decoder": null,
             "added_tokens": [{"id": 1, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
@@ -230,8 +283,12 @@ mod tests {
                 "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
                 "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
             "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "</s>": 1, "a": 2, "b": 3, "c": 4},
-                      "unk_token": "<unk>"}}"#;
-        Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
+                      "unk_token": "<unk>"}}"#
+            .into()
+    }
+
+    fn tokenizer() -> Tokenizer {
+        Tokenizer::from_json(Path::new("tokenizer.json"), tokenizer_json()).unwrap()
     }
 
     #[test]
@@ -242,6 +299,38 @@ mod tests {
         assert_eq!(tokenizer.encode("a b c", Some(3)).unwrap(), [2, 3, 1]);
         assert_eq!(tokenizer.encode("a b c", Some(1)).unwrap(), [1]);
         assert!(matches!(tokenizer.encode("a", Some(0)), Err(Error::Options { .. })));
+    }
+
+    #[test]
+    fn a_text_that_is_cut_on_the_left_keeps_its_end_and_the_tokens_around_it() {
+        let bos = tokenizer_json().replace(
+            r#"[{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken""#,
+            r#"[{"SpecialToken": {"id": "</s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken""#,
+        );
+        let tokenizer = |json| {
+            let read = Tokenizer::from_json(Path::new("tokenizer.json"), json).unwrap();
+            read.with_truncation_side(TruncationSide::Left)
+        };
+        let plain = tokenizer(tokenizer_json());
+        assert_eq!(plain.encode("a b c", Some(3)).unwrap(), [3, 4, 1]);
+        assert_eq!(plain.encode("a b c", Some(4)).unwrap(), [2, 3, 4, 1]);
+        let both = tokenizer(bos);
+        assert_eq!(both.encode("a b c", None).unwrap(), [1, 2, 3, 4, 1]);
+        assert_eq!(both.encode("a b c", Some(3)).unwrap(), [1, 4, 1]);
+        assert_eq!(both.encode("a b c", Some(1)).unwrap(), [1]);
+    }
+
+    #[test]
+    fn the_side_of_cutting_is_the_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("tokenizer.json", &tokenizer_json());
+        let side = || Tokenizer::from_folder(folder.path()).map(|tokenizer| tokenizer.truncation_side());
+        assert_eq!(side().unwrap(), None);
+        write("tokenizer_config.json", r#"{"truncation_side": "left"}"#);
+        assert_eq!(side().unwrap(), Some(TruncationSide::Left));
+        write("tokenizer_config.json", r#"{"truncation_side": "up"}"#);
+        assert!(side().unwrap_err().to_string().ends_with("field `truncation_side`"));
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub(super) fn are_in(folder: &Path) -> bool {
 /// not say which kind of tokenizer its files are for, and [`Error::Tokenizer`].
 pub(super) fn json(folder: &Path) -> Result<String> {
     let options = Options::read(folder)?;
+    // The tokenizers' own readers do not say where a file is not text.
+    for file in [WORDS, PIECES, MERGES] {
+        json::text(&folder.join(file))?;
+    }
     if folder.join(WORDS).exists() {
         return word_pieces(folder, &options);
     }

@@ -1,12 +1,14 @@
 //! The lines of WordNet's files (`wndb(5WN)`).
 
 use std::{
-    fs, io,
     path::{Path, PathBuf},
     str::SplitWhitespace,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    json,
+};
 
 use super::{
     part::PartOfSpeech,
@@ -14,12 +16,9 @@ use super::{
 };
 
 pub(super) fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            let expected = "that WordNet 3.0 or NLTK's averaged_perceptron_tagger_eng has";
-            Error::MissingFile { folder: path.into(), expected }
-        }
-        _ => Error::io(path, "read")(error),
+    json::text(path)?.ok_or_else(|| {
+        let expected = "that WordNet 3.0 or NLTK's averaged_perceptron_tagger_eng has";
+        Error::MissingFile { folder: path.into(), expected }
     })
 }
 
