@@ -3,8 +3,9 @@
 mod common;
 
 use std::{
+    fs,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Output, Stdio},
 };
 
@@ -12,8 +13,17 @@ use common::{errors, root, sporran};
 
 fn generate(arguments: &[&str], input: &[u8]) -> Output {
     let model: PathBuf = root().join("models/minikilt-reader");
+    generate_with(&model, &[&["--max-new-tokens", "6"], arguments].concat(), input)
+}
+
+/// One of the fixtures of decoder-only models, which have 64 positions.
+fn fixture(name: &str) -> PathBuf {
+    root().join("crates/transformers/tests/data").join(name)
+}
+
+fn generate_with(model: &Path, arguments: &[&str], input: &[u8]) -> Output {
     let model = model.to_string_lossy();
-    let arguments = [&["generate", "--model", &model, "--json", "--max-new-tokens", "6"], arguments].concat();
+    let arguments = [&["generate", "--model", &model, "--json"], arguments].concat();
     let mut command = sporran(&root(), &arguments);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -122,4 +132,110 @@ fn wrong_lines_and_options_are_named() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", errors(&output));
         assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
     }
+}
+
+#[test]
+fn a_blank_line_has_an_empty_answer_and_the_others_keep_theirs() {
+    for (model, arguments) in [
+        (fixture("gpt2"), &["--batch-size", "1"][..]),
+        (fixture("gpt2"), &[]),
+        (fixture("qwen2"), &[]),
+        (root().join("models/minikilt-reader"), &[]),
+    ] {
+        let arguments = [arguments, &["--max-new-tokens", "3"]].concat();
+        let run = |input: &[u8]| generate_with(&model, &arguments, input);
+        let output = run(b"first line\n\n \t\nthird line\n");
+        let found = outputs(&output);
+        assert_eq!(found.len(), 4, "{}", model.display());
+        for blank in &found[1..3] {
+            assert_eq!(blank, &[(String::new(), 0.0)]);
+        }
+        assert_same(&found[..1], &outputs(&run(b"first line")));
+        assert_same(&found[3..], &outputs(&run(b"third line")));
+        let said = errors(&output);
+        assert!(said.contains("blank lines have an empty answer: 2 of 4 lines"), "{said}");
+    }
+}
+
+#[test]
+fn a_prompt_beyond_learned_positions_keeps_its_end_and_rotary_ones_go_on() {
+    let long = "where was the author born? ".repeat(40);
+    let input = format!("x\n{long}\ny\n{long}z\n");
+    let output = generate_with(&fixture("gpt2"), &[], input.as_bytes());
+    let (found, said) = (outputs(&output), errors(&output));
+    assert_eq!(found.len(), 4);
+    // Of 64 positions, twenty new tokens need nineteen, as the last is not read.
+    assert!(
+        said.contains("standard input:2: the text has ") && said.contains("of which 45 are read"),
+        "{said}"
+    );
+    assert!(said.contains("standard input:4: ") && !said.contains("standard input:1: "), "{said}");
+    assert_same(&found[..1], &outputs(&generate_with(&fixture("gpt2"), &[], b"x\n")));
+    // The end is what is read: what stands before it does not matter.
+    let other = format!("{}{long}", "something else that is far away ".repeat(9));
+    assert_same(&found[1..2], &outputs(&generate_with(&fixture("gpt2"), &[], other.as_bytes())));
+
+    for model in ["llama", "qwen2"] {
+        let output = generate_with(&fixture(model), &["--max-new-tokens", "5"], input.as_bytes());
+        let said = errors(&output);
+        assert_eq!(outputs(&output).len(), 4, "{model}");
+        assert_eq!(said.matches("the model was trained for 64").count(), 1, "{model}: {said}");
+        assert!(!said.contains("are read"), "{model}: {said}");
+        let changed = format!("a {long}\n");
+        let cut = generate_with(&fixture(model), &["--max-new-tokens", "5"], changed.as_bytes());
+        assert_ne!(outputs(&cut)[0][0].1, outputs(&output)[1][0].1, "{model} reads the beginning too");
+    }
+}
+
+#[test]
+fn an_answer_ends_at_the_last_learned_position() {
+    let output =
+        generate_with(&fixture("gpt2"), &["--max-new-tokens", "500", "--min-new-tokens", "400"], b"x\ny\n");
+    assert_eq!(outputs(&output).len(), 2);
+    assert!(errors(&output).contains("2 outputs end at the model's last position"), "{}", errors(&output));
+}
+
+#[test]
+fn what_stands_before_a_line_that_cannot_be_read_is_answered() {
+    let output = generate(&[], b"question: who?\nslot: a\n\xff\nslot: b\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    assert!(errors(&output).contains("standard input:3: invalid UTF-8 at byte 1"), "{}", errors(&output));
+}
+
+#[test]
+fn a_chat_needs_a_template_that_takes_the_line() {
+    let refused = |model: &Path, expected: &str| {
+        let output = generate_with(model, &["--chat"], b"who?\n");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    };
+    refused(&fixture("llama"), "expected a chat template in");
+    refused(&root().join("models/minikilt-reader"), "--chat: expected a decoder-only model");
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(fixture("llama")).unwrap() {
+        let file = file.unwrap();
+        if !file.file_name().to_string_lossy().ends_with("gguf") {
+            fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+    }
+    let template = folder.path().join("chat_template.jinja");
+    fs::write(&template, "{{ raise_exception('nobody may speak') }}").unwrap();
+    refused(folder.path(), "nobody may speak");
+    let text =
+        "{% for message in messages %}{{ message.role }}: {{ message.content }} / {% endfor %}assistant:";
+    fs::write(&template, text).unwrap();
+    let run = |arguments: &[&str], input: &str| {
+        outputs(&generate_with(
+            folder.path(),
+            &[&["--max-new-tokens", "5"], arguments].concat(),
+            input.as_bytes(),
+        ))
+    };
+    let chat = run(&["--chat"], "who?\n\nwhere?\n");
+    assert_eq!((chat.len(), chat[1][0].0.as_str()), (3, ""));
+    assert_same(&chat[..1], &run(&[], "user: who? / assistant:"));
+    assert_same(&chat[2..], &run(&[], "user: where? / assistant:"));
+    let system = run(&["--chat", "--system", "be short"], "who?");
+    assert_same(&system, &run(&[], "system: be short / user: who? / assistant:"));
 }

@@ -4,21 +4,25 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::Task;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
 use crate::{
-    Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation, Generator, ModelOptions, Order,
-    Prompt, PromptOptions, Request, Result, TextGenerator,
+    ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
+    Generator, ModelOptions, Order, Prompt, PromptOptions, Request, Result, TextGenerator,
+    short_answer::cleaned, text::NEW_TOKENS,
 };
 
 /// How turns are marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chat {
-    /// They are not: examples and the question follow each other, a blank line between them.
+    /// By the chat template of the model's folder where it has one, and not at all where it has none.
     #[default]
+    Auto,
+    /// They are not: examples and the question follow each other, a blank line between them.
     None,
+    /// By the chat template of the model's folder, which must have one.
+    Template,
     /// `<|im_start|>ROLE`, the text, `<|im_end|>`, as SmolLM2-Instruct and Qwen 2 were trained.
     Chatml,
 }
@@ -35,10 +39,10 @@ pub struct CausalOptions {
     /// Where the model computes: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// How turns are marked: `none` or `chatml`.
+    /// How turns are marked: `auto`, `none`, `template` or `chatml`.
     #[serde(default)]
     pub chat: Chat,
-    /// What the model is told first: the system's turn, or the first paragraph.
+    /// What the model reads first: the system's turn, or the first paragraph.
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
@@ -56,8 +60,9 @@ pub struct CausalOptions {
     /// An answer ends before the first of these.
     #[serde(default = "stops")]
     pub stops: Vec<String>,
-    /// Tokens of the whole text, at most, and as many as the model has positions for beside the answer: examples are left
-    /// out, the least similar first, until it fits; then the text loses its beginning.
+    /// Tokens of the whole text, at most. Examples are left out, the least similar first, until the text fits into these and,
+    /// with the answer, into the positions that the model was trained for. Then the text loses its beginning, or, with a chat
+    /// template, the last turn does; models of rotary positions go on beyond those that they were trained for.
     #[serde(default = "max_tokens")]
     pub max_tokens: usize,
     /// Inputs that are worked on together, at most.
@@ -112,16 +117,15 @@ fn batch_tokens() -> usize {
     8192
 }
 
-/// Tokens of an answer where nothing says how many.
-const NEW_TOKENS: usize = 20;
-
 /// A decoder-only model that answers in context.
 pub struct CausalGenerator {
     prompt: Prompt,
     demonstrations: Option<Demonstrations>,
     model: TextGenerator,
-    /// Tokens of a text, at most.
+    /// Tokens of a text with examples, at most.
     room: usize,
+    /// The model's own template, where turns are marked by it.
+    template: Option<ChatPrompt>,
     options: CausalOptions,
 }
 
@@ -155,35 +159,89 @@ impl CausalGenerator {
         })?;
         let prompt = Prompt::new(options.prompt.clone())?;
         let answer = options.generation.max_new_tokens.unwrap_or(NEW_TOKENS);
-        let room = model.max_length().saturating_sub(answer).min(options.max_tokens).max(1);
-        Ok(Self { prompt, demonstrations, model, room, options: options.clone() })
+        let trained = model.trained_length().saturating_sub(answer);
+        let room = trained.min(model.max_tokens()).max(1);
+        let template = match options.chat {
+            Chat::Auto | Chat::Template => ChatPrompt::open(&options.model, model.tokenizer())?,
+            Chat::None | Chat::Chatml => None,
+        };
+        if options.chat == Chat::Template && template.is_none() {
+            let found = format!("`template`, and {} has none", options.model.display());
+            return Err(Error::Option { option: "chat", expected: "a model with a chat template", found });
+        }
+        let model = model.ending_at(template.as_ref().and_then(ChatPrompt::end));
+        Ok(Self { prompt, demonstrations, model, room, template, options: options.clone() })
+    }
+
+    /// The turns of a request: the examples that there is room for, and what is asked.
+    fn turns(
+        &self,
+        request: &Request<'_>,
+        shown: &[&Demonstration],
+    ) -> Result<(Vec<(String, String)>, String)> {
+        let tokenizer = self.model.tokenizer();
+        let turn = |request: &Request<'_>| self.prompt.text(request, tokenizer);
+        let asked = turn(request)?;
+        let examples: Result<Vec<(String, String)>> = shown
+            .iter()
+            .map(|shown| {
+                let output = match (&self.template, self.options.answer.trim_end()) {
+                    (Some(_), label) if !label.is_empty() => format!("{label} {}", shown.answer),
+                    _ => shown.answer.clone(),
+                };
+                Ok((turn(&Request { query: &shown.query, passages: &[] })?, output))
+            })
+            .collect();
+        let mut examples = examples?;
+        while !examples.is_empty() {
+            let text = self.join(&examples, &asked)?;
+            let tokens = match self.template {
+                Some(_) => tokenizer.encode_plain(&text)?,
+                None => tokenizer.encode(&text, None)?,
+            };
+            if tokens.len() <= self.room {
+                break;
+            }
+            examples.remove(0);
+        }
+        Ok((examples, asked))
     }
 
     /// The text that the model reads for a request.
     fn text(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<String> {
-        let tokenizer = self.model.tokenizer();
-        let turn = |request: &Request<'_>| Ok::<_, Error>(quoted(&self.prompt.text(request, tokenizer)?));
-        let asked = turn(request)?;
-        let examples: Result<Vec<(String, String)>> = shown
-            .iter()
-            .map(|shown| Ok((turn(&Request { query: &shown.query, passages: &[] })?, quoted(&shown.answer))))
-            .collect();
-        let examples = examples?;
-        let mut first = 0;
-        loop {
-            let text = self.join(&examples[first..], &asked);
-            if first == examples.len() || tokenizer.encode(&text, None)?.len() <= self.room {
-                return Ok(text);
-            }
-            first += 1;
-        }
+        let (examples, asked) = self.turns(request, shown)?;
+        self.join(&examples, &asked)
     }
 
-    fn join(&self, examples: &[(String, String)], asked: &str) -> String {
+    /// The tokens of that text, as many as the model reads at most.
+    fn row(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<Vec<u32>> {
+        let (examples, asked) = self.turns(request, shown)?;
+        let (row, tokens) = match &self.template {
+            Some(template) => {
+                let conversation = self.conversation(&examples, &asked);
+                template.encode(&conversation, self.model.tokenizer(), self.model.max_tokens())?
+            }
+            None => self.model.encode(&self.join(&examples, &asked)?)?,
+        };
+        self.model.note_cut(tokens, row.len());
+        Ok(row)
+    }
+
+    fn conversation<'a>(&'a self, turns: &'a [(String, String)], asked: &'a str) -> Conversation<'a> {
+        let CausalOptions { instruction, answer, .. } = &self.options;
+        Conversation { system: instruction, turns, asked, answer: answer.trim_end() }
+    }
+
+    fn join(&self, examples: &[(String, String)], asked: &str) -> Result<String> {
         let CausalOptions { chat, instruction, answer, .. } = &self.options;
+        if let Some(template) = &self.template {
+            return template.text(&self.conversation(examples, asked));
+        }
+        let asked = quoted(asked);
+        let examples = examples.iter().map(|(input, output)| (quoted(input), quoted(output)));
         let mut text = String::new();
         match chat {
-            Chat::None => {
+            Chat::Auto | Chat::Template | Chat::None => {
                 if !instruction.is_empty() {
                     text.push_str(&format!("{instruction}\n\n"));
                 }
@@ -201,52 +259,20 @@ impl CausalGenerator {
                 }
                 let answer = if answer.is_empty() { String::new() } else { format!("{answer} ") };
                 for (input, output) in examples {
-                    turn("user", input);
+                    turn("user", &input);
                     turn("assistant", &format!("{answer}{output}"));
                 }
-                turn("user", asked);
+                turn("user", &asked);
                 text.push_str(&format!("<|im_start|>assistant\n{}", answer.trim_end()));
             }
         }
-        text
+        Ok(text)
     }
 }
 
 /// Text that cannot end a turn: the marks of turns are taken apart.
 fn quoted(text: &str) -> String {
     text.replace("<|", "< |")
-}
-
-/// An answer without what models like to put around it: a label, quotation marks, the full stop after a short answer. A
-/// verdict becomes FEVER's label.
-fn cleaned(text: &str, label: &str, task: Option<Task>) -> String {
-    let mut text = text.trim();
-    for label in [label.trim(), "Answer:", "A:"] {
-        if !label.is_empty() {
-            text = text.strip_prefix(label).unwrap_or(text).trim();
-        }
-    }
-    let quotes = [('"', '"'), ('\'', '\''), ('“', '”'), ('`', '`')];
-    for (open, close) in quotes {
-        let inner = text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
-        text = inner.filter(|inner| !inner.contains(open)).unwrap_or(text).trim();
-    }
-    match task {
-        Some(Task::FactChecking) => {
-            let lower = text.to_lowercase();
-            let starts = |words: &[&str]| words.iter().any(|word| lower.starts_with(word));
-            if starts(&["support", "true", "yes", "correct"]) {
-                return "SUPPORTS".into();
-            }
-            if starts(&["refute", "false", "no", "incorrect"]) {
-                return "REFUTES".into();
-            }
-            text.into()
-        }
-        Some(Task::Dialogue) => text.into(),
-        _ if text.split_whitespace().count() <= 8 => text.strip_suffix('.').unwrap_or(text).into(),
-        _ => text.into(),
-    }
 }
 
 impl Generator for CausalGenerator {
@@ -256,15 +282,8 @@ impl Generator for CausalGenerator {
             Some(demonstrations) => demonstrations.choose(&queries)?,
             None => vec![Vec::new(); queries.len()],
         };
-        let rows: Result<Vec<Vec<u32>>> = requests
-            .iter()
-            .zip(&shown)
-            .map(|(request, shown)| {
-                let mut row = self.model.tokenizer().encode(&self.text(request, shown)?, None)?;
-                // What is asked stands at the end.
-                Ok(row.split_off(row.len().saturating_sub(self.room)))
-            })
-            .collect();
+        let rows: Result<Vec<Vec<u32>>> =
+            requests.iter().zip(&shown).map(|(request, shown)| self.row(request, shown)).collect();
         let outputs = self.model.generate_from(&rows?)?;
         let answers = requests.iter().zip(outputs).map(|(request, outputs)| {
             let tokens = outputs.first().map_or(0, |output| output.tokens);
@@ -337,16 +356,72 @@ mod tests {
     #[test]
     fn examples_stand_before_the_question_in_turns_or_in_lines() {
         let examples = [pair("where?", "Oslo"), pair("when?", "1920")];
-        let asked = quoted("who <|im_end|> wrote?");
+        let asked = "who <|im_end|> wrote?";
         let lines = CausalGenerator::load(&options(Chat::None)).unwrap();
         let expected =
             "Be short.\n\nwhere?\nAnswer: Oslo\n\nwhen?\nAnswer: 1920\n\nwho < |im_end|> wrote?\nAnswer:";
-        assert_eq!(lines.join(&examples, &asked), expected);
+        assert_eq!(lines.join(&examples, asked).unwrap(), expected);
         let turns = CausalGenerator::load(&options(Chat::Chatml)).unwrap();
         let expected = "<|im_start|>system\nBe short.<|im_end|>\n<|im_start|>user\nwhere?<|im_end|>\n\
             <|im_start|>assistant\nAnswer: Oslo<|im_end|>\n<|im_start|>user\nwho < |im_end|> wrote?<|im_end|>\n\
             <|im_start|>assistant\nAnswer:";
-        assert_eq!(turns.join(&examples[..1], &asked), expected);
+        assert_eq!(turns.join(&examples[..1], asked).unwrap(), expected);
+    }
+
+    /// The fixture with a chat template of its own.
+    fn with_template(text: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer_config.json"]
+        {
+            std::fs::copy(options(Chat::None).model.join(file), folder.path().join(file)).unwrap();
+        }
+        std::fs::write(folder.path().join("chat_template.jinja"), text).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folders_own_template_marks_the_turns_unless_the_options_say_otherwise() {
+        let turns = "{% for message in messages %}{{ message.role[0] }}={{ message.content }};{% endfor %}a=";
+        let folder = with_template(turns);
+        let load = |chat, folder: &Path| {
+            CausalGenerator::load(&CausalOptions { model: folder.into(), ..options(chat) })
+        };
+        let examples = [pair("where?", "Answer: Oslo")];
+        let template = "s=Be short.;u=where?;a=Answer: Oslo;u=who?;a=Answer:";
+        for chat in [Chat::Auto, Chat::Template] {
+            let generator = load(chat, folder.path()).unwrap();
+            assert_eq!(generator.join(&examples, "who?").unwrap(), template);
+        }
+        let lines = "Be short.\n\nwho?\nAnswer:";
+        assert_eq!(load(Chat::None, folder.path()).unwrap().join(&[], "who?").unwrap(), lines);
+        // A folder without a template.
+        let bare = options(Chat::None).model;
+        assert_eq!(load(Chat::Auto, &bare).unwrap().join(&[], "who?").unwrap(), lines);
+        let error = load(Chat::Template, &bare).err().unwrap().to_string();
+        assert!(
+            error.starts_with("chat: expected a model with a chat template, found `template`"),
+            "{error}"
+        );
+        // What the folder has must be usable.
+        assert!(load(Chat::Auto, with_template("{% if %}").path()).is_err());
+    }
+
+    #[test]
+    fn examples_and_long_questions_give_way_inside_a_template() {
+        let turns = "{% for message in messages %}{{ message.role[0] }}={{ message.content }};{% endfor %}a=";
+        let folder = with_template(turns);
+        let mut options = CausalOptions { model: folder.path().into(), ..options(Chat::Auto) };
+        (options.instruction, options.max_tokens) = (String::new(), 60);
+        let generator = CausalGenerator::load(&options).unwrap();
+        let query = Query::of_text(2i64, "who was it that wrote the book of the author? ".repeat(9));
+        let request = Request { query: &query, passages: &[] };
+        let shown = Demonstration { query: Query::of_text(1i64, "when?"), answer: "1920".into() };
+        let row = generator.row(&request, &[&shown]).unwrap();
+        let text = generator.model.tokenizer().decode(&row).unwrap();
+        assert!(row.len() <= 60 && text.starts_with("u=") && text.ends_with("author? ;a=Answer:"), "{text}");
+        let short = Query::of_text(3i64, "who?");
+        let text = generator.text(&Request { query: &short, passages: &[] }, &[&shown]).unwrap();
+        assert_eq!(text, "u=Question: when?;a=Answer: 1920;u=Question: who?;a=Answer:");
     }
 
     #[test]
@@ -370,21 +445,6 @@ mod tests {
         let tight = short(one).unwrap();
         assert_eq!(tight.text(&request, &[&a, &b]).unwrap(), with_one);
         assert_eq!(tight.text(&request, &[&a]).unwrap(), "Question: who?\nA:");
-    }
-
-    #[test]
-    fn answers_lose_what_stands_around_them() {
-        for (text, task, expected) in [
-            (" Answer: Oslo. ", Some(Task::OpenDomainQa), "Oslo"),
-            ("\"Oslo\"", Some(Task::OpenDomainQa), "Oslo"),
-            ("Oslo.", Some(Task::SlotFilling), "Oslo"),
-            ("I like it.", Some(Task::Dialogue), "I like it."),
-            ("True, it is", Some(Task::FactChecking), "SUPPORTS"),
-            ("refutes", Some(Task::FactChecking), "REFUTES"),
-            ("\"a\" and \"b\"", None, "\"a\" and \"b\""),
-        ] {
-            assert_eq!(cleaned(text, "Answer:", task), expected);
-        }
     }
 
     #[test]

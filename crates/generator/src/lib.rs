@@ -10,6 +10,7 @@
 
 mod by_dataset;
 mod causal;
+mod chat;
 mod demonstrations;
 mod entity_title;
 mod error;
@@ -20,12 +21,14 @@ mod passages;
 mod prompt;
 mod rag;
 mod seq2seq;
+mod short_answer;
 mod text;
 mod title;
 mod verifier;
 
 pub use by_dataset::ByDataset;
 pub use causal::{CausalGenerator, CausalOptions, Chat};
+pub use chat::{ChatPrompt, Conversation};
 pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};

@@ -1,11 +1,17 @@
 //! Texts in, texts out: a model with its tokenizer, batched by length.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use candle_core::Device;
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
-    Tokenizer, each_batch, find_gguf, generate, generate_causal_until, length_batches,
+    Tokenizer, TruncationSide, each_batch, find_gguf, generate, generate_causal_until, length_batches,
 };
 
 use crate::{Error, Result};
@@ -19,7 +25,7 @@ pub struct ModelOptions {
     pub precision: Precision,
     /// How it generates.
     pub generation: GenerationOptions,
-    /// Tokens of an input, at most; the rest is cut.
+    /// Tokens of an input, at most, and as many as the model has positions for; the rest is cut (see [`TextGenerator`]).
     pub max_tokens: usize,
     /// Inputs that are worked on together, at most.
     pub batch_size: usize,
@@ -77,13 +83,26 @@ impl Model {
         }
     }
 
-    /// The most tokens of an input.
-    fn max_input_length(&self) -> Option<usize> {
+    fn generation_defaults(&self) -> &GenerationOptions {
         match self {
-            Self::Seq2Seq(model) => model.max_input_length(),
-            // Room for one more token at least.
-            Self::Causal(model) => Some(model.max_length().saturating_sub(1)),
+            Self::Seq2Seq(model) => model.generation_defaults(),
+            Self::Causal(model) => model.generation_defaults(),
         }
+    }
+
+    /// The most tokens of an input, where there is a bound. A decoder-only model's learned positions, or the length that
+    /// the options allow a sequence, hold the answer too: room is left for it, but no more than half.
+    fn max_input_length(&self, options: &GenerationOptions) -> Option<usize> {
+        let model = match self {
+            Self::Seq2Seq(model) => return model.max_input_length(),
+            Self::Causal(model) => model,
+        };
+        // The last token of an answer is not read.
+        let positions = model.has_learned_positions().then(|| model.max_length() + 1);
+        let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
+        let whole = positions.into_iter().chain(length).min()?;
+        let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
+        Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
     }
 
     fn generate(
@@ -105,6 +124,9 @@ impl Model {
     }
 }
 
+/// Tokens of an answer where nothing says how many.
+pub(crate) const NEW_TOKENS: usize = 20;
+
 /// The tokens whose text has one of `stops` in it.
 fn stop_tokens(tokenizer: &Tokenizer, stops: &[String]) -> Result<Vec<u32>> {
     let mut found = Vec::new();
@@ -118,12 +140,18 @@ fn stop_tokens(tokenizer: &Tokenizer, stops: &[String]) -> Result<Vec<u32>> {
 }
 
 /// A model that generates, with its tokenizer.
+///
+/// An input that is longer than it may be is cut where the folder's `truncation_side` says, and otherwise loses its end, or its
+/// beginning where a decoder-only model is to continue it. Models of learned positions (GPT-2, BART) end an answer at
+/// the last of them; rotary and relative positions (LLaMA, Qwen 2, T5) go on.
 pub struct TextGenerator {
     model: Model,
     tokenizer: Tokenizer,
     options: ModelOptions,
     /// Tokens of a decoder-only model that hold one of `stops`: none is needed after them.
     stops: Vec<u32>,
+    /// Whether a warning was given for an input that is cut, and for a sequence beyond the positions of training.
+    warned: [AtomicBool; 2],
 }
 
 impl TextGenerator {
@@ -155,18 +183,23 @@ impl TextGenerator {
         Self::over(Model::Seq2Seq(model), tokenizer, options)
     }
 
-    fn over(model: Model, tokenizer: Tokenizer, mut options: ModelOptions) -> Result<Self> {
+    fn over(model: Model, mut tokenizer: Tokenizer, mut options: ModelOptions) -> Result<Self> {
         for (option, value) in [("batch-size", options.batch_size), ("batch-tokens", options.batch_tokens)] {
             if value == 0 {
                 return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
             }
         }
-        options.max_tokens = options.max_tokens.min(model.max_input_length().unwrap_or(usize::MAX));
+        let generation = options.generation.or(model.generation_defaults());
+        let most = model.max_input_length(&generation);
+        options.max_tokens = options.max_tokens.min(most.unwrap_or(usize::MAX));
+        if matches!(model, Model::Causal(_)) && tokenizer.truncation_side().is_none() {
+            tokenizer = tokenizer.with_truncation_side(TruncationSide::Left);
+        }
         let stops = match (&model, options.stops.is_empty()) {
             (Model::Causal(_), false) => stop_tokens(&tokenizer, &options.stops)?,
             _ => Vec::new(),
         };
-        Ok(Self { model, tokenizer, options, stops })
+        Ok(Self { model, tokenizer, options, stops, warned: Default::default() })
     }
 
     /// The tokenizer.
@@ -192,33 +225,79 @@ impl TextGenerator {
         self.options.max_tokens
     }
 
-    /// The positions of the model, an answer's included, where it has a bound.
-    pub(crate) fn max_length(&self) -> usize {
+    /// Whether the model continues its input, rather than answering it.
+    pub fn is_causal(&self) -> bool {
+        matches!(self.model, Model::Causal(_))
+    }
+
+    /// The tokens of the longest sequence that a decoder-only model was trained for, an answer's included.
+    pub(crate) fn trained_length(&self) -> usize {
         match &self.model {
-            Model::Seq2Seq(model) => model.max_input_length().unwrap_or(usize::MAX),
+            Model::Seq2Seq(_) => usize::MAX,
             Model::Causal(model) => model.max_length(),
         }
     }
 
+    /// The same generator, which ends an answer of a decoder-only model at this token too, where the vocabulary has it.
+    #[must_use]
+    pub fn ending_at(mut self, token: Option<&str>) -> Self {
+        self.stops.extend(token.and_then(|token| self.tokenizer.token_id(token)));
+        self
+    }
+
+    /// Warns of the first input that is cut.
+    pub(crate) fn note_cut(&self, tokens: usize, read: usize) {
+        if tokens > read && !self.warned[0].swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "an input has {tokens} tokens, of which {read} are read; further ones are cut without a warning"
+            );
+        }
+    }
+
+    /// Warns of the first sequence that is longer than those of the model's training.
+    fn note_length(&self, tokens: usize) {
+        let Model::Causal(model) = &self.model else { return };
+        let trained = model.max_length();
+        if !model.has_learned_positions() && tokens > trained && !self.warned[1].swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "a sequence has {tokens} tokens, and the model was trained for {trained}: what it writes beyond them may be worse"
+            );
+        }
+    }
+
     /// Answer `i` belongs to text `i`: as many outputs as the options' `num-return-sequences`, best first. Texts of
-    /// like length are worked on together, which changes the time and not the answers.
+    /// like length are worked on together, which changes the time and not the answers. A blank text has an empty answer.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn generate(&self, texts: &[&str]) -> Result<Vec<Vec<GeneratedText>>> {
-        let rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
+        let mut rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
+        for (row, text) in rows.iter_mut().zip(texts) {
+            if text.trim().is_empty() {
+                row.clear();
+            }
+            if row.len() == self.options.max_tokens {
+                self.note_cut(self.tokenizer.encode(text, None)?.len(), row.len());
+            }
+        }
         self.generate_from(&rows)
     }
 
-    /// [`generate`](Self::generate) for texts that have been [encoded](Self::encode), each to one token at least.
+    /// [`generate`](Self::generate) for texts that have been [encoded](Self::encode). A row without a token has an empty
+    /// answer of score 0.
     ///
     /// # Errors
     /// Where the model fails.
     pub fn generate_from(&self, rows: &[Vec<u32>]) -> Result<Vec<Vec<GeneratedText>>> {
-        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        let batches = length_batches(&lengths, self.options.batch_size, self.options.batch_tokens);
+        let asked: Vec<usize> = (0..rows.len()).filter(|at| !rows[*at].is_empty()).collect();
+        let lengths: Vec<usize> = asked.iter().map(|at| rows[*at].len()).collect();
+        let mut batches = length_batches(&lengths, self.options.batch_size, self.options.batch_tokens);
+        batches.iter_mut().flatten().for_each(|at| *at = asked[*at]);
         let answers = each_batch(self.model.device(), &batches, |batch| self.answer(batch, rows))?;
-        let mut outputs: Vec<Vec<GeneratedText>> = vec![Vec::new(); rows.len()];
+        let returned = self.options.generation.or(self.model.generation_defaults()).num_return_sequences;
+        let nothing = GeneratedText { text: String::new(), score: 0.0, tokens: 0 };
+        let mut outputs = vec![vec![nothing; returned.unwrap_or(1)]; rows.len()];
         for (at, output) in answers.into_iter().flatten() {
             outputs[at] = output;
         }
@@ -232,6 +311,8 @@ impl TextGenerator {
             .iter()
             .zip(hypotheses)
             .map(|(&at, hypotheses)| {
+                let longest = hypotheses.iter().map(|hypothesis| hypothesis.tokens.len()).max();
+                self.note_length(rows[at].len() + longest.unwrap_or(0));
                 let outputs: Result<Vec<GeneratedText>> = hypotheses
                     .iter()
                     .map(|hypothesis| {

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::{
-    CausalOptions, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
+    CausalOptions, Chat, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
     Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
-use sporran_transformers::{DeviceName, Precision, ReleasedNsmnConfig, Tokenizer, find_gguf};
+use sporran_transformers::{ChatTemplate, DeviceName, Precision, ReleasedNsmnConfig, Tokenizer, find_gguf};
 
 use crate::config::{Document, Table, Wrong};
 
@@ -239,10 +239,18 @@ pub(crate) fn check(
 /// Finds what is wrong with what only one kind of generator has: examples that it is shown, the size of its memory.
 fn check_own(options: &GeneratorOptions, key: &str, document: &mut Document<'_>) {
     match options {
-        GeneratorOptions::Causal(CausalOptions { demonstrations: Some(shown), .. }) => {
-            for file in shown.files.iter().filter(|file| !file.is_file()) {
+        GeneratorOptions::Causal(CausalOptions { demonstrations, chat, model, .. }) => {
+            for file in demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
                 let message = format!("no file {}", file.display());
                 document.report_key(&format!("{key}.demonstrations.files"), message);
+            }
+            if *chat == Chat::Template && model.exists() {
+                let message = match ChatTemplate::open(model) {
+                    Ok(Some(_)) => return,
+                    Ok(None) => format!("{} has no chat template", model.display()),
+                    Err(error) => error.to_string(),
+                };
+                document.report_key(&format!("{key}.chat"), message);
             }
         }
         GeneratorOptions::MemNet(MemNetOptions { pieces, piece_tokens, .. }) => {

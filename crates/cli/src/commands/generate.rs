@@ -1,16 +1,13 @@
 //! `sporran generate`.
 
-use std::{
-    io::{self, BufRead},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
+use sporran_generator::{ChatPrompt, Conversation, GeneratedText, ModelOptions, TextGenerator};
 use sporran_transformers::{DeviceName, EarlyStopping, GenerationOptions, Precision};
 
-use super::{models, print, print_json};
+use super::{input::Lines, models, print, print_json};
 use crate::error::{Error, Result};
 
 /// `sporran generate`
@@ -67,9 +64,16 @@ pub(crate) struct Generate {
     /// Decides what is drawn
     #[arg(long, value_name = "N", requires = "do_sample")]
     seed: Option<u64>,
-    /// Tokens of an input, at most; what is over is cut off, with a warning
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    max_input_tokens: usize,
+    /// Write each line as a user's turn by the model's own chat template, and print the answer
+    #[arg(long)]
+    chat: bool,
+    /// The system's turn before each line
+    #[arg(long, value_name = "TEXT", requires = "chat", default_value = "", hide_default_value = true)]
+    system: String,
+    /// Tokens of an input, at most; what is over is cut off, with a warning. By default as many as the model has learned
+    /// positions for beside the answer
+    #[arg(long, value_name = "N")]
+    max_input_tokens: Option<usize>,
     /// Inputs that are worked on together, at most; with 1 each line is answered before the next is read
     #[arg(long, default_value_t = 16, value_name = "N")]
     batch_size: usize,
@@ -87,9 +91,9 @@ const BATCHES: usize = 32;
 impl Generate {
     pub(crate) fn run(mut self, quiet: bool) -> Result<()> {
         for (option, value) in
-            [("--batch-size", self.batch_size), ("--max-input-tokens", self.max_input_tokens)]
+            [("--batch-size", Some(self.batch_size)), ("--max-input-tokens", self.max_input_tokens)]
         {
-            if value == 0 {
+            if value == Some(0) {
                 return Err(Error::Usage(format!("{option}: expected at least 1, found 0")));
             }
         }
@@ -97,23 +101,79 @@ impl Generate {
         let options = ModelOptions {
             precision: self.precision,
             batch_size: self.batch_size,
-            max_tokens: self.max_input_tokens,
+            max_tokens: self.max_input_tokens.unwrap_or(usize::MAX),
             device: self.device,
             ..ModelOptions::new(self.model.clone(), self.generation())
         };
         let generator = TextGenerator::load(&options)?;
-        let mut lines = Lines { input: io::stdin().lock(), number: 0 };
+        let chat = self.chat.then(|| self.chat_prompt(&generator)).transpose()?;
+        let generator = generator.ending_at(chat.as_ref().and_then(ChatPrompt::end));
         let portion = if self.batch_size == 1 { 1 } else { self.batch_size.saturating_mul(BATCHES) };
-        loop {
-            let rows = (0..portion).map_while(|_| lines.row(&generator).transpose());
-            let rows: Vec<Vec<u32>> = rows.collect::<Result<_>>()?;
-            if rows.is_empty() {
-                return Ok(());
+        let (mut read, mut blank) = (0usize, 0usize);
+        let done = Lines::stdin(portion).each_portion(Ok, |texts| {
+            let mut rows = Vec::with_capacity(texts.len());
+            // What stands before a line that cannot be used is answered.
+            let mut end = Ok(());
+            for text in texts {
+                read += 1;
+                blank += usize::from(text.trim().is_empty());
+                match self.row(&generator, chat.as_ref(), text) {
+                    Ok((row, tokens)) if tokens > row.len() => {
+                        let kept = row.len();
+                        tracing::warn!(
+                            "standard input:{read}: the text has {tokens} tokens, of which {kept} are read"
+                        );
+                        rows.push(row);
+                    }
+                    Ok((row, _)) => rows.push(row),
+                    Err(error) => {
+                        end = Err(error);
+                        break;
+                    }
+                }
             }
-            for outputs in generator.generate_from(&rows)? {
-                self.print(&outputs)?;
-            }
+            generator.generate_from(&rows)?.iter().try_for_each(|outputs| self.print(outputs))?;
+            end
+        });
+        if blank > 0 {
+            tracing::warn!("standard input: blank lines have an empty answer: {blank} of {read} lines");
         }
+        done
+    }
+
+    /// The tokens of a line, as many as the model reads, and how many it has; none of a blank line.
+    fn row(
+        &self,
+        generator: &TextGenerator,
+        chat: Option<&ChatPrompt>,
+        text: &str,
+    ) -> Result<(Vec<u32>, usize)> {
+        if text.trim().is_empty() {
+            return Ok((Vec::new(), 0));
+        }
+        Ok(match chat {
+            Some(chat) => {
+                let conversation =
+                    Conversation { system: &self.system, asked: text, ..Conversation::default() };
+                chat.encode(&conversation, generator.tokenizer(), generator.max_tokens())?
+            }
+            None => generator.encode(text)?,
+        })
+    }
+
+    /// The model's chat template.
+    fn chat_prompt(&self, generator: &TextGenerator) -> Result<ChatPrompt> {
+        let model = self.model.display();
+        if !generator.is_causal() {
+            let message =
+                format!("--chat: expected a decoder-only model, found an encoder-decoder in {model}");
+            return Err(Error::Usage(message));
+        }
+        let message = format!(
+            "--chat: expected a chat template in {model} (chat_template.jinja, tokenizer_config.json, \
+             chat_template.json, or a GGUF file's tokenizer.chat_template), found none"
+        );
+        ChatPrompt::open(&self.model, generator.tokenizer())?.ok_or(Error::Usage(message))
     }
 
     fn generation(&self) -> GenerationOptions {
@@ -144,70 +204,5 @@ impl Generate {
             return print_json(&json!({ "outputs": outputs }));
         }
         outputs.iter().try_for_each(|output| print(&format!("{}\n", output.text.replace('\n', " "))))
-    }
-}
-
-/// The lines of standard input, with their numbers. An empty line is an empty text; the end of the last line is none.
-struct Lines<R> {
-    input: R,
-    number: usize,
-}
-
-impl<R: BufRead> Lines<R> {
-    /// The tokens of the next line.
-    fn row(&mut self, generator: &TextGenerator) -> Result<Option<Vec<u32>>> {
-        let Some(text) = self.text()? else { return Ok(None) };
-        let (row, tokens) = generator.encode(&text)?;
-        if row.is_empty() {
-            return Err(self.wrong("expected at least one token, found none"));
-        }
-        if tokens > row.len() {
-            let (line, read) = (self.number, row.len());
-            tracing::warn!("standard input:{line}: the text has {tokens} tokens, of which {read} are read");
-        }
-        Ok(Some(row))
-    }
-
-    fn text(&mut self) -> Result<Option<String>> {
-        let mut bytes = Vec::new();
-        self.input
-            .read_until(b'\n', &mut bytes)
-            .map_err(|source| Error::Stream { stream: "standard input", source })?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        self.number += 1;
-        for end in [b'\n', b'\r'] {
-            if bytes.last() == Some(&end) {
-                bytes.pop();
-            }
-        }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to() + 1;
-            self.wrong(&format!("invalid UTF-8 at byte {at}"))
-        })?;
-        Ok(Some(text))
-    }
-
-    fn wrong(&self, what: &str) -> Error {
-        Error::Usage(format!("standard input:{}: {what}", self.number))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Lines;
-
-    #[test]
-    fn lines_end_in_either_way_and_an_empty_line_is_a_text() {
-        let mut lines = Lines { input: &b"a\r\n\nb\n \nc"[..], number: 0 };
-        let mut texts = Vec::new();
-        while let Some(text) = lines.text().unwrap() {
-            texts.push(text);
-        }
-        assert_eq!(texts, ["a", "", "b", " ", "c"]);
-        let mut wrong = Lines { input: &b"a\nb\xffc\n"[..], number: 0 };
-        wrong.text().unwrap();
-        assert_eq!(wrong.text().unwrap_err().to_string(), "standard input:2: invalid UTF-8 at byte 2");
     }
 }
