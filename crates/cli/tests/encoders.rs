@@ -91,6 +91,26 @@ fn rerank_prints_a_score_for_each_passage() {
 }
 
 #[test]
+fn a_blank_line_has_no_scores_and_empty_texts_have_theirs() {
+    let full = r#"{"query": "who wrote the song", "passages": ["river"]}"#;
+    let empty = r#"{"query": "", "passages": ["", "river"]}"#;
+    let run =
+        |input: &str| over(&["rerank", "--model", &folder("bert-sequence"), "--json"], input.as_bytes());
+    let output = run(&format!("{full}\n\n{empty}\n \n{full}\n"));
+    assert!(output.status.success(), "{}", errors(&output));
+    let found: Vec<Vec<f64>> = lines(&output).iter().map(|line| numbers(&line["scores"])).collect();
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 2, 0, 1]);
+    assert_eq!(found[0], found[4]);
+    assert!(errors(&output).contains("blank lines have no scores: 2 of them"), "{}", errors(&output));
+    let output = run("\n\n");
+    assert!(output.status.success() && lines(&output).len() == 2, "{}", errors(&output));
+    let vectors = over(&["embed", "--model", &folder("sentence"), "--json"], b"war\n\n \nwar\n");
+    assert!(vectors.status.success(), "{}", errors(&vectors));
+    let vectors = lines(&vectors);
+    assert_eq!((vectors.len(), numbers(&vectors[0]["vector"])), (4, numbers(&vectors[3]["vector"])));
+}
+
+#[test]
 fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
     let good = r#"{"query": "q", "passages": ["river"]}"#;
     for (bad, reason) in [

@@ -50,7 +50,7 @@ pub(crate) struct Rerank {
 /// Lines that are read before the first of them is answered.
 const LINES: usize = 64;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Request {
     query: String,
     passages: Vec<String>,
@@ -74,11 +74,16 @@ impl Rerank {
             batch_tokens: self.batch_tokens,
             ..CrossEncoderOptions::new(models::resolve(&self.model, quiet)?)
         })?;
+        let mut blank = 0usize;
         let parse = |line: String| {
+            if line.trim().is_empty() {
+                blank += 1;
+                return Ok(Request::default());
+            }
             serde_json::from_str::<Request>(&line)
                 .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
         };
-        Lines::stdin(LINES).each_portion(parse, |requests| {
+        let done = Lines::stdin(LINES).each_portion(parse, |requests| {
             let pairs: Vec<(&str, &str)> = requests
                 .iter()
                 .flat_map(|request| {
@@ -97,7 +102,11 @@ impl Rerank {
                 }
             }
             Ok(())
-        })
+        });
+        if blank > 0 {
+            tracing::warn!("standard input: blank lines have no scores: {blank} of them");
+        }
+        done
     }
 
     /// Ranks the sentences of dialogues, and says how the crowd's judgements score that.
