@@ -136,10 +136,14 @@ impl Error {
 
     /// Whether the input (a file's content or an argument) is at fault, rather than the work: exit code 2, not 1.
     pub fn is_input(&self) -> bool {
+        use std::io::ErrorKind;
         match self {
-            Self::Io { action, source, .. } => {
-                *action == "open" && source.kind() == std::io::ErrorKind::NotFound
-            }
+            Self::Io { action, source, .. } => match source.kind() {
+                ErrorKind::NotFound => *action == "open",
+                // A file where a folder should be, or the other way round.
+                ErrorKind::NotADirectory | ErrorKind::IsADirectory => true,
+                _ => false,
+            },
             _ => true,
         }
     }

@@ -71,6 +71,13 @@ impl From<sporran_reasoner::Error> for Error {
     }
 }
 
+/// Whether a path does not lead to what was asked for: nothing, a file where a folder should be, or a folder where a
+/// file should be.
+fn is_wrong_path(source: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
+}
+
 impl Error {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
@@ -85,20 +92,19 @@ impl Error {
             Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Reasoner(error) => error.is_input(),
-            Self::Retriever(Retriever::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Retriever(Retriever::Io { source, .. }) => is_wrong_path(source),
             Self::Retriever(Retriever::Kilt(error)) => error.is_input(),
             Self::Retriever(Retriever::Transformers(error))
             | Self::Reranker(sporran_reranker::Error::Transformers(error))
             | Self::Extractor(sporran_extractor::Error::Transformers(error))
             | Self::Generator(sporran_generator::Error::Transformers(error))
-            | Self::Transformers(error) => !matches!(
-                error,
-                Model::Io { .. }
-                    | Model::Hub { .. }
-                    | Model::Tensor(_)
-                    | Model::Training { .. }
-                    | Model::Callback { .. }
-            ),
+            | Self::Transformers(error) => match error {
+                Model::Io { source, .. } => is_wrong_path(source),
+                Model::Hub { .. } | Model::Tensor(_) | Model::Training { .. } | Model::Callback { .. } => {
+                    false
+                }
+                _ => true,
+            },
             Self::Retriever(Retriever::Passages { source, .. }) => {
                 source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
             }
