@@ -173,7 +173,7 @@ impl CausalGenerator {
         Ok(Self { prompt, demonstrations, model, room, template, options: options.clone() })
     }
 
-    /// The turns of a request: the examples that there is room for, and what is asked.
+    /// The turns of a request: the examples that there is room for, and the question.
     fn turns(
         &self,
         request: &Request<'_>,

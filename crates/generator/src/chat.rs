@@ -11,17 +11,17 @@ use crate::{Error, Result};
 pub struct Conversation<'a> {
     /// The system's turn; none where it is empty.
     pub system: &'a str,
-    /// What was asked and answered before.
+    /// Earlier questions with their answers.
     pub turns: &'a [(String, String)],
-    /// What is asked.
+    /// The question: the user's last turn.
     pub asked: &'a str,
-    /// What the answer begins with, which the model continues.
+    /// The beginning of the answer, which the model continues.
     pub answer: &'a str,
 }
 
 /// Writes conversations by a model's chat template.
 ///
-/// A special token of the model in what is said is taken apart, so that a text cannot end its turn.
+/// A special token of the model in a turn's text is taken apart, so that a text cannot end its turn.
 #[derive(Debug)]
 pub struct ChatPrompt {
     template: ChatTemplate,
@@ -52,8 +52,8 @@ impl ChatPrompt {
         self.template.eos_token()
     }
 
-    /// The text of a conversation, up to where the answer goes on. It has its special tokens, and is to be encoded without
-    /// others. The system's words stand before the first question where the template has no place for them.
+    /// The text of a conversation with the beginning of the answer. It has its special tokens, and is to be encoded without
+    /// others. The system's words come before the first question if the template has no place for them.
     ///
     /// # Errors
     /// [`Error::Transformers`] where the template refuses the conversation.
@@ -74,8 +74,8 @@ impl ChatPrompt {
         Ok(self.template.render(&messages, true).map_err(Error::from)? + answer)
     }
 
-    /// The tokens of a conversation, `most` of them at most, and how many they are uncut: where they are more, what is
-    /// asked loses its beginning, so that the turns stay whole.
+    /// The tokens of a conversation, `most` of them at most, and their number before any cut. If they are more, the question
+    /// loses its beginning, so that the turns stay whole.
     ///
     /// # Errors
     /// As for [`text`](Self::text), and where the tokenizer fails.
@@ -103,7 +103,7 @@ impl ChatPrompt {
         Ok((row.split_off(row.len().saturating_sub(most)), whole))
     }
 
-    /// A text without the model's special tokens: each is taken apart behind its first character.
+    /// A text without the model's special tokens: each gets a space after its first character.
     fn plain(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for special in &self.special {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_template_that_no_user_can_speak_in_is_refused() {
-        let error = prompt("{{ raise_exception('nobody') }}").unwrap_err();
+        let error = prompt("{{ raise_exception('no turns here') }}").unwrap_err();
         assert!(error.to_string().ends_with("chat_template.jinja: chat template"), "{error}");
         let none = ChatPrompt::open(tempfile::tempdir().unwrap().path(), &tokenizer()).unwrap();
         assert!(none.is_none());

@@ -71,8 +71,7 @@ impl From<sporran_reasoner::Error> for Error {
     }
 }
 
-/// Whether a path does not lead to what was asked for: nothing, a file where a folder should be, or a folder where a
-/// file should be.
+/// Whether a path is wrong: it leads to nothing, to a file in the place of a folder, or to a folder in the place of a file.
 fn is_wrong_path(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)

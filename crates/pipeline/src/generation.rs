@@ -333,6 +333,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_chat_template_that_is_asked_for_must_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
+        let check = |model: &Path, chat: &str| {
+            let stage = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\nchat = \"{chat}\"\n");
+            let found = Options::check(&config(folder.path(), &stage), &[]).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert!(check(&model, "template").contains("`generator.chat`"), "{}", check(&model, "template"));
+        assert!(check(&model, "template").contains("has no chat template"));
+        for chat in ["auto", "none", "chatml"] {
+            assert!(!check(&model, chat).contains("`generator.chat`"), "{chat}");
+        }
+        assert!(check(&model, "jinja").contains("expected one of `auto`, `none`, `template`, `chatml`"));
+    }
+
     const BY_DATASET: &str = r#"
 [generator]
 kind = "by-dataset"

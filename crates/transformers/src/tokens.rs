@@ -73,7 +73,7 @@ impl TokenFields {
         }
     }
 
-    /// The tokens of a model with so many embeddings; `path` is for the error. Padding falls back to the end token and
+    /// The tokens of a model with `vocabulary` embeddings; `path` is for the error. Padding falls back to the end token and
     /// the decoder's start to the beginning of a sequence, as in `transformers`. A model may have no end token: its answers end
     /// at their greatest length. Padding, which nothing sees, is a token that there is.
     pub(crate) fn resolve(self, vocabulary: usize, path: &Path) -> Result<SpecialTokens> {

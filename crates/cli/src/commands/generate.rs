@@ -70,8 +70,8 @@ pub(crate) struct Generate {
     /// The system's turn before each line
     #[arg(long, value_name = "TEXT", requires = "chat", default_value = "", hide_default_value = true)]
     system: String,
-    /// Tokens of an input, at most; what is over is cut off, with a warning. By default as many as the model has learned
-    /// positions for beside the answer
+    /// Tokens of an input, at most; the rest is cut off, with a warning. By default only learned positions (GPT-2, BART) are a
+    /// bound, and they leave room for the answer
     #[arg(long, value_name = "N")]
     max_input_tokens: Option<usize>,
     /// Inputs that are worked on together, at most; with 1 each line is answered before the next is read
@@ -112,7 +112,7 @@ impl Generate {
         let (mut read, mut blank) = (0usize, 0usize);
         let done = Lines::stdin(portion).each_portion(Ok, |texts| {
             let mut rows = Vec::with_capacity(texts.len());
-            // What stands before a line that cannot be used is answered.
+            // The lines before one that cannot be used are answered.
             let mut end = Ok(());
             for text in texts {
                 read += 1;

@@ -63,7 +63,7 @@ impl Gguf {
                 let (expected, found) = (parameter.shape, info.shape.clone());
                 return Err(Error::TensorShape { path: path.into(), tensor: name, expected, found });
             }
-            // What is to be read is asked for from memory first.
+            // Reading a tensor allocates all of it first.
             let blocks = info.shape.elem_count() / info.ggml_dtype.block_size();
             let expected = (blocks as u64).saturating_mul(info.ggml_dtype.type_size() as u64);
             if expected > found {

@@ -10,7 +10,7 @@ use candle_core::quantized::gguf_file::Content;
 
 use crate::error::{Error, Result};
 
-/// What a file says of itself and of its tensors, and the file behind it.
+/// The metadata and the list of tensors of a file, and the opened file.
 pub(super) fn head(path: &Path) -> Result<(Content, BufReader<File>)> {
     let mut file = BufReader::new(File::open(path).map_err(Error::io(path, "open"))?);
     check_alignment(path, &mut file)?;
@@ -62,7 +62,7 @@ fn alignment(file: &mut (impl Read + Seek)) -> std::io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// An unsigned number of so many bytes.
+/// An unsigned little-endian number of `width` bytes.
 fn number(file: &mut impl Read, width: usize) -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     file.read_exact(&mut bytes[..width])?;
@@ -80,7 +80,7 @@ fn scalar(kind: u64) -> Option<usize> {
     }
 }
 
-/// Goes behind a value.
+/// Skips a value.
 fn skip(file: &mut (impl Read + Seek), kind: u64, width: usize, depth: u32) -> std::io::Result<()> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let past = |file: &mut dyn Seek, bytes: Option<u64>| {

@@ -20,7 +20,7 @@ pub(crate) use source::Source;
 pub struct ChatMessage {
     /// Who speaks: `system`, `user` or `assistant`.
     pub role: &'static str,
-    /// What is said.
+    /// The text of the turn.
     pub content: String,
 }
 
@@ -104,7 +104,7 @@ impl ChatTemplate {
     }
 }
 
-/// Training marks the assistant's turns by a block of its own, `generation`, which writes what is in it.
+/// The template without the block `generation`, which marks the assistant's turns for training and writes its content as it is.
 fn without_generation_marks(template: &str) -> String {
     let Ok(mark) = Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}") else { return template.into() };
     let block = |found: &regex::Captures<'_>| {

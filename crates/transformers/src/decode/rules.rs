@@ -41,7 +41,7 @@ impl<'a> Rules<'a> {
         Self { settings, special, inputs, prompts, limits }
     }
 
-    /// The most new tokens of the sequences of `input`: as many as are asked for and as the model has positions for.
+    /// The most new tokens of the sequences of `input`: as many as the options and the model's positions allow.
     pub(crate) fn limit(&self, input: usize) -> usize {
         self.limits[input]
     }
