@@ -241,7 +241,10 @@ fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() 
     let task = &report["tasks"][0];
     assert_eq!((&task["depth"]["max"], &task["depth"]["beyond"]), (&3.into(), &serde_json::json!([5])));
     assert!(task["recall"]["3"].as_f64().unwrap() >= task["scores"]["Rprec"].as_f64().unwrap(), "{report}");
-    assert_eq!(predictions(folder, "deeper-retrieval").iter().map(|record| titles(record).len()).max(), Some(3));
+    assert_eq!(
+        predictions(folder, "deeper-retrieval").iter().map(|record| titles(record).len()).max(),
+        Some(3)
+    );
     let table = text(&["retrieve", "deep.toml", "name=deeper", "evaluation.recall-at=[3]"]);
     assert!(table.lines().next().unwrap().ends_with("recall@5  recall@3"), "{table}");
     let wrong = sporran(folder, &["retrieve", "deep.toml", "evaluation.recall-at=[1]"]).output().unwrap();
@@ -269,7 +272,10 @@ fn evidence_is_mapped_onto_a_store() {
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
     let said = errors(&output);
-    assert!(said.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"), "{said}");
+    assert!(
+        said.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"),
+        "{said}"
+    );
     let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -24,7 +24,10 @@ use sporran_retriever::{
 
 use crate::{
     Diagnostic, Error, Result,
+    folder::check_finished,
     generation::GeneratorOptions,
+    inputs::Inputs,
+    key::hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     options::{Options, PagesOptions, SourceOptions},
     report::IndexRecall,
@@ -45,6 +48,8 @@ pub struct Assembly {
     pub hashes: Vec<PartHash>,
     /// What approximate indexes find.
     pub recalls: Vec<IndexRecall>,
+    /// The files that the parts were made from.
+    pub(crate) inputs: Inputs,
 }
 
 impl Assembly {
@@ -68,55 +73,21 @@ pub struct PartHash {
     pub blake3: String,
 }
 
-/// BLAKE3 of a file's content.
-///
-/// # Errors
-/// [`Error::Io`] where it cannot be read.
-pub(crate) fn hash_file(path: &Path) -> Result<String> {
-    // Not mapped: a file of many gigabytes would count as memory in whole.
-    let file = fs::File::open(path).map_err(Error::io(path, "read"))?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(file).map_err(Error::io(path, "read"))?;
-    Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// BLAKE3 of each file of a model's folder, and of the folders in it, that its results depend on.
-///
-/// # Errors
-/// [`Error::Io`] where the folder or a file of it cannot be read.
-pub(crate) fn hash_model(folder: &Path) -> Result<Vec<String>> {
-    if folder.is_file() {
-        return Ok(vec![hash_file(folder)?]);
-    }
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(Error::io(folder, "open"))? {
-        paths.push(entry.map_err(Error::io(folder, "read"))?.path());
-    }
-    paths.sort();
-    let mut hashes = Vec::new();
-    for path in paths {
-        // A model's card says where it comes from and does not change what it writes.
-        if path.is_dir() {
-            hashes.extend(hash_model(&path)?);
-        } else if path.extension().is_some_and(|ending| ending != "toml" && ending != "md") {
-            hashes.push(hash_file(&path)?);
-        }
-    }
-    Ok(hashes)
-}
-
-/// BLAKE3 over a value's JSON.
-pub(crate) fn hash_json(value: &impl Serialize) -> String {
-    // Options are plain data, whose JSON cannot fail.
-    blake3::hash(serde_json::to_string(value).unwrap_or_default().as_bytes()).to_hex().to_string()
-}
-
 /// Builds or opens what the config names: store, index, model.
 ///
 /// # Errors
 /// Whatever is wrong with the source, an index or a model, each error naming the file.
 pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
-    let mut assembly = assemble_retrieval(options, observe)?;
+    with_generator(options, Inputs::default(), observe)
+}
+
+/// As [`assemble`], where some inputs are hashed already.
+pub(crate) fn with_generator(
+    options: &Options,
+    inputs: Inputs,
+    observe: &mut Observer<'_>,
+) -> Result<Assembly> {
+    let mut assembly = without_generator(options, inputs, observe)?;
     if let Some(generator) = &options.generator {
         let models = generator.models("generator");
         if models.is_empty() {
@@ -124,6 +95,7 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
             assembly.hashes.push(PartHash { part, path, blake3: hash_json(generator) });
         }
         for model in models {
+            check_finished(model.folder)?;
             // A config that trains the model is not asked for it before.
             if !model.folder.exists() {
                 let makes = if options.general.train.is_some() { "; `sporran train` makes it" } else { "" };
@@ -131,10 +103,11 @@ pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembl
                 let key = format!("{}.model", model.key);
                 return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
             }
-            let blake3 = hash_json(&(generator, hash_model(model.folder)?));
+            let blake3 = hash_json(&(generator, assembly.inputs.content(model.folder)?));
             assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
         }
         assembly.generator = Some(load_generator(generator, assembly.store.as_ref())?);
+        assembly.inputs.verify()?;
     }
     Ok(assembly)
 }
@@ -168,24 +141,40 @@ pub(crate) fn load_generator(
 /// # Errors
 /// As [`assemble`].
 pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
-    let mut assembly =
-        Assembly { store: None, retriever: None, generator: None, hashes: Vec::new(), recalls: Vec::new() };
+    without_generator(options, Inputs::default(), observe)
+}
+
+/// As [`assemble_retrieval`], where some inputs are hashed already.
+pub(crate) fn without_generator(
+    options: &Options,
+    inputs: Inputs,
+    observe: &mut Observer<'_>,
+) -> Result<Assembly> {
+    let mut assembly = Assembly {
+        store: None,
+        retriever: None,
+        generator: None,
+        hashes: Vec::new(),
+        recalls: Vec::new(),
+        inputs,
+    };
     let Some(source) = &options.general.source else { return Ok(assembly) };
-    let store = store(source, observe, &mut assembly.hashes)?;
+    let store = store(source, observe, &mut assembly.hashes, &mut assembly.inputs)?;
     if let Some(retriever) = &options.retriever {
-        let (hashes, recalls) = (&mut assembly.hashes, &mut assembly.recalls);
-        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls };
+        let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
+        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs };
         let found = indexes.retriever(retriever)?;
         assembly.retriever = Some(match &options.general.pages {
             None => found,
             Some(pages) => {
-                let blake3 = hash_json(&(pages, hash_file(&pages.file)?));
+                let blake3 = hash_json(&(pages, assembly.inputs.file(&pages.file)?));
                 assembly.hashes.push(PartHash { part: "pages", path: pages.file.clone(), blake3 });
                 filter(found, pages, &store)?
             }
         });
     }
     assembly.store = Some(store);
+    assembly.inputs.verify()?;
     Ok(assembly)
 }
 
@@ -205,12 +194,15 @@ pub(crate) fn assemble_parts(
     observe: &mut Observer<'_>,
 ) -> Result<Parts> {
     let Some(source) = &options.general.source else { return Err(missing_source()) };
-    let (mut hashes, mut recalls) = (Vec::new(), Vec::new());
-    let store = store(source, observe, &mut hashes)?;
+    let (mut hashes, mut recalls, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
+    let store = store(source, observe, &mut hashes, &mut inputs)?;
     let (hashes, recalls) = (&mut hashes, &mut recalls);
-    let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls };
+    let mut indexes =
+        Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs: &mut inputs };
     let retrievers: Result<Vec<_>> = parts.iter().map(|part| indexes.retriever(part)).collect();
-    Ok(Parts { retrievers: retrievers?, store })
+    let retrievers = retrievers?;
+    inputs.verify()?;
+    Ok(Parts { retrievers, store })
 }
 
 /// Builds or opens the store and a dense index over it; the assembly has no retriever.
@@ -224,11 +216,13 @@ pub(crate) fn assemble_dense(
 ) -> Result<(Assembly, Dense)> {
     let parts = Options { retriever: None, ..options.clone() };
     let mut assembly = assemble_retrieval(&parts, observe)?;
-    let (Some(source), Some(store)) = (&options.general.source, &assembly.store) else {
+    let (Some(source), Some(store)) = (&options.general.source, assembly.store.clone()) else {
         return Err(missing_source());
     };
-    let (hashes, recalls) = (&mut assembly.hashes, &mut assembly.recalls);
-    let dense = Indexes { source, store, aliases: None, observe, hashes, recalls }.dense(dense)?;
+    let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
+    let dense =
+        Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs }.dense(dense)?;
+    assembly.inputs.verify()?;
     Ok((assembly, dense))
 }
 
@@ -277,6 +271,7 @@ struct Indexes<'a, 'o> {
     observe: &'a mut Observer<'o>,
     hashes: &'a mut Vec<PartHash>,
     recalls: &'a mut Vec<IndexRecall>,
+    inputs: &'a mut Inputs,
 }
 
 impl Indexes<'_, '_> {
@@ -318,7 +313,7 @@ impl Indexes<'_, '_> {
             RetrieverOptions::Reranked(options) => {
                 let base = self.retriever(&options.base)?;
                 let ScorerOptions::CrossEncoder(model) = &options.reranker.model;
-                let blake3 = hash_json(&(&options.reranker, hash_model(&model.folder)?));
+                let blake3 = hash_json(&(&options.reranker, self.inputs.content(&model.folder)?));
                 self.hashes.push(PartHash { part: "reranker", path: model.folder.clone(), blake3 });
                 let reranker = Box::new(CrossEncoder::load(model)?);
                 Box::new(Reranked::new(
@@ -357,7 +352,7 @@ impl Indexes<'_, '_> {
         let (folder, hash) = self.place("dense", key);
         self.record("search", options);
         if options.passage_model.is_some() {
-            let blake3 = hash_json(&hash_model(&options.model)?);
+            let blake3 = hash_json(&self.inputs.content(&options.model)?);
             self.hashes.push(PartHash { part: "queries", path: options.model.clone(), blake3 });
         }
         let step = "index dense";
@@ -393,7 +388,7 @@ impl Indexes<'_, '_> {
         let tokenizer = model.tokenizer();
         let (folder, hash) =
             self.place("titles", hash_json(&(tokenizer.json(), options.redirects, self.store.hash())));
-        let blake3 = hash_json(&(options, hash_model(&options.model)?));
+        let blake3 = hash_json(&(options, self.inputs.content(&options.model)?));
         self.hashes.push(PartHash { part: "titles", path: options.model.clone(), blake3 });
         let step = "index titles";
         if let Some(place) = vacant(&folder, step, self.observe)? {
@@ -417,6 +412,7 @@ impl Indexes<'_, '_> {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
             Aliases::build(&self.source.path, self.store, place, &mut |done| advance(observe, done))?;
+            verified(self.inputs, &folder)?;
             (self.observe)(Event::End);
         }
         let aliases = Arc::new(Aliases::open(&folder, &hash)?);
@@ -471,12 +467,15 @@ fn store(
     source: &SourceOptions,
     observe: &mut Observer<'_>,
     hashes: &mut Vec<PartHash>,
+    inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
-    let content = hash_file(&source.path)?;
-    let redirects = source.redirects.as_deref().map(hash_file).transpose()?;
-    let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, source.split));
-    hashes.push(PartHash { part: "source", path: source.path.clone(), blake3: content });
-    let folder = source.indexes.join(format!("store-{}", &key[..12]));
+    // Each option has its say here, or none: a new one does not compile.
+    let SourceOptions { path, redirects, split, indexes } = source;
+    let content = inputs.file(path)?;
+    let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
+    let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, split));
+    hashes.push(PartHash { part: "source", path: path.clone(), blake3: content });
+    let folder = indexes.join(format!("store-{}", &key[..12]));
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions {
@@ -487,6 +486,7 @@ fn store(
         let size = fs::metadata(&source.path).map_err(Error::io(&source.path, "open"))?.len();
         begin(observe, step, size, Unit::Bytes);
         let store = PassageStore::build(&build, place, &mut |progress| advance(observe, progress.read))?;
+        verified(inputs, &folder)?;
         observe(Event::End);
         store
     } else {
@@ -494,4 +494,13 @@ fn store(
     };
     hashes.push(PartHash { part: "store", path: folder, blake3: store.hash().to_owned() });
     Ok(Arc::new(store))
+}
+
+/// Removes what was just built where an input changed meanwhile: its name says that it was made from other content.
+fn verified(inputs: &Inputs, built: &Path) -> Result<()> {
+    inputs.verify().inspect_err(|_| {
+        if let Err(error) = fs::remove_dir_all(built) {
+            tracing::warn!(folder = %built.display(), %error, "could not remove what was made from changed files");
+        }
+    })
 }

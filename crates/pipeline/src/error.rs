@@ -56,6 +56,37 @@ pub enum Error {
         /// Who holds it.
         process: String,
     },
+    /// An input that was written to, replaced or removed between its hashing and its use; nothing of the step is kept.
+    #[error("{path}: changed while it was read; run again")]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What a run or a training is to be asked for before it is finished.
+    #[error("{folder}: not finished: {how_far}; {go_on}")]
+    Unfinished {
+        /// The run's folder.
+        folder: PathBuf,
+        /// How far it is.
+        how_far: String,
+        /// What finishes it.
+        go_on: String,
+    },
+    /// A training whose folder has checkpoints of one that depends on something else.
+    #[error(
+        "{folder}: its checkpoints are of another training: `{name}` is {here} now and was {there} then; take what was \
+         there, another `name`, or remove the checkpoints"
+    )]
+    OtherTraining {
+        /// The run's folder.
+        folder: PathBuf,
+        /// The option or input that differs.
+        name: String,
+        /// Its value, or its hash.
+        here: String,
+        /// The one of the checkpoints.
+        there: String,
+    },
     /// A submission that is not what the evaluation server expects; all that is wrong with it.
     #[error("{}", .0.join("\n"))]
     Submission(Vec<String>),
@@ -88,7 +119,12 @@ impl Error {
         use sporran_retriever::Error as Retriever;
         use sporran_transformers::Error as Model;
         match self {
-            Self::Config(_) | Self::Submission(_) | Self::Busy { .. } => true,
+            Self::Config(_)
+            | Self::Submission(_)
+            | Self::Busy { .. }
+            | Self::Changed { .. }
+            | Self::Unfinished { .. }
+            | Self::OtherTraining { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Reasoner(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => is_wrong_path(source),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use candle_core::{DType, Device};
+use sporran_kilt::StagedFolder;
 use sporran_transformers::{
     BertConfig, Checkpoint, ModelConfig,
     training::{
@@ -41,7 +42,7 @@ pub(crate) struct Learning<'a> {
 }
 
 impl Learning<'_> {
-    /// Trains, from the newest checkpoint if there is one, and puts the best weights in their place.
+    /// Trains, from the newest checkpoint if there is one, and puts the best weights in their place, whole.
     pub(crate) fn run<O: Objective>(
         &self,
         objective: &O,
@@ -50,7 +51,9 @@ impl Learning<'_> {
     ) -> Result<Trained> {
         let outcome = self.optimise(objective, judge, observe)?;
         if let Some(best) = &outcome.best_folder {
-            export(best, self.model, self.dtype, self.companions)?;
+            let staged = StagedFolder::create(self.model)?;
+            export(best, &staged.path(), self.dtype, self.companions)?;
+            staged.commit()?;
         }
         Ok(Trained { model: self.model.to_path_buf(), steps: outcome.step, best: outcome.best })
     }
@@ -62,13 +65,13 @@ impl Learning<'_> {
         judge: Option<Judge<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Outcome> {
-        let Self { variables, options, folder, model, companions, score, .. } = self;
+        let Self { variables, options, folder, companions, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
         let training = Training { objective, variables, options, evaluate: judge, folder, companions };
         let mut begun = false;
         let outcome = optimise(&training, &mut |progress| {
             if !begun {
-                begin(observe, format!("train {}", model.display()), progress.steps, Unit::Steps);
+                begin(observe, format!("train {}", folder.display()), progress.steps, Unit::Steps);
                 begun = true;
             }
             let judged = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));

@@ -378,6 +378,11 @@ impl Options {
     /// # Errors
     /// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
+        to_toml(&self.to_table()?)
+    }
+
+    /// All that a config says, every default written out.
+    pub(crate) fn to_table(&self) -> Result<toml::Table> {
         let mut table = toml::Table::try_from(&self.general).map_err(unwritable)?;
         if let Some(retriever) = &self.retriever {
             table.insert("retriever".into(), toml::Value::try_from(retriever).map_err(unwritable)?);
@@ -385,6 +390,6 @@ impl Options {
         if let Some(generator) = &self.generator {
             table.insert("generator".into(), toml::Value::try_from(generator).map_err(unwritable)?);
         }
-        to_toml(&table)
+        Ok(table)
     }
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use sporran_generator::{
     Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
 };
-use sporran_kilt::{PassageId, PassageStore, Query};
+use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder};
 use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
 use sporran_transformers::{
     Checkpoint, Head, Pooling, Sentences, Tokenizer,
@@ -172,15 +172,19 @@ pub(crate) fn train_rag(
     let learning = learning(&options.general, train, &trained, &[]);
     let outcome = learning.optimise(&objective, (!asked.is_empty()).then_some(&judge), observe)?;
     if let Some(best) = &outcome.best_folder {
-        export_part(best, RAG_PREFIXES[0], &train.model, DType::F16, &companions)?;
+        let generator = StagedFolder::create(&train.model)?;
+        export_part(best, RAG_PREFIXES[0], &generator.path(), DType::F16, &companions)?;
         if encoder_learns {
+            let questions = StagedFolder::create(&written.model)?;
             let files = question_files(from, &checkpoint, &encoder)?;
-            export_part(best, RAG_PREFIXES[1], &written.model, DType::F32, &files)?;
+            export_part(best, RAG_PREFIXES[1], &questions.path(), DType::F32, &files)?;
             if !matches!(encoder.head(), Head::Vector(_)) {
                 let width = encoder.config().hidden_size;
-                sentence_layout(&written.model, pooling, Similarity::InnerProduct, width)?;
+                sentence_layout(&questions.path(), pooling, Similarity::InnerProduct, width)?;
             }
+            questions.commit()?;
         }
+        generator.commit()?;
     }
     Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
 }

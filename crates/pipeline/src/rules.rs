@@ -19,6 +19,7 @@ use crate::{
     config::Document,
     kind::Config,
     observe::{Event, Observer, Unit, begin},
+    training_folder::TrainingFolder,
 };
 
 /// A whole config of rule mining.
@@ -91,7 +92,9 @@ pub struct Mined {
 /// # Errors
 /// Whatever is wrong with the knowledge base or the files.
 pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined> {
+    let underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
     let kb = KnowledgeBase::open(&options.kb)?;
+    underway.verify()?;
     let graph = Graph::of(kb.triples(Part::Train));
     begin(observe, "mine rules", options.rules.batches as u64, Unit::Steps);
     let mut batches = 0;
@@ -120,5 +123,6 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let (valid, test) = (judge(Part::Valid)?, judge(Part::Test)?);
     let mined = Mined { model, rules: count, batches, valid, test };
     jsonl::write_json(options.folder().join("report.json"), &mined)?;
+    underway.finish()?;
     Ok(mined)
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -18,10 +17,12 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    assemble::{Assembly, assemble, assemble_retrieval, hash_file, hash_json},
+    assemble::{Assembly, PartHash, with_generator, without_generator},
     evidence::provenance,
+    folder::{Folder, Work},
+    inputs::{Inputs, hash_file},
     journal::Journal,
-    kind,
+    key::StepKey,
     manifest::{Manifest, StepTime, TaskEntry, now, peak_memory_bytes},
     observe::{Event, Observer, Unit, advance, begin},
     options::Options,
@@ -51,46 +52,12 @@ struct Chunk {
     hits: Vec<Vec<(u32, f32)>>,
 }
 
-/// A run's folder, held by this process.
-pub(crate) struct Folder {
-    pub(crate) root: PathBuf,
-    /// Held while the process lives; the system lets go of it however the process ends.
-    _lock: File,
-}
+/// The options that no answer depends on, and those whose contents the hashes of the parts stand for: where things go, the
+/// source, other task files, how models are trained.
+const WITHOUT: [&str; 7] =
+    ["output", "also", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
 impl Folder {
-    pub(crate) fn open(root: PathBuf) -> Result<Self> {
-        let work = root.join("work");
-        fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
-        let path = work.join("lock");
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(Error::io(&path, "open"))?;
-        if lock.try_lock().is_err() {
-            let process = fs::read_to_string(&path).unwrap_or_default();
-            return Err(Error::Busy { path, process: process.trim().to_owned() });
-        }
-        lock.set_len(0)
-            .and_then(|()| std::io::Write::write_all(&mut lock, std::process::id().to_string().as_bytes()))
-            .map_err(Error::io(&path, "write"))?;
-        // Of a process that was killed while it wrote: the lock says that nobody writes here now.
-        for folder in [&root, &root.join("predictions"), &root.join("retrieval"), &work] {
-            jsonl::remove_leftovers(folder)?;
-        }
-        Ok(Self { root, _lock: lock })
-    }
-
-    /// Writes the config with its defaults, and gives its text.
-    pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
-        let config = kind::to_toml(options)?;
-        jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
-        Ok(config)
-    }
-
     fn predictions(&self, task: &TaskFile) -> PathBuf {
         self.root.join("predictions").join(&task.name)
     }
@@ -99,8 +66,8 @@ impl Folder {
         self.root.join("retrieval").join(format!("{}.trec", task.name.trim_end_matches(".jsonl")))
     }
 
-    fn work(&self, task: &TaskFile, ending: &str) -> PathBuf {
-        self.root.join("work").join(format!("{}.{ending}", task.name))
+    fn of_task(&self, task: &TaskFile, ending: &str) -> PathBuf {
+        self.work(&format!("{}.{ending}", task.name))
     }
 }
 
@@ -110,7 +77,7 @@ impl Folder {
 /// Whatever is wrong with the config's files, the source, an index or a model; [`Error::Busy`] where another process
 /// works in the run's folder. What was finished before the error is kept and is not done again.
 pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
-    execute(options, assemble, observe)
+    execute(options, "run", with_generator, observe)
 }
 
 /// Runs a config without its generator: rankings, and predictions that hold evidence only. They go to a folder of their
@@ -121,12 +88,13 @@ pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
 pub fn retrieve(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     let mut options = Options { generator: None, ..options.clone() };
     options.general.name.push_str("-retrieval");
-    execute(&options, assemble_retrieval, observe)
+    execute(&options, "retrieve", without_generator, observe)
 }
 
 fn execute(
     options: &Options,
-    assemble: impl FnOnce(&Options, &mut Observer<'_>) -> Result<Assembly>,
+    command: &'static str,
+    assemble: impl FnOnce(&Options, Inputs, &mut Observer<'_>) -> Result<Assembly>,
     observe: &mut Observer<'_>,
 ) -> Result<Report> {
     let files = task_files(&options.general.tasks, "tasks")?;
@@ -136,14 +104,20 @@ fn execute(
 
     let mut times = Vec::new();
     let start = Instant::now();
-    let assembly = assemble(options, observe)?;
+    let mut inputs = Inputs::default();
+    let key = options_key(&options.to_table()?)?.read(&mut inputs)?;
+    let assembly = assemble(options, inputs, observe)?;
+    let key = with_parts(key, &assembly.hashes);
     times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
 
+    let names = files.iter().map(|task| task.name.clone()).collect();
+    let mut mark = folder.begin(Work::Answering(command), names)?;
     let (mut entries, mut reports) = (Vec::new(), Vec::new());
     for task in &files {
         let start = Instant::now();
-        let (entry, done) =
-            Answering { options, assembly: &assembly, folder: &folder, task }.complete(observe)?;
+        let answering = Answering { options, assembly: &assembly, key: &key, folder: &folder, task };
+        let (entry, done) = answering.complete(observe)?;
+        mark.done(&task.name)?;
         times.push(StepTime { step: task.name.clone(), seconds: start.elapsed().as_secs_f64() });
         reports.push(score(options, &folder, task, &done)?);
         entries.push(entry);
@@ -170,13 +144,28 @@ fn execute(
         finished: now(),
     };
     write_json("manifest.json", &json(serde_json::to_value(&manifest))?)?;
+    mark.finish()?;
     Ok(report)
+}
+
+/// What answers depend on of a config.
+fn options_key(options: &impl Serialize) -> Result<StepKey> {
+    // Of `[tasks]` each file is a step by itself.
+    Ok(StepKey::new("answer", options)?.without(&WITHOUT).without(&["tasks"]))
+}
+
+fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
+    let named = |key: StepKey, (at, part): (usize, &PartHash)| {
+        key.input(&format!("parts[{at}] {}", part.part), part.blake3.as_str())
+    };
+    parts.iter().enumerate().fold(key, named)
 }
 
 /// One task file's way through the pipeline.
 struct Answering<'a> {
     options: &'a Options,
     assembly: &'a Assembly,
+    key: &'a StepKey,
     folder: &'a Folder,
     task: &'a TaskFile,
 }
@@ -184,8 +173,9 @@ struct Answering<'a> {
 impl Answering<'_> {
     fn complete(&self, observe: &mut Observer<'_>) -> Result<(TaskEntry, Done)> {
         let Self { folder, task, .. } = self;
-        let input_blake3 = hash_file(&task.path)?;
-        let key = self.key(&input_blake3)?;
+        let mut inputs = Inputs::default();
+        let input_blake3 = inputs.file(&task.path)?;
+        let key = self.key(&input_blake3, &mut inputs)?.digest();
         let (predictions, ranking) = (folder.predictions(task), folder.ranking(task));
         let entry = |done: &Done, reused, answered, tokens| TaskEntry {
             input: task.path.clone(),
@@ -197,7 +187,7 @@ impl Answering<'_> {
             tokens,
             reused,
         };
-        let path = folder.work(task, "done.json");
+        let path = folder.of_task(task, "done.json");
         if let Ok(done) = jsonl::read_json::<Done>(&path)
             && done.key == key
             && hash_file(&predictions).is_ok_and(|hash| hash == done.predictions)
@@ -208,19 +198,18 @@ impl Answering<'_> {
         }
 
         let loaded = tasks::queries(task)?;
-        let mut journal = Journal::open(&folder.work(task, "journal"), &key)?;
+        inputs.verify()?;
+        let mut journal = Journal::open(&folder.of_task(task, "journal"), &key, Some(loaded.queries.len()))?;
         let chunks: Vec<&[Query]> = loaded.queries.chunks(CHUNK).collect();
         begin(observe, format!("answer {}", task.name), loaded.queries.len() as u64, Unit::Records);
-        let mut finished: usize = chunks.iter().take(journal.chunks()).map(|chunk| chunk.len()).sum();
-        advance(observe, finished as u64);
+        advance(observe, journal.records() as u64);
         let (mut answered, mut tokens) = (0, 0);
         for chunk in chunks.iter().skip(journal.chunks()) {
             let (made, written) = self.answer(chunk)?;
-            journal.push(&made)?;
-            finished += chunk.len();
+            journal.push(&made, chunk.len())?;
             answered += chunk.len();
             tokens += written;
-            advance(observe, finished as u64);
+            advance(observe, journal.records() as u64);
         }
         self.write(&journal, &loaded.queries)?;
         observe(Event::End);
@@ -237,16 +226,16 @@ impl Answering<'_> {
         Ok((entry(&done, false, answered, tokens), done))
     }
 
-    /// The hash of all that the predictions depend on.
-    fn key(&self, input: &str) -> Result<String> {
-        let general = &self.options.general;
-        let questions: Result<Vec<String>> = self.task.questions.iter().map(|path| hash_file(path)).collect();
-        let parts: Vec<&str> = self.assembly.hashes.iter().map(|part| part.blake3.as_str()).collect();
-        let program = env!("CARGO_PKG_VERSION");
-        Ok(hash_json(&(
-            (program, CHUNK, general.seed, input, self.task.limit),
-            (questions?, &general.query, &general.evidence, &parts),
-        )))
+    /// All that the predictions depend on.
+    fn key(&self, input: &str, inputs: &mut Inputs) -> Result<StepKey> {
+        let TaskFile { path: _, name, dataset, gold: _, questions, limit } = self.task;
+        let mut key = self.key.clone().input("program", env!("CARGO_PKG_VERSION"));
+        key = key.input("chunk", CHUNK.to_string()).input("file", name.as_str()).input("content", input);
+        key = key.input("dataset", format!("{dataset:?}")).input("limit", format!("{limit:?}"));
+        for (at, path) in questions.iter().enumerate() {
+            key = key.input(&format!("questions[{at}]"), inputs.file(path)?);
+        }
+        Ok(key)
     }
 
     /// The answers to a chunk of queries, and the tokens that were written for them.
@@ -349,7 +338,7 @@ fn score(options: &Options, folder: &Folder, task: &TaskFile, done: &Done) -> Re
         None => done.has_gold.then(|| task.path.clone()),
     };
     let gold = match (gold, task.limit) {
-        (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.work(task, "gold.jsonl"))?),
+        (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.of_task(task, "gold.jsonl"))?),
         (gold, _) => gold,
     };
     let mut report = TaskReport {
@@ -397,4 +386,63 @@ fn first_records(gold: &Path, limit: usize, to: &Path) -> Result<PathBuf> {
     }
     writer.finish()?;
     Ok(to.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::assert_complete;
+
+    #[test]
+    fn every_option_of_a_run_is_in_its_key_but_those_that_change_no_answer() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("c.toml");
+        let text = r#"
+            name = "r"
+            also = ["other.toml"]
+            [source]
+            path = "pages.jsonl"
+            redirects = "redirects.tsv"
+            [pages]
+            file = "pages.txt"
+            [tasks]
+            folder = "tasks"
+            split = "dev"
+            limit = 3
+            [query]
+            mention-marks = ["a", "b"]
+            [train]
+            model = "made"
+            [train.examples]
+            files = ["a.jsonl"]
+            [encoder-training]
+            kind = "bi-encoder"
+            from = "from"
+            model = "encoder"
+            [retriever]
+            kind = "hybrid"
+            [[retriever.parts]]
+            kind = "bm25"
+            [[retriever.parts]]
+            kind = "dense"
+            model = "encoder"
+            query-template = "{text}"
+            max-tokens = 32
+            [retriever.parts.index]
+            kind = "hnsw"
+            [reranker]
+            kind = "cross-encoder"
+            model = "reranker"
+            [generator]
+            kind = "causal"
+            model = "causal"
+            [generator.demonstrations]
+            files = ["shown.jsonl"]
+        "#;
+        std::fs::write(&path, text).unwrap();
+        let options = Options::load(&path, &[]).unwrap();
+        let tree = toml::Value::Table(options.to_table().unwrap());
+        let exempt: Vec<&str> = WITHOUT.iter().copied().chain(["tasks"]).collect();
+        assert_complete(&tree, |tree| options_key(tree).unwrap(), &exempt);
+    }
 }

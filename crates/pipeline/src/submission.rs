@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 use sporran_kilt::{Dataset, Id, Record, Split, jsonl};
 
-use crate::{Error, Result, options::TasksOptions, settings::task_files};
+use crate::{Error, Result, folder::check_finished, options::TasksOptions, settings::task_files};
 
 /// A file of predictions and the inputs that it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ const LISTED: usize = 20;
 /// another.
 ///
 /// # Errors
-/// [`Error::Config`] for a folder without task files, [`Error::Submission`] for inputs without predictions.
+/// [`Error::Config`] for a folder without task files, [`Error::Unfinished`] for predictions of a run that is not finished,
+/// [`Error::Submission`] for inputs without predictions.
 pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset]) -> Result<Vec<Entry>> {
     let tasks = TasksOptions {
         folder: Some(inputs.to_owned()),
@@ -39,6 +40,7 @@ pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset
     let mut entries = Vec::new();
     for task in task_files(&tasks, "inputs")? {
         let path = predictions.join(&task.name);
+        check_finished(&path)?;
         if path.is_file() {
             entries.push(Entry { input: task.path, predictions: path, name: task.name });
         } else {
@@ -52,8 +54,9 @@ pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset
 /// shape than exactly one `{answer, provenance}`. Empty where all is well.
 ///
 /// # Errors
-/// Where a file cannot be read.
+/// Where a file cannot be read; [`Error::Unfinished`] for one of a run that is not finished.
 pub fn check(entry: &Entry) -> Result<Vec<String>> {
+    check_finished(&entry.predictions)?;
     let mut expected: FxHashMap<Id, bool> = FxHashMap::default();
     for record in jsonl::open(&entry.input)?.records::<Record>() {
         expected.insert(record?.id, false);

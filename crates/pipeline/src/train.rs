@@ -22,8 +22,11 @@ use crate::{
     Error, Result,
     assemble::{Assembly, assemble_retrieval},
     encoders::train_encoder,
+    folder::Folder,
     fusion::train_fid,
     generation::GeneratorOptions,
+    inputs::Inputs,
+    key::StepKey,
     learn::Learning,
     memory::train_memory,
     observe::{Event, Observer, Unit, advance, begin},
@@ -34,6 +37,7 @@ use crate::{
     reading::train_reader,
     settings::task_files,
     tasks,
+    training_folder::TrainingFolder,
     verification::train_verifier,
 };
 
@@ -70,6 +74,52 @@ impl Reading {
 /// # Errors
 /// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    let folder = Folder::open(options.general.output.join(&options.general.name))?;
+    let mut inputs = Inputs::default();
+    let key = training_key(options, &mut inputs)?;
+    let underway = TrainingFolder::begin_with(folder, inputs, key)?;
+    let trained = learn(options, observe)?;
+    underway.finish()?;
+    Ok(trained)
+}
+
+/// The options that no training depends on: where models and indexes go, what a run does with them, and folders of task files,
+/// each of which counts by itself.
+const WITHOUT: [&str; 12] = [
+    "evidence",
+    "source.indexes",
+    "tasks.folder",
+    "tasks.gold",
+    "train.model",
+    "train.examples.folder",
+    "encoder-training.model",
+    "encoder-training.examples.folder",
+    "generator.model",
+    "generator.pages.model",
+    "generator.selection.model",
+    "generator.precision",
+];
+
+/// All that a training depends on.
+fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
+    let General { tasks, train, encoder_training, .. } = &options.general;
+    let mut key = StepKey::training(&options.to_table()?)?.without(&WITHOUT);
+    if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
+        // The trained one goes there.
+        key = key.without(&["retriever.model"]);
+    }
+    let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));
+    let own = encoder_training.as_ref().and_then(|training| training.examples.as_ref());
+    let tables = [Some((tasks, "tasks")), examples, own.map(|own| (own, "encoder-training.examples"))];
+    for (tasks, table) in tables.into_iter().flatten() {
+        for task in task_files(tasks, table)? {
+            key = key.input(&format!("{table} {}", task.name), inputs.file(&task.path)?);
+        }
+    }
+    Ok(key)
+}
+
+fn learn(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     if let Some(training) = &options.general.encoder_training {
         return train_encoder(options, training, observe);
     }

@@ -1,21 +1,26 @@
 //! The loop of every training over a knowledge base: passes, scores on the valid part, the learning rate, checkpoints.
 
 use std::{
+    fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::kb::{KnowledgeBase, Part, Triple};
+use sporran_kilt::{
+    StagedFolder,
+    kb::{KnowledgeBase, Part, Triple},
+};
 
 use crate::{
     Error, Result,
     embedding::{LinkScores, checkpoint, file::Data, file::Mapped, optimizer::State},
 };
 
-/// Where training goes on from, and the folder of the best model.
+/// Where training goes on from, the folder of the best model so far, and that of the best when training is over.
 const CHECKPOINT: &str = "checkpoint.safetensors";
+const BEST: &str = "best";
 const MODEL: &str = "model";
 /// A score is better if it is greater by this share.
 const BETTER: f64 = 1e-4;
@@ -46,7 +51,8 @@ pub struct Outcome {
     pub epochs: usize,
     /// The best pass and its mean reciprocal rank on the valid part; none without one.
     pub best: Option<(usize, f64)>,
-    /// The folder of the best model; of the last where there is no valid part.
+    /// The folder of the best model; of the last where there is no valid part. It is `model` where the training came to its end,
+    /// and `best`, which may not be there yet, where it was stopped.
     pub model: PathBuf,
 }
 
@@ -115,7 +121,8 @@ pub(crate) fn identity(options: &impl Serialize, seed: u64, kb: &KnowledgeBase) 
     Ok(serde_json::json!({ "options": options, "seed": seed, "counts": counts, "triples": sum }).to_string())
 }
 
-/// Trains, or goes on where a killed training of the same `identity` stopped. The result depends on neither.
+/// Trains, or goes on where a killed training of the same `identity` stopped. The result depends on neither. The model appears
+/// whole at the end; until then the best one so far is kept apart.
 ///
 /// # Errors
 /// [`Error::Model`] for a checkpoint of another training; what learning and writing give.
@@ -135,7 +142,8 @@ pub(crate) fn run(
         position = found;
         tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
     }
-    let model = folder.join(MODEL);
+    let (best, model) = (folder.join(BEST), folder.join(MODEL));
+    let mut is_stopped = false;
     while position.worse < schedule.patience && position.epoch < schedule.epochs {
         let started = Instant::now();
         let rate = position.rate;
@@ -151,7 +159,9 @@ pub(crate) fn run(
                 take(&mut position, scores.mrr.or_zero(), schedule);
             }
             if position.worse == 0 {
-                learner.save(&model)?;
+                let staged = StagedFolder::create(&best)?;
+                learner.save(&staged.path())?;
+                staged.commit()?;
             }
         }
         if schedule.milestones.contains(&position.epoch) {
@@ -164,8 +174,19 @@ pub(crate) fn run(
         let Position { epoch, best, .. } = position;
         let progress = Progress { epoch, epochs: schedule.epochs, loss, rate, seconds, valid, best };
         if observe(&progress).is_break() {
+            is_stopped = true;
             break;
         }
+    }
+    if is_stopped {
+        return Ok(Outcome { epochs: position.epoch, best: position.best, model: best });
+    }
+    // It is not there where a training that had come to its end found no better one.
+    if best.is_dir() {
+        if model.exists() {
+            fs::remove_dir_all(&model).map_err(|source| sporran_kilt::Error::io(&model, "remove", source))?;
+        }
+        fs::rename(&best, &model).map_err(|source| sporran_kilt::Error::io(&model, "rename", source))?;
     }
     Ok(Outcome { epochs: position.epoch, best: position.best, model })
 }

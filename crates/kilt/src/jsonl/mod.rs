@@ -18,7 +18,8 @@ pub(crate) use input::Input;
 pub use input::Position;
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
-pub use writer::{Writer, remove_leftovers, write, write_json};
+pub(crate) use writer::TEMPORARY;
+pub use writer::{Writer, write, write_json};
 
 use crate::{Error, Result};
 

@@ -1,7 +1,6 @@
 //! Files that appear whole or not at all.
 
 use std::{
-    fs,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -128,28 +127,7 @@ impl Writer {
 }
 
 /// How the names of temporary files begin.
-const TEMPORARY: &str = ".sporran-";
-
-/// Removes the temporary files that killed writers left in `folder`, where no other writer may be at work. A folder
-/// that does not exist has none.
-///
-/// # Errors
-/// [`Error::Io`] where the folder cannot be read or a file cannot be removed.
-pub fn remove_leftovers(folder: &Path) -> Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::io(folder, "read", error)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(|error| Error::io(folder, "read", error))?;
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file && entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-            fs::remove_file(entry.path()).map_err(|error| Error::io(&entry.path(), "remove", error))?;
-        }
-    }
-    Ok(())
-}
+pub(crate) const TEMPORARY: &str = ".sporran-";
 
 /// A temporary file beside the place that it will be renamed to, readable by others as a plain new file would be.
 fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {

@@ -18,6 +18,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Options, Report, Result,
+    folder::check_finished,
     settings::{TaskFile, task_files},
 };
 
@@ -186,11 +187,12 @@ struct Records {
 /// Reads the folders of finished runs and compares them with the first of them.
 ///
 /// # Errors
-/// Where a folder is not a finished run's, and where predictions cannot be scored.
+/// [`Error::Unfinished`] where a run is not finished; where a folder is not a run's, and where predictions cannot be scored.
 pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     let mut systems: Vec<System> = Vec::new();
     let mut first: Vec<(String, Records)> = Vec::new();
     for run in runs {
+        check_finished(run)?;
         let report: Report = jsonl::read_json(run.join("report.json"))?;
         let manifest: Manifest = jsonl::read_json(run.join("manifest.json"))?;
         // A run's files may have gone since; its report still tells its means.

@@ -23,8 +23,8 @@ pub use train::{TrainedDocuments, train};
 use crate::{
     Error, Event, Result,
     config::Diagnostic,
+    folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
-    run::Folder,
 };
 
 /// What came of a config's files: `report.json`.
@@ -68,6 +68,8 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     }
     let model = DocumentRelations::load(&options.model(), own.device, own.precision)?;
     let folder = Folder::open(options.folder())?;
+    let names = files.iter().map(|(name, _)| name.clone()).collect();
+    let mark = folder.begin(Work::Answering("run"), names)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let mut report =
@@ -97,6 +99,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     }
     folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
+    mark.finish()?;
     Ok(report)
 }
 

@@ -9,7 +9,7 @@ use sporran_extractor::{
         DOCUMENT_RELATIONS, DocumentOptions, DocumentReader, PAIR_FEATURES, Scored, example, labels,
     },
 };
-use sporran_kilt::{docred, jsonl};
+use sporran_kilt::{StagedFolder, docred, jsonl};
 use sporran_transformers::{
     Checkpoint, EntityHead, EntityHeadConfig,
     training::{EntityExample, EntityLearning, EntityObjective, TrainingOptions, TunedEncoder},
@@ -22,6 +22,7 @@ use crate::{
     learn::{Judge, Learning, encoder_files},
     observe::Observer,
     train::Trained,
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -35,6 +36,10 @@ pub struct TrainedDocuments {
     pub threshold: f32,
 }
 
+/// The options that no training depends on: where the model goes, and what it reads then.
+const WITHOUT: [&str; 3] =
+    ["document-relations.model", "document-relations.files", "document-relations.precision"];
+
 /// Trains `[document-relations]`. A training that was stopped goes on from its newest checkpoint.
 ///
 /// # Errors
@@ -45,10 +50,12 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         let message = "is missing; training needs it";
         return Err(Error::Config(vec![Diagnostic::of_config("document-relations.training", message)]));
     };
+    let underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
     let mut documents = Vec::new();
     for path in &training.files {
         documents.extend(docred::load(path)?);
     }
+    underway.verify()?;
     let labels = labels(&documents);
     if labels.is_empty() {
         let path = training.files[0].clone();
@@ -103,7 +110,8 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     };
     let mut files = encoder_files(&checkpoint, encoder.config())?;
     files.push((DOCUMENT_RELATIONS.to_owned(), model.json()?));
-    let folder = options.model();
+    let staged = StagedFolder::create(options.model())?;
+    let folder = staged.path();
     let evaluate = || Ok(judge(&encoder, &entity_head, &judges)?.1);
     let learning = Learning {
         variables: encoder.variables(),
@@ -121,6 +129,10 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let (encoder, entity_head) = TunedEncoder::open_with_entities(&best, &model.head, options.seed, &device)?;
     model.threshold = judge(&encoder, &entity_head, &judges)?.0;
     jsonl::write(folder.join(DOCUMENT_RELATIONS), &model.json()?)?;
+    drop(best);
+    staged.commit()?;
+    underway.finish()?;
+    let trained = Trained { model: options.model(), ..trained };
     Ok(TrainedDocuments { trained, threshold: model.threshold })
 }
 

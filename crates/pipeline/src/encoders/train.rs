@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
-use sporran_kilt::jsonl;
+use sporran_kilt::{StagedFolder, jsonl};
 use sporran_retriever::dense::Similarity;
 use sporran_transformers::{
     BertTask, Checkpoint, EncoderInput, EncoderRow, Pooling, Text,
@@ -129,11 +129,13 @@ impl Run<'_> {
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let Self { options, training, encoder, companions } = self;
+        let staged = StagedFolder::create(&training.model)?;
+        let model = staged.path();
         let learning = Learning {
             variables: encoder.variables(),
             options: &training.optimizer,
             folder: options.general.output.join(&options.general.name).join("training"),
-            model: &training.model,
+            model: &model,
             dtype: DType::F32,
             companions,
             score: "MRR",
@@ -141,14 +143,10 @@ impl Run<'_> {
         let judge = judge.map(|judge| move || judge().map_err(EvaluationError::from));
         let trained = learning.run(objective, judge.as_ref().map(|judge| judge as Judge<'_>), observe)?;
         if training.kind == EncoderKind::BiEncoder {
-            sentence_layout(
-                &training.model,
-                training.pooling,
-                training.similarity,
-                encoder.config().hidden_size,
-            )?;
+            sentence_layout(&model, training.pooling, training.similarity, encoder.config().hidden_size)?;
         }
-        Ok(trained)
+        staged.commit()?;
+        Ok(Trained { model: training.model.clone(), ..trained })
     }
 }
 

@@ -1,5 +1,6 @@
 //! KoRC: questions that need a document and a knowledge base. The builder, and the systems that answer.
 
+mod answers;
 mod build;
 mod causal;
 mod data;

@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use sporran_kilt::{
+    StagedFolder,
     kb::KnowledgeBase,
     korc::{Question, load},
 };
@@ -84,7 +85,9 @@ pub(super) fn train(
         options.name,
         options.seed,
     );
-    model.save(options.reasoner.model(), kb, &card)?;
+    let staged = StagedFolder::create(options.reasoner.model())?;
+    model.save(&staged.path(), kb, &card)?;
+    staged.commit()?;
     Ok((outcome.step, outcome.best.map(|(_, score)| score)))
 }
 

@@ -14,6 +14,7 @@ use sporran_kilt::{
 use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
+    answers::{self, Test},
     causal, data, model,
     options::{ReasonOptions, ReasonerOptions},
     populated::Evidence,
@@ -21,11 +22,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, begin},
+    folder::{Folder, Mark, Work},
+    inputs::Inputs,
+    key::StepKey,
+    observe::Observer,
+    training_folder::TrainingFolder,
 };
-
-/// Questions that are answered together.
-const PORTION: usize = 64;
 
 /// What answering gave.
 #[derive(Clone, Debug, Serialize)]
@@ -53,14 +55,6 @@ pub struct Tested {
     pub scores: Option<Scores>,
 }
 
-/// A line of answer sets, as `sporran evaluate --answer-sets` reads it.
-#[derive(Serialize)]
-struct SetLine<'a> {
-    id: &'a Id,
-    answers: &'a [String],
-    predictions: Vec<&'a str>,
-}
-
 /// What answers.
 enum System<'a> {
     Model(Box<QuestionModel>),
@@ -80,7 +74,11 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     if options.data.train.is_empty() {
         return Err(wrong("data.train", "is missing; training needs questions"));
     }
-    let (kb, evidence) = data::knowledge(options)?;
+    let mut inputs = Inputs::default();
+    let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
+    let underway = TrainingFolder::begin_with(Folder::open(options.folder())?, inputs, key)?;
+    let (kb, _) = data::knowledge(options)?;
+    underway.verify()?;
     let (steps, valid) = match &options.reasoner {
         ReasonerOptions::EmbedKgqa(system) => {
             let kind = model::vectors(system, &kb)?;
@@ -96,25 +94,34 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
         }
     };
-    let tests = answer(options, (&kb, &evidence), observe, &mut |_| {})?;
+    let folder = underway.finish()?;
+    drop(kb);
+    let (tests, mark) = answer(options, &folder, observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
+    mark.finish()?;
     Ok(reasoned)
 }
 
-/// Answers the tests of a config. Each prediction is given to `take` as well, in the order of its file.
+/// The options that no training depends on: where the model goes, and its tests.
+const UNTRAINED: [&str; 6] =
+    ["reasoner.model", "data.iid", "data.ood", "data.limit", "populated.runs", "reasoner.answer-tokens"];
+
+/// Answers the tests of a config. Each prediction is given to `take` as well, in the order of its file. What was answered
+/// before, by a call that was killed or one that came to its end, is not answered again.
 ///
 /// # Errors
-/// Whatever is wrong with files or the model.
+/// Whatever is wrong with files or the model; [`Error::Busy`] where another process works in the run's folder.
 pub fn reason(
     options: &ReasonOptions,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<Reasoned> {
-    let (kb, evidence) = data::knowledge(options)?;
-    let tests = answer(options, (&kb, &evidence), observe, take)?;
+    let folder = Folder::open(options.folder())?;
+    let (tests, mark) = answer(options, &folder, observe, take)?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
     report(options, &reasoned)?;
+    mark.finish()?;
     Ok(reasoned)
 }
 
@@ -134,59 +141,82 @@ fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
 /// A knowledge base, and where what was read from text is stated.
 type Known<'a> = (&'a KnowledgeBase, &'a Evidence);
 
+/// Answers all tests in a folder; gives their scores, and the mark that they are not reported yet.
 fn answer(
     options: &ReasonOptions,
-    known: Known<'_>,
+    folder: &Folder,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
-) -> Result<Vec<Tested>> {
-    let (kb, _) = known;
-    let system = match &options.reasoner {
-        ReasonerOptions::Seq2Seq(system) => System::Text {
-            generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
-            prompts: Box::new(Prompts::new(kb, system.retrieved)),
-        },
-        ReasonerOptions::Causal(system) => System::Shown(Box::new(causal::generator(system)?)),
-        _ => System::Model(Box::new(QuestionModel::load(options.reasoner.model(), kb)?)),
-    };
+) -> Result<(Vec<Tested>, Mark)> {
+    let mut inputs = Inputs::default();
+    let key = answers::key(options, &mut inputs)?;
+    let hash =
+        |path: &Option<PathBuf>, inputs: &mut Inputs| path.as_ref().map(|path| inputs.file(path)).transpose();
+    let contents = [hash(&options.data.iid, &mut inputs)?, hash(&options.data.ood, &mut inputs)?];
+    let (kb, evidence) = data::knowledge(options)?;
+    let known = (&kb, &evidence);
+    let tests = data::tests(options)?;
+    inputs.verify()?;
+    let names = tests.iter().map(|(_, path, _)| answers::stem(path)).collect();
+    let mut mark = folder.begin(Work::Answering("reason"), names)?;
+    let mut system = None;
     let mut tested = Vec::new();
-    for (test, path, questions) in data::tests(options)? {
-        begin(observe, format!("answer {test}"), questions.len() as u64, Unit::Records);
-        let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let predictions = options.folder().join("predictions").join(format!("{file}.jsonl"));
-        let mut writer = jsonl::Writer::create(&predictions)?;
-        let mut sets =
-            jsonl::Writer::create(options.folder().join("answer-sets").join(format!("{file}.jsonl")))?;
-        let mut scores = Vec::new();
-        for (number, portion) in questions.chunks(PORTION).enumerate() {
-            for (question, record) in
-                portion.iter().zip(records(&system, portion, known, options.most_answers)?)
-            {
-                let outputs = record.outputs().iter();
-                let answers: Vec<&str> = outputs.filter_map(|output| output.answer.as_deref()).collect();
-                if question.answers.is_some() {
-                    scores.push(answer_set::score(&answers, question.labels(), answer_set::words));
+    for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
+        let file = answers::stem(path);
+        let key = key.clone().input("file", file.as_str()).input("content", content);
+        let own = Test { folder, file: &file, key, questions: &questions };
+        let mut answer = |portion: &[Question]| {
+            let system = match &mut system {
+                Some(system) => system,
+                None => {
+                    let opened = System::open(options, &kb)?;
+                    inputs.verify()?;
+                    system.insert(opened)
                 }
-                sets.record(&SetLine { id: &question.id, answers: question.labels(), predictions: answers })?;
-                writer.record(&record)?;
-                take(&record);
-            }
-            observe(Event::Advance { done: (number * PORTION + portion.len()) as u64, note: None });
-        }
-        writer.finish()?;
-        sets.finish()?;
-        observe(Event::End);
-        let count = scores.len() as f64;
-        let mean = |of: fn(&Scores) -> f64| scores.iter().map(of).sum::<f64>() / count;
-        tested.push(Tested {
-            test: test.to_owned(),
-            predictions,
-            questions: questions.len(),
-            scores: (!scores.is_empty())
-                .then(|| Scores { p_acc: mean(|scores| scores.p_acc), p_f1: mean(|scores| scores.p_f1) }),
-        });
+            };
+            records(system, portion, known, options.most_answers)
+        };
+        own.complete(&mut answer, observe)?;
+        tested.push(score(test, &own, take)?);
+        mark.done(&file)?;
     }
-    Ok(tested)
+    Ok((tested, mark))
+}
+
+/// What the predictions of a test are worth.
+fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Tested> {
+    let predictions = own.predictions();
+    let mut scores = Vec::new();
+    for (record, question) in jsonl::open(&predictions)?.records::<Record>().zip(own.questions) {
+        let record = record?;
+        if question.answers.is_some() {
+            let answers = answers::answers_of(&record);
+            scores.push(answer_set::score(&answers, question.labels(), answer_set::words));
+        }
+        take(&record);
+    }
+    let count = scores.len() as f64;
+    let mean = |of: fn(&Scores) -> f64| scores.iter().map(of).sum::<f64>() / count;
+    Ok(Tested {
+        test: test.to_owned(),
+        predictions,
+        questions: own.questions.len(),
+        scores: (!scores.is_empty())
+            .then(|| Scores { p_acc: mean(|scores| scores.p_acc), p_f1: mean(|scores| scores.p_f1) }),
+    })
+}
+
+impl<'a> System<'a> {
+    fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
+        Ok(match &options.reasoner {
+            ReasonerOptions::Seq2Seq(system) => Self::Text {
+                generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
+                prompts: Box::new(Prompts::new(kb, system.retrieved)),
+            },
+            ReasonerOptions::Causal(system) => Self::Shown(Box::new(causal::generator(system)?)),
+            _ => Self::Model(Box::new(QuestionModel::load(options.reasoner.model(), kb)?)),
+        })
+    }
 }
 
 fn records(

@@ -4,7 +4,7 @@
 
 mod options;
 
-use std::{fs, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
@@ -22,9 +22,9 @@ pub use options::{LinkedInput, LinkingOptions, NamedEntities};
 
 use crate::{
     Error, Event, Result,
+    folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
     population::{build_names, coreference, finder, linker},
-    run::Folder,
 };
 
 /// What came of a config's files: `report.json`.
@@ -92,6 +92,9 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     let held: FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
 
     let folder = Folder::open(options.folder())?;
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let names = files.iter().map(|(path, _)| stem(path)).collect();
+    let mark = folder.begin(Work::Answering("run"), names)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let start = Instant::now();
@@ -103,7 +106,7 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
         seconds: 0.0,
     };
     for (path, texts) in &files {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = stem(path);
         begin(observe, format!("link {name}"), texts.len() as u64, Unit::Records);
         let mut counts = LinkedFile { file: name, ..LinkedFile::default() };
         let mut writer = jsonl::Writer::create(predictions.join(format!("{}.jsonl", counts.file)))?;
@@ -130,6 +133,7 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     report.seconds = start.elapsed().as_secs_f64();
     folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
+    mark.finish()?;
     Ok(report)
 }
 

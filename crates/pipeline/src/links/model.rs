@@ -9,7 +9,7 @@ use sporran_reasoner::{
     rules::{self, ApplyOptions, Graph, RuleBase, RuleScorer},
 };
 
-use crate::Result;
+use crate::{Result, folder::check_finished};
 
 /// What `train` made of a config with `[embedding]` or `[network]`, over a knowledge base.
 pub(super) enum LinkModel {
@@ -19,6 +19,7 @@ pub(super) enum LinkModel {
 
 impl LinkModel {
     pub(super) fn open(folder: &Path, kb: &KnowledgeBase) -> Result<Self> {
+        check_finished(folder)?;
         if Network::is_in(folder) {
             return Ok(Self::Network(Box::new(Network::open(folder)?.over(kb)?)));
         }
@@ -44,6 +45,7 @@ impl LinkModel {
 
 /// The rules of a file, over the training part of a knowledge base.
 pub(super) fn rules_over(kb: &KnowledgeBase, path: &Path) -> Result<RuleScorer> {
+    check_finished(path)?;
     let graph = Graph::of(kb.triples(Part::Train));
     Ok(RuleScorer::new(RuleBase::new(graph, rules::load(path, kb)?, ApplyOptions::default()), kb))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    jsonl,
+    StagedFolder, jsonl,
     kb::{KnowledgeBase, Part},
 };
 use sporran_reasoner::{
@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Error, Event, Result,
     observe::{Observer, Unit, begin},
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -42,15 +43,27 @@ pub struct Fitted {
     pub trials: Vec<Trial>,
 }
 
+/// The options that a training that goes on may have changed: how long it is, and how many others there are.
+const WITHOUT: [&str; 5] = [
+    "embedding.training.epochs",
+    "embedding.training.patience",
+    "network.training.epochs",
+    "network.training.patience",
+    "search.trials",
+];
+
 /// Trains the embedding of a config, or several where it has `[search]`. What was stopped goes on from its checkpoints.
 ///
 /// # Errors
 /// Whatever is wrong with files or options.
 pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
-    let kb = KnowledgeBase::open(&options.data.folder)?;
     let folder = options.folder();
+    let underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
+    let kb = KnowledgeBase::open(&options.data.folder)?;
+    underway.verify()?;
     let Some(search) = &options.search else {
         let Outcome { epochs, best, model } = one(options, &kb, &options.embedding, &folder, observe)?;
+        underway.finish()?;
         return Ok(Fitted { model, epochs, best, trials: Vec::new() });
     };
     let mut trials: Vec<Trial> = Vec::new();
@@ -71,13 +84,15 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
         return Err(sporran_reasoner::Error::Argument("expected at least one trial".into()).into());
     };
     let model = folder.join("model");
-    fs::create_dir_all(&model).map_err(Error::io(&model, "create"))?;
+    let staged = StagedFolder::create(&model)?;
     for entry in fs::read_dir(&best.model).map_err(Error::io(&best.model, "read"))? {
         let path = entry.map_err(Error::io(&best.model, "read"))?.path();
         if let Some(name) = path.file_name() {
-            fs::copy(&path, model.join(name)).map_err(Error::io(&path, "copy"))?;
+            fs::copy(&path, staged.path().join(name)).map_err(Error::io(&path, "copy"))?;
         }
     }
+    staged.commit()?;
+    underway.finish()?;
     Ok(Fitted { model, epochs: best.epochs, best: best.best, trials })
 }
 
@@ -97,12 +112,15 @@ fn one(
 /// # Errors
 /// Whatever is wrong with files or options.
 pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<Fitted> {
-    let kb = KnowledgeBase::open(&options.data.folder)?;
     let folder = options.output.join(&options.name);
+    let underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
+    let kb = KnowledgeBase::open(&options.data.folder)?;
+    underway.verify()?;
     let learning =
         NetworkLearning { kb: &kb, options: &options.network, seed: options.seed, folder: &folder };
     let Outcome { epochs, best, model } =
         observed(&folder, observe, |observe| network::train(&learning, observe))?;
+    underway.finish()?;
     Ok(Fitted { model, epochs, best, trials: Vec::new() })
 }
 

@@ -1,5 +1,7 @@
 //! The mean of a linear model and an encoder, whose weights and thresholds judged documents decide on.
 
+use std::path::Path;
+
 use sporran_extractor::relations::{
     Annotated, AveragedOptions, AveragedPart, LinearRelations, MarkedEntities, RelationModel, Scores,
     Thresholds,
@@ -7,7 +9,7 @@ use sporran_extractor::relations::{
 use sporran_transformers::Precision;
 
 use super::{
-    options::{PopulationOptions, RelationsOptions},
+    options::PopulationOptions,
     train::{asked, micro},
 };
 use crate::Result;
@@ -21,10 +23,10 @@ const WEIGHTS: [f32; 5] = [0.3, 0.4, 0.5, 0.6, 0.7];
 /// and thresholds; gives F1 with them.
 pub(super) fn average(
     linear: &LinearRelations,
-    options: &PopulationOptions,
+    (options, model): (&PopulationOptions, &Path),
     judges: &[Annotated],
 ) -> Result<f64> {
-    let RelationsOptions { model, device, .. } = &options.relations;
+    let device = &options.relations.device;
     let marked = MarkedEntities::load(&model.join(PARTS[1]), *device, Precision::F32)?;
     let properties = marked.properties();
     let mut both = Vec::with_capacity(judges.len());

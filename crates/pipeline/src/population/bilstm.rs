@@ -88,12 +88,12 @@ pub(super) fn background(
 /// of the judges' facts, and F1 on the judges.
 pub(super) fn train(
     options: &PopulationOptions,
-    training: &BilstmTraining,
+    (training, model): (&BilstmTraining, &Path),
     properties: &Properties,
     (learned, judges): (&[Annotated], &[LeftOut<'_>]),
     observe: &mut Observer<'_>,
 ) -> Result<(u64, MaximumRecall, f64)> {
-    let (model, device) = (&options.relations.model, options.relations.device);
+    let device = options.relations.device;
     let encoder = match &training.from {
         Some(from) => Some(LayerEncoder::open(from, device, Precision::F32)?),
         None => None,

@@ -7,6 +7,7 @@ mod average;
 mod bilstm;
 mod errors;
 mod options;
+mod options_key;
 mod parts;
 mod populate;
 mod recall;

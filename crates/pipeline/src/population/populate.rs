@@ -13,16 +13,18 @@ use sporran_kilt::{Output, Record, jsonl, knowledgenet};
 
 use super::{
     options::{InputOptions, PopulationOptions},
+    options_key::options_key,
     parts::open,
     sources::{InputFormat, Source, each_portion},
 };
 use crate::{
     Error, Event, Result,
-    assemble::{hash_file, hash_json, hash_model},
+    folder::{Folder, Work},
+    inputs::{Inputs, hash_file},
     journal::Journal,
+    key::StepKey,
     manifest::{StepTime, now, peak_memory_bytes},
     observe::{Observer, Unit, advance, begin},
-    run::Folder,
 };
 
 /// What came of the input: `report.json`.
@@ -92,23 +94,19 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let folder = Folder::open(options.folder())?;
     let config = folder.write_config(options)?;
     let start = Instant::now();
+    let mut inputs = Inputs::default();
+    let key = options_key(options)?.read(&mut inputs)?;
     let populator = open(options)?;
-    let mut hashes = hash_model(&options.relations.model)?;
-    for tagger in options.mentions.tagger.iter().chain(&options.mentions.types) {
-        hashes.extend(hash_model(tagger)?);
-    }
-    if let Some(linker) = &options.linker {
-        hashes.push(hash_file(&linker.aliases)?);
-        for path in linker.types.iter().chain(&linker.facts) {
-            hashes.extend(hash_model(path)?);
-        }
-    }
+    inputs.verify()?;
     let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
     let mut files = Vec::new();
+    let names = input.files.iter().map(|path| name_of(path)).collect();
+    let mut mark = folder.begin(Work::Answering("populate"), names)?;
     for path in &input.files {
         let start = Instant::now();
         let populating = Populating { options, input, folder: &folder, populator: &populator, path };
-        files.push(populating.complete(&hashes, observe)?);
+        files.push(populating.complete(&key, observe)?);
+        mark.done(&name_of(path))?;
         times.push(StepTime { step: path.display().to_string(), seconds: start.elapsed().as_secs_f64() });
     }
     let report = PopulationReport { name: options.name.clone(), files };
@@ -117,14 +115,19 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
         "program": concat!("sporran ", env!("CARGO_PKG_VERSION")),
         "name": options.name,
         "config": blake3::hash(config.as_bytes()).to_hex().to_string(),
-        "parts": hashes,
+        "parts": key,
         "seconds": times,
         "peak_memory_bytes": peak_memory_bytes(),
         "threads": rayon::current_num_threads(),
         "finished": now(),
     });
     jsonl::write_json(folder.root.join("manifest.json"), &manifest)?;
+    mark.finish()?;
     Ok(report)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// One file's way.
@@ -137,22 +140,13 @@ struct Populating<'a> {
 }
 
 impl Populating<'_> {
-    fn complete(&self, hashes: &[String], observe: &mut Observer<'_>) -> Result<PopulatedFile> {
-        let Self { options, input, folder, path, .. } = self;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let key = hash_json(&(
-            (env!("CARGO_PKG_VERSION"), hash_file(path)?, hashes),
-            (
-                &input.format,
-                &input.folds,
-                &options.triples,
-                options.coreference,
-                (options.mentions.types.is_some(), &options.mentions.forms),
-                options.linker.as_ref().map(|linker| &linker.decision),
-                &options.relations.seq2seq,
-            ),
-        ));
-        let path_of = |ending: &str| folder.root.join("work").join(format!("{name}.{ending}"));
+    fn complete(&self, key: &StepKey, observe: &mut Observer<'_>) -> Result<PopulatedFile> {
+        let Self { input, folder, path, .. } = self;
+        let name = name_of(path);
+        let mut inputs = Inputs::default();
+        let key = key.clone().input("program", env!("CARGO_PKG_VERSION")).input("file", name.as_str());
+        let key = key.input("content", inputs.file(path)?).digest();
+        let path_of = |ending: &str| folder.work(&format!("{name}.{ending}"));
         let done_path = path_of("done.json");
         if let Ok(done) = jsonl::read_json::<Done>(&done_path)
             && done.key == key
@@ -162,17 +156,22 @@ impl Populating<'_> {
             return Ok(done.counts);
         }
         begin(observe, format!("populate {name}"), 0, Unit::Records);
-        let mut journal = Journal::open(&path_of("journal"), &key)?;
+        let mut journal = Journal::open(&path_of("journal"), &key, None)?;
         let (mut number, mut documents, finished) = (0, 0, journal.chunks());
         each_portion(path, input.format, &input.folds, |portion| {
-            documents += portion.len() as u64;
+            let count = portion.len();
+            documents += count as u64;
             if number >= finished {
-                journal.push(&self.portion(portion)?)?;
+                journal.push(&self.portion(portion)?, count)?;
             }
             number += 1;
             advance(observe, documents);
             Ok(())
         })?;
+        if let Err(error) = inputs.verify() {
+            journal.remove()?;
+            return Err(error);
+        }
         let counts = self.write(&journal, &name)?;
         observe(Event::End);
         let done = Done { key, hashes: self.hashes(&counts)?, counts };

@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     Diagnostic, Error, Result,
-    assemble::{hash_file, hash_json, hash_model},
+    inputs::Inputs,
+    key::StepKey,
     observe::{Event, Observer, Unit, advance, begin},
 };
 
@@ -41,6 +42,31 @@ struct Readings {
     made_from: String,
 }
 
+/// The options that no reading depends on: where things go, and what is done with mentions behind the teacher.
+const WITHOUT: [&str; 15] = [
+    "name",
+    "seed",
+    "output",
+    "annotations",
+    "relations.model",
+    "relations.precision",
+    "relations.linear",
+    "relations.training",
+    "relations.bilstm",
+    "relations.seq2seq",
+    "teacher.weight",
+    "teacher.readings",
+    "mentions.types",
+    "coreference",
+    "linker",
+];
+
+/// What a teacher's probabilities depend on.
+fn readings_key(options: &impl Serialize) -> Result<StepKey> {
+    let key = StepKey::new("read with a teacher", options)?;
+    Ok(key.without(&WITHOUT).without(&["input", "triples"]))
+}
+
 /// The documents of a teacher's input with what it says of them.
 ///
 /// # Errors
@@ -51,18 +77,14 @@ pub(super) fn taught(
     properties: &Properties,
     observe: &mut Observer<'_>,
 ) -> Result<Vec<Annotated>> {
+    let mut inputs = Inputs::default();
+    let made_from = readings_key(options)?.read(&mut inputs)?.digest();
     let model = open(&teacher.model, options.relations.device, teacher.precision)?;
     let labels = known(model.as_ref(), properties)?;
     let mut documents = documents(options, teacher)?;
+    inputs.verify()?;
     let folder = teacher.readings.clone().unwrap_or_else(|| options.folder().join("readings"));
-    let made_from = {
-        let inputs: Vec<String> =
-            teacher.input.files.iter().map(|path| hash_file(path)).collect::<Result<_>>()?;
-        let pairs: usize = documents.iter().flat_map(|own| &own.candidates).map(|own| own.pairs.len()).sum();
-        let reading = (teacher.precision, teacher.every, &teacher.input.format, &teacher.input.folds, pairs);
-        hash_json(&(inputs, reading, hash_model(&teacher.model)?))
-    };
-    let readings = Readings { version: 1, made_from };
+    let readings = Readings { version: 2, made_from };
     let values = match kept(&folder, &readings)? {
         Some(values) => values,
         None => keep(&folder, &readings, &read(model.as_ref(), teacher, &documents, observe)?)?,

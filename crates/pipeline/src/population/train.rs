@@ -15,7 +15,7 @@ use sporran_extractor::{
         pair_examples,
     },
 };
-use sporran_kilt::{jsonl, knowledgenet, scores::Measure};
+use sporran_kilt::{StagedFolder, jsonl, knowledgenet, scores::Measure};
 use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
     Tokenizer,
@@ -40,6 +40,7 @@ use crate::{
     Error, Event, Result,
     learn::Learning,
     observe::{Observer, Unit, advance, begin},
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -65,9 +66,30 @@ pub struct Learned {
 /// [`Error::Config`] where the config does not say what to learn from or how; whatever is wrong with files, models or
 /// training.
 pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<Learned> {
-    let missing =
-        |key: &str| Error::Config(vec![crate::Diagnostic::of_config(key, "is missing; training needs it")]);
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
+    let underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
+    let staged = StagedFolder::create(&options.relations.model)?;
+    let learned = learn(options, annotations, (&staged.path(), &underway), observe)?;
+    staged.commit()?;
+    underway.finish()?;
+    Ok(Learned { model: options.relations.model.clone(), ..learned })
+}
+
+/// The options that no training depends on: where it writes, and what is read with the model then.
+const WITHOUT: [&str; 6] =
+    ["relations.model", "relations.precision", "linker.aliases", "teacher.readings", "input", "triples"];
+
+fn missing(key: &str) -> Error {
+    Error::Config(vec![crate::Diagnostic::of_config(key, "is missing; training needs it")])
+}
+
+/// Makes the model in the folder `model`.
+fn learn(
+    options: &PopulationOptions,
+    annotations: &AnnotationsOptions,
+    (model, underway): (&Path, &TrainingFolder),
+    observe: &mut Observer<'_>,
+) -> Result<Learned> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
     let names = match &options.linker {
@@ -79,11 +101,12 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
         }
         None => 0,
     };
-    let model = options.relations.model.clone();
+    underway.verify()?;
+    let model = model.to_owned();
     if let Some(seq2seq) = &options.relations.seq2seq {
         let annotated = (sources.as_slice(), &properties);
         let (steps, maximum_recall, judged) =
-            train_triplets(options, seq2seq, annotations, annotated, observe)?;
+            train_triplets(options, seq2seq, (annotations, &model), annotated, observe)?;
         return Ok(Learned { model, steps, maximum_recall, judged, names });
     }
     let mut documents = join(options, &sources, &properties)?;
@@ -102,8 +125,14 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
             let reached = reach(&left_out, &properties, |_, _, _, _| true);
             MaximumRecall::told(reached, left_out.len(), observe)
         };
-        let judged =
-            fit_linear(options, linear, annotations.judge_every, &properties, (documents, taught), observe)?;
+        let judged = fit_linear(
+            options,
+            (linear, &model),
+            annotations.judge_every,
+            &properties,
+            (documents, taught),
+            observe,
+        )?;
         let (steps, judged) = (linear.passes as u64, judged.into());
         return Ok(Learned { model, steps, maximum_recall, judged, names });
     }
@@ -123,7 +152,8 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let of_judges = |f1: f64| if judges.is_empty() { Measure::default() } else { f1.into() };
     if let Some(bilstm) = &options.relations.bilstm {
         let parts = (learned.as_slice(), left_out.as_slice());
-        let (steps, maximum_recall, judged) = train_bilstm(options, bilstm, &properties, parts, observe)?;
+        let (steps, maximum_recall, judged) =
+            train_bilstm(options, (bilstm, &model), &properties, parts, observe)?;
         return Ok(Learned { model, steps, maximum_recall, judged: of_judges(judged), names });
     }
     let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
@@ -149,7 +179,7 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
             let data = LinearData::of(&learned, properties.len(), linear.buckets);
             let first = LinearRelations::train(&data, &properties, linear, options.seed, |_| true);
             first.save(&model.join(PARTS[0]))?;
-            average(&first, options, &judges)?
+            average(&first, (options, &model), &judges)?
         }
         None => tune(&marked, options, &judges)?,
     };
@@ -184,7 +214,7 @@ fn join(
 /// tuned on; the model that is kept learns from all of them. What was taught is learned each time.
 fn fit_linear(
     options: &PopulationOptions,
-    linear: &LinearTraining,
+    (linear, to): (&LinearTraining, &Path),
     parts: usize,
     properties: &Properties,
     (mut documents, taught): (Vec<Annotated>, Vec<Annotated>),
@@ -192,7 +222,8 @@ fn fit_linear(
 ) -> Result<f64> {
     let judges = documents.len();
     documents.extend(taught);
-    begin(observe, format!("train {}", options.relations.model.display()), parts as u64 + 1, Unit::Steps);
+    let step = format!("train {}", options.relations.model.display());
+    begin(observe, step, parts as u64 + 1, Unit::Steps);
     let data = LinearData::of(&documents, properties.len(), linear.buckets);
     documents.truncate(judges);
     let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); judges];
@@ -210,7 +241,7 @@ fn fit_linear(
     let thresholds = Thresholds::tuned(properties.len(), &joined);
     let judged = micro(&thresholds, &joined);
     let model = LinearRelations::train(&data, properties, linear, options.seed, |_| true);
-    model.with_thresholds(thresholds).save(&options.relations.model)?;
+    model.with_thresholds(thresholds).save(to)?;
     observe(Event::End);
     Ok(judged)
 }

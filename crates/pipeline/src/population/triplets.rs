@@ -1,6 +1,9 @@
 //! Models that write facts as text: what a config says of them, and their training.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::DType;
 use rayon::prelude::*;
@@ -167,7 +170,7 @@ struct Lesson<'a> {
 pub(super) fn train(
     options: &PopulationOptions,
     training: &TripletTraining,
-    annotations: &AnnotationsOptions,
+    (annotations, model): (&AnnotationsOptions, &Path),
     (sources, properties): (&[knowledgenet::Document], &Properties),
     observe: &mut Observer<'_>,
 ) -> Result<(u64, MaximumRecall, Measure)> {
@@ -194,7 +197,7 @@ pub(super) fn train(
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), "documents");
     let maximum_recall = MaximumRecall::told(reach, judges.len(), observe);
-    let (model, device) = (&options.relations.model, options.relations.device);
+    let device = options.relations.device;
     let written = training.of_properties(properties.clone());
     let start = match &training.from {
         Some(from) => Start::of_folder(from, options.seed)?,
@@ -211,7 +214,7 @@ pub(super) fn train(
     };
     let Pupil { model: pupil, tokenizer, variables, mut companions } = start.pupil(&device.open()?, card)?;
     companions.push((TRIPLETS.to_owned(), written.bytes()));
-    let named = training.from.as_ref().unwrap_or(model);
+    let named = training.from.as_deref().unwrap_or(model);
     let judge: Arc<dyn Seq2Seq> = pupil.clone();
     let reader = TripletReader::new(judge, tokenizer, written, named)?;
     let rows: Vec<Vec<Row>> = learned

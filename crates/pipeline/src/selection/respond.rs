@@ -25,10 +25,10 @@ use crate::{
     Result,
     assemble::load_generator,
     config::Document,
+    folder::{Folder, Work},
     generation::{self, GeneratorOptions},
     kind::Config,
     observe::{Event, Observer, Unit, advance, begin},
-    run::Folder,
 };
 
 /// A whole config of responses.
@@ -158,6 +158,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let generator = load_generator(&options.generator, None)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
+    let mark = folder.begin(Work::Answering("run"), vec!["predictions".into(), "ranking".into()])?;
 
     let start = std::time::Instant::now();
     let ranked = rank(&dialogues, &*reranker, observe)?;
@@ -199,6 +200,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     };
     jsonl::write_json(folder.root.join("report.json"), &responded)?;
     folder.write_config(options)?;
+    mark.finish()?;
     Ok(responded)
 }
 

@@ -8,6 +8,7 @@ use std::{
 use candle_core::DType;
 use serde::Serialize;
 use sporran_kilt::{
+    StagedFolder,
     scores::ranking::{Candidate, Ranked, Report, score},
     wowpp::{self, Dialogue, Dialogues},
 };
@@ -32,6 +33,7 @@ use crate::{
     Error, Result,
     learn::{Judge, Learning, encoder_files},
     observe::Observer,
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -53,14 +55,18 @@ pub struct Fitted {
 /// # Errors
 /// Whatever is wrong with files, models or training.
 pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+    // Folds are trained one by one, also in several calls.
+    let underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
+    underway.verify()?;
     let folder = options.folder();
     let mut fitted = Fitted::default();
     let Some(count) = options.data.folds else {
         let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
         fitted.steps = fit(options, &all, &original, &folder, observe)?;
         fitted.models.push(folder.join("model"));
+        underway.finish()?;
         return Ok(fitted);
     };
     let fold_of = folds(&dialogues, count, options.seed);
@@ -86,6 +92,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
     write_ranking(&path, &ranked)?;
     fitted.ranking = Some(path);
     fitted.scores = Some(Report::of(&ranked, options.data.threshold));
+    underway.finish()?;
     Ok(fitted)
 }
 
@@ -110,37 +117,48 @@ fn fit(
         .map(|at| Selection::new(&dialogues[at].0, &dialogues[at].1, options.data.labels))
         .chain(original.0.iter().map(|(id, dialogue)| Selection::new(id, dialogue, Labels::Gold)))
         .collect();
-    let model = folder.join("model");
-    fs::create_dir_all(&model).map_err(Error::io(&model, "create"))?;
+    let staged = StagedFolder::create(folder.join("model"))?;
+    let steps = make(options, &selections, (folder, &staged.path()), observe)?;
+    staged.commit()?;
+    Ok(steps)
+}
+
+/// Makes the files of a reranker in `model`.
+fn make(
+    options: &SelectionOptions,
+    selections: &[Selection],
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
     match &options.reranker {
         RerankerKind::TfIdf(_) => {
-            tfidf(&selections, false, &model)?;
+            tfidf(selections, false, model)?;
             Ok(0)
         }
         RerankerKind::Cosine(EncoderOptions { from, max_tokens }) => {
-            let below = similarities(options, (from, *max_tokens), &selections, &model)?;
+            let below = similarities(options, (from, *max_tokens), selections, model)?;
             if below.is_empty() {
-                cosine(from, *max_tokens, &model)?;
+                cosine(from, *max_tokens, model)?;
                 return Ok(0);
             }
-            let weights = listwise_weights(&standardised(&below, &model, &selections)?, &selections);
+            let weights = listwise_weights(&standardised(&below, model, selections)?, selections);
             tracing::info!(?below, ?weights, "similarities");
-            Saved::Combined { parts: weighted(below, weights).collect() }.write(&model)?;
+            Saved::Combined { parts: weighted(below, weights).collect() }.write(model)?;
             Ok(0)
         }
-        RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, &selections, folder, observe),
+        RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, selections, (folder, model), observe),
         RerankerKind::CrossEncoder(tuned) | RerankerKind::BiEncoder(tuned) => {
             let encoder = (tuned.from.as_path(), Some(tuned.max_tokens));
-            let below = similarities(options, encoder, &selections, &model)?;
+            let below = similarities(options, encoder, selections, model)?;
             if below.is_empty() {
-                return trained(options, tuned, &selections, None, (folder, &model), observe);
+                return trained(options, tuned, selections, None, (folder, model), observe);
             }
-            let scores = standardised(&below, &model, &selections)?;
-            let weights = listwise_weights(&scores, &selections);
+            let scores = standardised(&below, model, selections)?;
+            let weights = listwise_weights(&scores, selections);
             tracing::info!(?below, ?weights, "the similarities below the trained model");
             let offsets = summed(&scores, &weights);
             let own = model.join(TRAINED);
-            let steps = trained(options, tuned, &selections, Some(offsets), (folder, &own), observe)?;
+            let steps = trained(options, tuned, selections, Some(offsets), (folder, &own), observe)?;
             // Its scores were learned beside the offsets, so they count as they are.
             let weight = match options.reranker {
                 RerankerKind::BiEncoder(_) => tuned.scale as f32,
@@ -153,7 +171,7 @@ fn fit(
                 standardised: false,
             }];
             parts.extend(weighted(below, weights));
-            Saved::Combined { parts }.write(&model)?;
+            Saved::Combined { parts }.write(model)?;
             Ok(steps)
         }
     }
@@ -288,7 +306,7 @@ fn masked_lm(
     options: &SelectionOptions,
     tuned: &TunedOptions,
     selections: &[Selection],
-    folder: &Path,
+    (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
     let checkpoint = Checkpoint::open(&tuned.from)?;
@@ -311,10 +329,9 @@ fn masked_lm(
     let objective =
         MaskedLmObjective::new(&encoder, rows, MaskingTokens::of(&tokenizer)?, &optimizer(options, tuned))?;
     let files = encoder_files(&checkpoint, encoder.config())?;
-    let model = folder.join("model");
     let optimizer = optimizer(options, tuned);
-    let steps = run(&objective, &encoder, &optimizer, None, &files, (folder, &model), observe)?;
-    Saved::Cosine { max_tokens: Some(tuned.max_tokens) }.write(&model)?;
+    let steps = run(&objective, &encoder, &optimizer, None, &files, (folder, model), observe)?;
+    Saved::Cosine { max_tokens: Some(tuned.max_tokens) }.write(model)?;
     Ok(steps)
 }
 

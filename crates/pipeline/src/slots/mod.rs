@@ -26,8 +26,8 @@ pub use train::{TrainedSlots, train};
 use crate::{
     Error, Event, Result,
     config::Diagnostic,
+    folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
-    run::Folder,
 };
 use model::{Candidate, SlotReader, candidates, is_right};
 
@@ -112,6 +112,8 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     }
     let reader = SlotReader::load(&options.model(), own.device, own.precision)?;
     let folder = Folder::open(options.folder())?;
+    let names = files.iter().map(|(name, _)| name.clone()).collect();
+    let mark = folder.begin(Work::Answering("run"), names)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let mut report = SlotsReport { name: options.name.clone(), files: BTreeMap::new(), seconds: 0.0 };
@@ -139,6 +141,7 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     }
     folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
+    mark.finish()?;
     Ok(report)
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sporran_extractor::best_threshold;
 use sporran_generator::ReaderInput;
 use sporran_kilt::{
-    jsonl,
+    StagedFolder, jsonl,
     zsre::{self, SlotQuestion},
 };
 use sporran_transformers::{
@@ -29,6 +29,7 @@ use crate::{
     observe::Observer,
     reading::Tuned,
     train::Trained,
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -63,6 +64,9 @@ impl Split {
     }
 }
 
+/// The options that no training depends on: where the model goes, and what it reads then.
+const WITHOUT: [&str; 3] = ["slot-filling.model", "slot-filling.files", "slot-filling.precision"];
+
 /// Trains `[slot-filling]`. A sentence that does not tell what is asked teaches the reader to answer with the row's first token.
 /// A training that was stopped goes on from its newest checkpoint.
 ///
@@ -74,10 +78,12 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     let Some(training) = &own.training else {
         return Err(fault("slot-filling.training", "is missing; training needs it"));
     };
+    let underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
     let mut questions = Vec::new();
     for path in &training.files {
         questions.extend(zsre::load(path)?);
     }
+    underway.verify()?;
     let split = Split::of(&questions, training, options.seed);
     let checkpoint = Checkpoint::open(&training.from)?;
     let device = own.device.open()?;
@@ -124,7 +130,8 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     };
     let mut files = encoder_files(&checkpoint, encoder.config())?;
     files.push((SLOT_FILLING.to_owned(), model.json()?));
-    let folder = options.model();
+    let staged = StagedFolder::create(options.model())?;
+    let folder = staged.path();
     let learning = Learning {
         variables: encoder.variables(),
         options: &optimizer,
@@ -139,6 +146,9 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     let best = TunedEncoder::open_reader(&Checkpoint::open(&folder)?, options.seed, &device)?;
     model.threshold = judge(&best)?.0;
     jsonl::write(folder.join(SLOT_FILLING), &model.json()?)?;
+    staged.commit()?;
+    underway.finish()?;
+    let trained = Trained { model: options.model(), ..trained };
     let relations = [split.learned.len(), split.judged.len(), split.unseen];
     Ok(TrainedSlots { trained, relations, threshold: model.threshold })
 }

@@ -26,6 +26,7 @@ use crate::{
     learn::{Judge, Learning, encoder_files},
     observe::{Observer, Unit, begin},
     train::Trained,
+    training_folder::TrainingFolder,
 };
 
 /// What a training made.
@@ -47,12 +48,15 @@ pub struct TrainedTagger {
 /// # Errors
 /// Whatever is wrong with files, models or training.
 pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<TrainedTagger> {
+    let underway = TrainingFolder::begin(options.folder(), options, &["test"])?;
     let (learned, judged) = annotations(options, observe)?;
+    underway.verify()?;
     let folder = options.folder();
     let Trained { model, steps, best } = match &options.tagger {
         TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &learned, &judged, &folder, observe)?,
         TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &learned, &judged, &folder, observe)?,
     };
+    underway.finish()?;
     let tagger = Tagger::open(&model, Computing::default())?;
     let mut tests = Vec::new();
     for path in &options.test.docred {

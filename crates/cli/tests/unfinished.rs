@@ -1,0 +1,207 @@
+//! What a run's folder says of itself: options that change, work that was killed, folders that are in use.
+
+mod common;
+
+use std::{
+    fs,
+    path::Path,
+    process::Child,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{errors, root, sporran};
+
+/// Runs the program from the repository's root; gives its exit code, its output and what it wrote to standard error.
+fn call(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = sporran(&root(), arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output))
+}
+
+/// Waits until something is there, and kills the program then.
+fn kill_when(mut child: Child, is_there: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_there() {
+        assert!(child.try_wait().unwrap().is_none(), "the program was done too soon");
+        assert!(start.elapsed() < Duration::from_secs(300), "nothing to wait for");
+        sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&byte| byte == b'\n').count())
+}
+
+/// The names below a folder that only a killed process leaves.
+fn leftovers(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            found.push(name);
+        } else if path.is_dir() {
+            found.extend(leftovers(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn facts_of_another_precision_are_read_again() {
+    let place = tempfile::tempdir().unwrap();
+    let output = format!("output={}", place.path().display());
+    let run = |more: &[&str]| {
+        let call = [&["-q", "populate", "configs/quickstart-kbp.toml", &output], more].concat();
+        let (code, _, errors) = self::call(&call);
+        assert_eq!(code, Some(0), "{errors}");
+    };
+    let facts = |name: &str| fs::read(place.path().join(name).join("predictions/train.jsonl")).unwrap();
+    run(&[]);
+    let first = facts("quickstart-kbp");
+    run(&["relations.precision=int8"]);
+    run(&["relations.precision=int8", "name=fresh"]);
+    assert!(facts("quickstart-kbp") == facts("fresh") && facts("fresh") != first);
+    run(&[]);
+    assert!(facts("quickstart-kbp") == first);
+}
+
+#[test]
+fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let (output, indexes) = (
+        format!("output={}", place.path().display()),
+        format!("source.indexes={}", place.path().join("indexes").display()),
+    );
+    let arguments = [
+        "-q",
+        "run",
+        "configs/quickstart.toml",
+        &output,
+        &indexes,
+        "tasks.datasets=[\"fever\", \"nq\"]",
+        "also=[]",
+    ];
+    let folder = place.path().join("quickstart");
+    // Files come in the order of KILT's tables.
+    let journal = folder.join("work/fever-dev-kilt.jsonl.journal");
+    kill_when(sporran(&root(), &arguments).spawn().unwrap(), || lines(&journal) > 0);
+    let guess = folder.join("predictions/fever-dev-kilt.jsonl").display().to_string();
+    let gold = "examples/minikilt/kilt/fever-dev-kilt.jsonl";
+    let run = folder.display().to_string();
+    let predictions = folder.join("predictions").display().to_string();
+    for arguments in [
+        &["evaluate", "--gold", gold, "--guess", &guess][..],
+        &["report", &run],
+        &[
+            "submit",
+            "check",
+            "--inputs",
+            "examples/minikilt/kilt",
+            "--predictions",
+            &predictions,
+            "--split",
+            "dev",
+            "--datasets",
+            "fever,nq",
+        ],
+    ] {
+        let (code, printed, errors) = call(arguments);
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{arguments:?} {errors}");
+        assert!(errors.contains("not finished") && errors.contains("records of"), "{arguments:?} {errors}");
+        assert!(errors.contains("go on with `sporran run` and its config"), "{errors}");
+    }
+    let (code, _, errors) = call(&arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, printed, errors) = call(&["evaluate", "--gold", gold, "--guess", &guess]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(printed.contains("Rprec"), "{printed}");
+}
+
+#[test]
+fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let output = format!("output={}", place.path().display());
+    let train = |more: &[&str]| -> Vec<String> {
+        let own = ["embedding.dim=32", "embedding.training.evaluate-every=1", &output];
+        let all = [&["-q", "train", "configs/minikilt/embedding.toml"], &own[..], more].concat();
+        all.into_iter().map(str::to_owned).collect()
+    };
+    let long = train(&["embedding.training.epochs=100000"]);
+    let long: Vec<&str> = long.iter().map(String::as_str).collect();
+    let folder = place.path().join("minikilt-embedding");
+    let child = sporran(&root(), &long).spawn().unwrap();
+    let checkpoint = folder.join("checkpoint.safetensors");
+    let start = Instant::now();
+    while !checkpoint.is_file() && start.elapsed() < Duration::from_secs(300) {
+        sleep(Duration::from_millis(5));
+    }
+    let (code, _, errors) = call(&long);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("another run holds this folder"), "{errors}");
+    kill_when(child, || folder.join("best").is_dir());
+    assert!(!folder.join("model").exists());
+    let model = folder.join("model").display().to_string();
+    let asked = ["evaluate", "--links", &model, "--kb", "examples/minikilt/kb", "--part", "train"];
+    let (code, printed, errors) = call(&asked);
+    assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
+    assert!(errors.contains("not finished") && errors.contains("go on with `sporran train`"), "{errors}");
+
+    // Other options do not go on from its checkpoint.
+    let other = train(&["embedding.training.learning-rate=0.2"]);
+    let (code, _, errors) = call(&other.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("embedding.training.learning-rate"), "{errors}");
+    // A shorter one ends at once, with the best model so far.
+    let short = train(&["embedding.training.epochs=1"]);
+    let (code, _, errors) = call(&short.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, printed, errors) = call(&asked);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(printed.contains("mrr"), "{printed}");
+    assert_eq!(leftovers(place.path()), [""; 0]);
+}
+
+#[test]
+fn questions_that_are_answered_are_not_answered_again_and_a_kill_costs_a_portion() {
+    let place = tempfile::tempdir().unwrap();
+    let output = format!("output={}", place.path().display());
+    let reason = |name: &str| -> [String; 5] {
+        ["-q", "reason", "configs/quickstart-reason.toml", &output, &format!("name={name}")]
+            .map(str::to_owned)
+    };
+    let files = ["small_iid_test", "small_ood_test"];
+    let written = |name: &str| -> Vec<Vec<u8>> {
+        let file = |kind: &str, file: &str| {
+            fs::read(place.path().join(name).join(format!("{kind}/{file}.jsonl"))).unwrap()
+        };
+        files.iter().flat_map(|name| [file("predictions", name), file("answer-sets", name)]).collect()
+    };
+    let (whole, killed) = (reason("whole"), reason("killed"));
+    let (code, _, errors) = call(&whole.each_ref().map(String::as_str));
+    assert_eq!(code, Some(0), "{errors}");
+    let folder = place.path().join("killed");
+    let journal = folder.join("work/small_iid_test.journal");
+    kill_when(sporran(&root(), &killed.each_ref().map(String::as_str)).spawn().unwrap(), || {
+        lines(&journal) > 0
+    });
+    fs::create_dir_all(folder.join("answer-sets")).unwrap();
+    fs::write(folder.join("answer-sets/.sporran-killed"), "half").unwrap();
+    let sets = folder.join("answer-sets/small_iid_test.jsonl").display().to_string();
+    let (code, printed, errors) = call(&["evaluate", "--answer-sets", &sets]);
+    assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
+    assert!(errors.contains("go on with `sporran reason`"), "{errors}");
+    let (code, first, errors) = call(&killed.each_ref().map(String::as_str));
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(written("killed") == written("whole"));
+    assert_eq!(leftovers(&folder), [""; 0]);
+    // The second call only scores what is there.
+    let done = |file: &str| {
+        fs::metadata(folder.join(format!("predictions/{file}.jsonl"))).unwrap().modified().unwrap()
+    };
+    let before = files.map(done);
+    let (_, second, _) = call(&killed.each_ref().map(String::as_str));
+    assert_eq!((files.map(done), second), (before, first));
+}

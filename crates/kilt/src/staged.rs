@@ -1,0 +1,259 @@
+//! Folders that appear whole or not at all, and what is left of those that did not.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Error, Result, jsonl::TEMPORARY};
+
+/// How the name of the hidden folder ends in which another is written.
+const UNFINISHED: &str = ".unfinished";
+/// How the names of folders begin that a training writes before it renames them.
+const TEMPORARY_FOLDER: &str = ".unfinished-";
+/// What is in it: the lock of the process that writes, what it writes, and what stood in the place before.
+const LOCK: &str = "lock";
+const NEW: &str = "new";
+const OLD: &str = "old";
+
+/// A folder that appears in its place only when all of it is written; one that is there already stays until then.
+///
+/// It is written in a hidden folder beside its place, `.NAME.unfinished`. Dropped without [`commit`](Self::commit), nothing
+/// is left behind; what a killed process left goes away when the same folder is written again.
+#[derive(Debug)]
+pub struct StagedFolder {
+    target: PathBuf,
+    hidden: PathBuf,
+    /// Held while the process lives.
+    lock: File,
+}
+
+impl StagedFolder {
+    /// Starts a folder; missing ones around it are made.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses, where `target` has no name, and where another process is writing it.
+    pub fn create(target: impl AsRef<Path>) -> Result<Self> {
+        let target = target.as_ref();
+        let failed = |source| Error::io(target, "write", source);
+        let name = target.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+        let hidden = target.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy()));
+        fs::create_dir_all(&hidden).map_err(failed)?;
+        let lock = File::create(hidden.join(LOCK)).map_err(failed)?;
+        lock.try_lock().map_err(|_| {
+            failed(io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing this folder"))
+        })?;
+        recover(&hidden, target).map_err(failed)?;
+        let staged = Self { target: target.to_owned(), hidden, lock };
+        for name in [NEW, OLD] {
+            match fs::remove_dir_all(staged.hidden.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        fs::create_dir(staged.path()).map_err(failed)?;
+        Ok(staged)
+    }
+
+    /// Where its files are written.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.hidden.join(NEW)
+    }
+
+    /// Makes the folder appear, in the place of one that is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the disk refuses; then what was there before is there still.
+    pub fn commit(self) -> Result<()> {
+        let Self { target, hidden, .. } = &self;
+        let failed = |source| Error::io(target, "write", source);
+        sync(&self.path()).map_err(failed)?;
+        if target.exists() {
+            fs::rename(target, hidden.join(OLD)).map_err(failed)?;
+        }
+        if let Err(error) = fs::rename(self.path(), target) {
+            recover(hidden, target).map_err(failed)?;
+            return Err(Error::io(target, "rename", error));
+        }
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)
+    }
+}
+
+impl Drop for StagedFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.hidden) {
+            tracing::warn!(folder = %self.hidden.display(), %error, "could not remove an unfinished folder");
+        }
+        // It is unlocked anyhow when it is closed.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// Puts back what a kill between the two renamings of a commit took away.
+fn recover(hidden: &Path, target: &Path) -> io::Result<()> {
+    if !target.exists() && hidden.join(OLD).exists() {
+        fs::rename(hidden.join(OLD), target)?;
+    }
+    Ok(())
+}
+
+/// Makes sure that all files below a folder are on disk.
+fn sync(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { sync(&path)? } else { File::open(&path)?.sync_all()? }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Removes what killed processes left in a folder and in all folders below that are not hidden: temporary files, and folders
+/// that were not finished. No other process may write there, except where a lock says so. A folder that does not exist has
+/// no leftovers.
+///
+/// # Errors
+/// [`Error::Io`] where a folder cannot be read or something cannot be removed.
+pub fn remove_leftovers(folder: &Path) -> Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io(folder, "read", error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::io(folder, "read", error))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        let kind = entry.file_type().map_err(|error| Error::io(&path, "read", error))?;
+        let removed = if kind.is_file() && name.starts_with(TEMPORARY) {
+            fs::remove_file(&path)
+        } else if !kind.is_dir() {
+            Ok(())
+        } else if name.starts_with(TEMPORARY_FOLDER) {
+            fs::remove_dir_all(&path)
+        } else if let Some(of) = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED)) {
+            remove_staged(&path, &folder.join(of))
+        } else if name.starts_with('.') {
+            Ok(())
+        } else {
+            remove_leftovers(&path)?;
+            Ok(())
+        };
+        removed.map_err(|error| Error::io(&path, "remove", error))?;
+    }
+    Ok(())
+}
+
+/// Removes a folder that was not finished, if nobody is writing it.
+fn remove_staged(hidden: &Path, target: &Path) -> io::Result<()> {
+    if let Ok(lock) = File::open(hidden.join(LOCK)) {
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Ok(()),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    recover(hidden, target)?;
+    fs::remove_dir_all(hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &Path) -> String {
+        fs::read_to_string(path.join("a/b")).unwrap_or_default()
+    }
+
+    fn write(folder: &Path, text: &str) {
+        fs::create_dir_all(folder.join("a")).unwrap();
+        fs::write(folder.join("a/b"), text).unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_appears_whole_and_the_one_before_stays_until_then() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("x/model");
+        let staged = StagedFolder::create(&target).unwrap();
+        write(&staged.path(), "first");
+        assert!(!target.exists());
+        let error = StagedFolder::create(&target).unwrap_err().to_string();
+        assert!(error.contains("model"), "{error}");
+        staged.commit().unwrap();
+        assert_eq!(text(&target), "first");
+        let staged = StagedFolder::create(&target).unwrap();
+        fs::write(staged.path().join("c"), "").unwrap();
+        drop(staged);
+        assert_eq!(text(&target), "first");
+        let staged = StagedFolder::create(&target).unwrap();
+        write(&staged.path(), "second");
+        staged.commit().unwrap();
+        assert_eq!(
+            (text(&target).as_str(), names(&target), names(&place.path().join("x"))),
+            ("second", vec!["a".into()], vec!["model".into()])
+        );
+        assert!(StagedFolder::create("..").is_err());
+    }
+
+    #[test]
+    fn a_kill_between_two_renamings_loses_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let (target, hidden) = (place.path().join("model"), place.path().join(".model.unfinished"));
+        let kill = || {
+            write(&hidden.join(OLD), "old");
+            write(&hidden.join(NEW), "new");
+            fs::write(hidden.join(LOCK), "").unwrap();
+        };
+        kill();
+        drop(StagedFolder::create(&target).unwrap());
+        assert_eq!((text(&target).as_str(), hidden.exists()), ("old", false));
+        fs::remove_dir_all(&target).unwrap();
+        kill();
+        remove_leftovers(place.path()).unwrap();
+        assert_eq!((text(&target).as_str(), hidden.exists()), ("old", false));
+    }
+
+    #[test]
+    fn leftovers_go_away_in_every_folder_and_what_is_at_work_or_hidden_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        for folder in [
+            "predictions",
+            "fold-0/model",
+            ".sporran-store-x",
+            "training/checkpoint-1",
+            "model/.unfinished-y",
+        ] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let files = [
+            ".sporran-a",
+            "predictions/.sporran-b",
+            "fold-0/model/.sporran-c",
+            ".sporran-store-x/.sporran-d",
+            "model/.unfinished-y/w",
+        ];
+        for file in files {
+            fs::write(root.join(file), "half").unwrap();
+        }
+        fs::write(root.join("predictions/p.jsonl"), "{}").unwrap();
+        write(&root.join(".model.unfinished/new"), "half");
+        let at_work = StagedFolder::create(root.join("fold-0/other")).unwrap();
+        write(&at_work.path(), "half");
+        remove_leftovers(root).unwrap();
+        assert_eq!(names(root), [".sporran-store-x", "fold-0", "model", "predictions", "training"]);
+        assert_eq!(names(&root.join("fold-0")), [".other.unfinished", "model"]);
+        assert!(names(&root.join("fold-0/model")).is_empty() && names(&root.join("model")).is_empty());
+        assert_eq!(names(&root.join("predictions")), ["p.jsonl"]);
+        assert_eq!(text(&at_work.path()), "half");
+        remove_leftovers(&root.join("none")).unwrap();
+    }
+}

@@ -1,0 +1,327 @@
+//! A run's folder: who works in it, what killed processes left there, and whether its work is finished.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{jsonl, remove_leftovers};
+
+use crate::{Error, Result, journal::Journal, key::StepKey, kind};
+
+/// Where a run's folder keeps what is not for its readers.
+const WORK: &str = "work";
+/// In it: the lock, and what the checkpoints of a training depend on.
+const LOCK: &str = "lock";
+const TRAINING_KEY: &str = "training.json";
+/// What answering writes; everything else is made by training.
+const ANSWERS: [&str; 8] = [
+    "predictions",
+    "predictions.jsonl",
+    "retrieval",
+    "answer-sets",
+    "triples",
+    "knowledgenet",
+    "report.json",
+    "report.html",
+];
+
+/// A run's folder, held by this process.
+pub(crate) struct Folder {
+    pub(crate) root: PathBuf,
+    /// Held while the process lives; the system lets go of it however the process ends.
+    _lock: File,
+}
+
+/// What is done in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A model is made, by `sporran train`.
+    Training,
+    /// Predictions are made, by a command of this name.
+    Answering(&'static str),
+}
+
+impl Work {
+    fn file(self, root: &Path) -> PathBuf {
+        root.join(WORK).join(match self {
+            Self::Training => "training.unfinished",
+            Self::Answering(_) => "answers.unfinished",
+        })
+    }
+}
+
+/// Says that work in a folder is not finished; the file goes away when it is.
+pub(crate) struct Mark {
+    path: PathBuf,
+    unfinished: Unfinished,
+}
+
+/// What a mark's file says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Unfinished {
+    /// The command that finishes the work.
+    command: String,
+    /// The files whose predictions are not there yet.
+    files: Vec<String>,
+}
+
+impl Mark {
+    /// That one file's predictions are there.
+    pub(crate) fn done(&mut self, file: &str) -> Result<()> {
+        self.unfinished.files.retain(|other| other != file);
+        Ok(jsonl::write_json(&self.path, &self.unfinished)?)
+    }
+
+    /// That all is done.
+    pub(crate) fn finish(self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(Error::io(&self.path, "remove"))
+    }
+}
+
+impl Folder {
+    /// Locks a run's folder and removes what killed processes left in it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where another process holds the lock; [`Error::Io`] where the disk refuses.
+    pub(crate) fn open(root: PathBuf) -> Result<Self> {
+        let work = root.join(WORK);
+        fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
+        let path = work.join(LOCK);
+        let mut lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::io(&path, "open"))?;
+        if lock.try_lock().is_err() {
+            let process = fs::read_to_string(&path).unwrap_or_default();
+            return Err(Error::Busy { path, process: process.trim().to_owned() });
+        }
+        lock.set_len(0)
+            .and_then(|()| std::io::Write::write_all(&mut lock, std::process::id().to_string().as_bytes()))
+            .map_err(Error::io(&path, "write"))?;
+        // Of a process that was killed while it wrote: the lock says that nobody writes here now.
+        remove_leftovers(&root)?;
+        Ok(Self { root, _lock: lock })
+    }
+
+    /// Marks work as unfinished, and the predictions for these files as missing.
+    pub(crate) fn begin(&self, work: Work, files: Vec<String>) -> Result<Mark> {
+        let command = match work {
+            Work::Training => "train",
+            Work::Answering(command) => command,
+        };
+        let mark =
+            Mark { path: work.file(&self.root), unfinished: Unfinished { command: command.into(), files } };
+        jsonl::write_json(&mark.path, &mark.unfinished)?;
+        Ok(mark)
+    }
+
+    /// Marks a training as unfinished, whose checkpoints, if there are any, have to be of the same key.
+    ///
+    /// # Errors
+    /// [`Error::OtherTraining`] where they are of another one.
+    pub(crate) fn begin_training(&self, key: &StepKey) -> Result<Mark> {
+        let path = self.work(TRAINING_KEY);
+        if has_checkpoint(&self.root, 3)
+            && let Ok(known) = jsonl::read_json::<StepKey>(&path)
+            && let Some([name, here, there]) = key.difference(&known)
+        {
+            let [name, here, there] = [name, here, there].map(str::to_owned);
+            return Err(Error::OtherTraining { folder: self.root.clone(), name, here, there });
+        }
+        jsonl::write_json(&path, key)?;
+        self.begin(Work::Training, Vec::new())
+    }
+
+    /// Writes the config with its defaults, and gives its text.
+    pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
+        let config = kind::to_toml(options)?;
+        jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
+        Ok(config)
+    }
+
+    /// A file of the folder `work`.
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
+        self.root.join(WORK).join(name)
+    }
+}
+
+/// Whether there is a checkpoint in a folder or in those below, so many deep.
+fn has_checkpoint(folder: &Path, depth: usize) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_hidden = name.starts_with('.');
+        name.starts_with("checkpoint")
+            || (depth > 0 && !is_hidden && has_checkpoint(&entry.path(), depth - 1))
+    })
+}
+
+/// Sees to it that what is at `path`, or would be there, is not of a run or a training that was killed or is still at work. A
+/// path outside a run's folder is of none.
+///
+/// # Errors
+/// [`Error::Unfinished`], with how far the work is and which command goes on with it.
+pub fn check_finished(path: &Path) -> Result<()> {
+    let root = path.ancestors().find(|folder| folder.join(WORK).join(LOCK).is_file());
+    let Some(root) = root else { return Ok(()) };
+    let rest = path.strip_prefix(root).unwrap_or(path);
+    let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));
+    if !is_answer && Work::Training.file(root).is_file() {
+        return Err(unfinished(root, "its training has not come to its end".into(), "train"));
+    }
+    let mark = Work::Answering("run").file(root);
+    let mut found: Unfinished = if mark.is_file() { jsonl::read_json(&mark)? } else { Unfinished::default() };
+    let journals = journals(root);
+    if found.command.is_empty() {
+        if journals.is_empty() {
+            return Ok(());
+        }
+        // Of a version that set no marks.
+        found = Unfinished { command: "run".into(), files: journals.clone() };
+    }
+    // Names of predictions, rankings and inputs are alike before their endings.
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let last = rest.file_name().map(|name| name.to_string_lossy().into_owned());
+    let asked =
+        last.filter(|name| !name.starts_with("report.") && name.contains('.')).map(|name| stem(&name));
+    let concerned = |name: &&String| match &asked {
+        Some(asked) => *asked == stem(name),
+        // A folder of predictions has all of them, one of a model none.
+        None => is_answer,
+    };
+    let missing: Vec<&String> = found.files.iter().filter(concerned).collect();
+    if (asked.is_some() || !is_answer) && missing.is_empty() {
+        return Ok(());
+    }
+    let journal = journals.iter().filter(concerned).find_map(|name| {
+        let progress = Journal::progress(&root.join(WORK).join(format!("{name}.journal")))?;
+        let total = progress.total.map_or_else(String::new, |total| format!(" of {}", grouped(total)));
+        Some(format!("{}{total} records of {name}", grouped(progress.records)))
+    });
+    let how_far = journal.unwrap_or_else(|| match missing.first() {
+        Some(file) => format!("nothing of {file} is answered"),
+        None => "its report is not written".to_owned(),
+    });
+    Err(unfinished(root, how_far, &found.command))
+}
+
+fn unfinished(root: &Path, how_far: String, command: &str) -> Error {
+    let lock = root.join(WORK).join(LOCK);
+    let is_at_work = File::open(&lock).is_ok_and(|lock| lock.try_lock().is_err());
+    let go_on = if is_at_work {
+        let process = fs::read_to_string(&lock).unwrap_or_default();
+        format!("process {} is at work on it", process.trim())
+    } else {
+        format!("go on with `sporran {command}` and its config")
+    };
+    let folder = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root.to_owned() };
+    Error::Unfinished { folder, how_far, go_on }
+}
+
+/// The names of the files whose answers are in a journal.
+fn journals(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root.join(WORK)).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".journal").map(str::to_owned)).collect();
+    names.sort();
+    names
+}
+
+/// A count with its digits in groups of three.
+fn grouped(count: usize) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(path: &Path) -> String {
+        check_finished(path).err().map_or_else(String::new, |error| {
+            assert!(error.is_input());
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn what_is_not_finished_is_told_by_any_path_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let file = |name: &str| root.join(name);
+        assert_eq!(message(&file("predictions/a-dev.jsonl")), "");
+        let folder = Folder::open(root.clone()).unwrap();
+        let mut mark =
+            folder.begin(Work::Answering("run"), vec!["a-dev.jsonl".into(), "b-dev.jsonl".into()]).unwrap();
+        let mut journal = Journal::open(&folder.work("a-dev.jsonl.journal"), "key", Some(1757)).unwrap();
+        for _ in 0..3 {
+            journal.push(&"chunk", 128).unwrap();
+        }
+        let found = message(&file("predictions/a-dev.jsonl"));
+        assert!(
+            found.contains("384 of 1,757 records of a-dev.jsonl") && found.contains("is at work"),
+            "{found}"
+        );
+        assert!(message(&root).contains("384 of 1,757"));
+        assert!(message(&file("retrieval/b-dev.trec")).contains("nothing of b-dev.jsonl"));
+        // A file of the run that is there is fine, and so is a model.
+        mark.done("a-dev.jsonl").unwrap();
+        journal.remove().unwrap();
+        assert_eq!(message(&file("predictions/a-dev.jsonl")), "");
+        assert_eq!(message(&file("model")), "");
+        assert!(message(&file("report.json")).contains("nothing of b-dev.jsonl"));
+        mark.done("b-dev.jsonl").unwrap();
+        assert_eq!(message(&file("predictions/b-dev.jsonl")), "");
+        assert!(message(&root).contains("report is not written"));
+        drop(folder);
+        assert!(message(&root).contains("go on with `sporran run` and its config"));
+        mark.finish().unwrap();
+        assert_eq!(message(&root), "");
+        // Of a version without marks.
+        Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
+        assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
+    }
+
+    #[test]
+    fn a_training_is_unfinished_until_it_ends_and_goes_on_under_its_own_key() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("r");
+        let key = |rate: &str| StepKey::new("train", &toml::from_str::<toml::Table>(rate).unwrap()).unwrap();
+        let folder = Folder::open(root.clone()).unwrap();
+        assert!(matches!(Folder::open(root.clone()), Err(Error::Busy { .. })));
+        let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
+        assert!(message(&root.join("model")).contains("training has not come to its end"));
+        assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
+        assert_eq!(message(&root.join("predictions/a.jsonl")), "");
+        // Without a checkpoint there is nothing to go on from.
+        let other = folder.begin_training(&key("rate = 0.2")).unwrap();
+        fs::create_dir_all(root.join("fold-0/training/checkpoint-00000005")).unwrap();
+        let error = folder.begin_training(&key("rate = 0.3")).err().unwrap();
+        assert!(error.is_input());
+        assert!(error.to_string().contains("`rate` is 0.3") && error.to_string().contains("0.2"), "{error}");
+        folder.begin_training(&key("rate = 0.2")).unwrap().finish().unwrap();
+        assert_eq!(message(&root.join("model")), "");
+        drop((mark, other));
+        let mark = folder.begin_training(&key("rate = 0.2")).unwrap();
+        drop((folder, mark));
+        assert!(message(&root.join("rules.tsv")).contains("go on with `sporran train` and its config"));
+    }
+
+    #[test]
+    fn counts_are_told_in_groups() {
+        assert_eq!([7, 384, 1757, 1_000_000].map(grouped), ["7", "384", "1,757", "1,000,000"]);
+    }
+}
