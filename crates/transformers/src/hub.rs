@@ -3,24 +3,22 @@
 //! The cache has a folder for each model: `models--org--name/{blobs,refs,snapshots}`, where `refs/main` holds a commit
 //! and `snapshots/COMMIT` the files of it. A model that is there needs no network.
 //!
-//! This file fences `hf-hub` in: it is asked for files by names of our own only, and what it brings is measured.
+//! [`Remote`] asks for files, by names of our own only, and holds them to their hashes.
 
 use std::{
     collections::BTreeSet,
     fmt,
+    fs::{self, File},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use hf_hub::{
-    Cache, Repo, RepoType,
-    api::sync::{ApiBuilder, ApiRepo},
-};
 use serde::Deserialize;
 
 use crate::{
     error::{Error, Result},
     json::{self, parse},
+    remote::{About, Cause, Remote},
 };
 
 /// The model whose files are where no revision is named.
@@ -178,7 +176,7 @@ impl Hub {
     }
 
     fn model_folder(&self, id: &ModelId) -> PathBuf {
-        self.cache.join(Repo::new(id.name.clone(), RepoType::Model).folder_name())
+        self.cache.join(format!("models--{}", id.name.replace('/', "--")))
     }
 
     /// The commit's folder, where all that a model needs is there.
@@ -195,31 +193,41 @@ impl Hub {
     }
 
     fn fetch(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
-        let wrong =
-            |source: hf_hub::api::sync::ApiError| Error::Hub { id: id.to_string(), source: source.into() };
-        let cache = Cache::new(self.cache.clone());
-        let api = ApiBuilder::from_cache(cache.clone())
-            .with_endpoint(self.endpoint.clone())
-            .with_token(self.token.clone())
-            .with_progress(false)
-            .build()
-            .map_err(wrong)?;
-        let repo = Repo::with_revision(id.name.clone(), RepoType::Model, id.revision.clone());
-        let remote = api.repo(repo.clone());
-        let info = remote.info().map_err(wrong)?;
+        let wrong = |source: Cause| Error::Hub { id: id.to_string(), source };
+        let remote = Remote::new(self.endpoint.clone(), self.token.clone());
+        let revision = id.revision.replace('/', "%2F");
+        let info: Info =
+            remote.json(&format!("api/models/{}/revision/{revision}", id.name)).map_err(wrong)?;
         if !(7..=64).contains(&info.sha.len()) || !info.sha.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            let source = format!("expected a commit, found `{}`", info.sha).into();
-            return Err(Error::Hub { id: id.to_string(), source });
+            return Err(wrong(format!("expected a commit, found `{}`", info.sha).into()));
         }
         let there: BTreeSet<&str> = info.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        let snapshot = cache.repo(repo).pointer_path(&info.sha);
-        let mut files = Files { id, remote: &remote, snapshot: &snapshot, progress };
+        let folder = self.model_folder(id);
+        let snapshot = folder.join("snapshots").join(&info.sha);
+        let resolve = format!("{}/resolve/{revision}", id.name);
+        let files = Files {
+            remote: &remote,
+            resolve: &resolve,
+            commit: &info.sha,
+            folder: &folder,
+            snapshot: &snapshot,
+        };
+        let mut files = Fetching { id, files, progress };
+        // The branch leads to the commit once all of it is there.
+        let known = || {
+            let path = folder.join("refs").join(&id.revision);
+            let parent = path.parent().unwrap_or(&folder);
+            fs::create_dir_all(parent)
+                .and_then(|()| fs::write(&path, &info.sha))
+                .map_err(Error::io(&path, "write"))
+        };
         for file in FILES.into_iter().filter(|file| there.contains(file)) {
             files.get(file)?;
         }
         for [single, index] in WEIGHTS {
             if there.contains(single) {
                 files.get(single)?;
+                known()?;
                 return Ok(snapshot);
             }
             if there.contains(index) {
@@ -227,6 +235,7 @@ impl Hub {
                 for shard in shards(&snapshot.join(index))? {
                     files.get(&shard)?;
                 }
+                known()?;
                 return Ok(snapshot);
             }
         }
@@ -237,61 +246,109 @@ impl Hub {
     }
 }
 
-/// The files of one commit.
+/// What the hub says of a model.
+#[derive(Deserialize)]
+struct Info {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+/// A file of it.
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+}
+
+/// The files of one commit, there and here.
+#[derive(Clone, Copy)]
 struct Files<'a> {
-    id: &'a ModelId,
-    remote: &'a ApiRepo,
+    remote: &'a Remote,
+    /// The address of the files.
+    resolve: &'a str,
+    commit: &'a str,
+    folder: &'a Path,
     snapshot: &'a Path,
+}
+
+/// Files on their way.
+struct Fetching<'a> {
+    id: &'a ModelId,
+    files: Files<'a>,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
-impl Files<'_> {
+impl Fetching<'_> {
     fn get(&mut self, file: &str) -> Result<()> {
-        if self.snapshot.join(file).exists() {
+        if self.files.snapshot.join(file).exists() {
             return Ok(());
         }
-        let mut total = 0;
-        let tell = Tell { file, done: 0, total: &mut total, progress: self.progress };
-        let path = self.remote.download_with_progress(file, tell);
-        let fault = |source| Error::Hub { id: self.id.to_string(), source };
-        let path = path.map_err(|source| fault(source.into()))?;
-        let found = path.metadata().map_err(Error::io(&path, "read"))?.len();
-        if found != total {
-            // A file that is cut short would be taken for whole from now on.
-            let blob = path.canonicalize().map_err(Error::io(&path, "read"))?;
-            for path in [&path, &blob] {
-                std::fs::remove_file(path).map_err(Error::io(path, "remove"))?;
-            }
-            return Err(fault(format!("{file}: expected {total} bytes, found {found}").into()));
+        let tell = &mut |done, total| (self.progress)(Progress { file, done, total });
+        self.files.get(file, tell).map_err(|source| Error::Hub {
+            id: self.id.to_string(),
+            source: format!("{file}: {source}").into(),
+        })
+    }
+}
+
+impl Files<'_> {
+    /// Puts the content of a file among the blobs, under its hash, and a link to it into the snapshot.
+    fn get(&self, file: &str, tell: &mut dyn FnMut(u64, u64)) -> Result<(), Cause> {
+        let path = format!("{}/{file}", self.resolve);
+        let about = self.remote.about(&path)?;
+        if let Some(found) = about.commit.as_ref().filter(|found| *found != self.commit) {
+            return Err(format!("the model changed while it was fetched, to {found}").into());
         }
-        if path != self.snapshot.join(file) {
-            let found = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-            return Err(fault(format!("{file}: the model changed while it was fetched, to {found}").into()));
+        let blobs = self.folder.join("blobs");
+        fs::create_dir_all(&blobs)?;
+        let blob = blobs.join(&about.etag);
+        if !blob.exists() {
+            self.blob(&path, &about, &blob, tell)?;
+        }
+        let place = self.snapshot.join(file);
+        if let Some(folder) = place.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // A link whose blob is gone.
+        if place.symlink_metadata().is_ok() {
+            fs::remove_file(&place)?;
+        }
+        link(&blob, &place, Path::new(file).components().count())?;
+        Ok(())
+    }
+
+    /// Fetches a content. What is left of an earlier try is gone on with.
+    fn blob(
+        &self,
+        path: &str,
+        about: &About,
+        blob: &Path,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), Cause> {
+        let name = |ending: &str| blob.with_file_name(format!("{}.{ending}", about.etag));
+        // Another process may be at the same file; then this one waits, and finds it there.
+        let lock = File::create(name("lock"))?;
+        lock.lock()?;
+        if !blob.exists() {
+            let part = name("part");
+            self.remote.fetch(path, about, &part, tell)?;
+            fs::rename(&part, blob)?;
         }
         Ok(())
     }
 }
 
-/// Passes `hf-hub`'s counts on.
-struct Tell<'a> {
-    file: &'a str,
-    done: u64,
-    total: &'a mut u64,
-    progress: &'a mut dyn FnMut(Progress<'_>),
+/// Makes a snapshot's file, so many folders deep, stand for a blob.
+#[cfg(unix)]
+fn link(blob: &Path, place: &Path, depth: usize) -> std::io::Result<()> {
+    let above = "../".repeat(depth + 1);
+    let name = blob.file_name().unwrap_or_default().to_string_lossy();
+    std::os::unix::fs::symlink(format!("{above}blobs/{name}"), place)
 }
 
-impl hf_hub::api::Progress for Tell<'_> {
-    fn init(&mut self, size: usize, _: &str) {
-        *self.total = size as u64;
-        self.done = 0;
-    }
-
-    fn update(&mut self, size: usize) {
-        self.done += size as u64;
-        (self.progress)(Progress { file: self.file, done: self.done, total: *self.total });
-    }
-
-    fn finish(&mut self) {}
+/// Makes a snapshot's file from a blob.
+#[cfg(not(unix))]
+fn link(blob: &Path, place: &Path, _: usize) -> std::io::Result<()> {
+    fs::copy(blob, place).map(|_| ())
 }
 
 /// Whether a snapshot has its config and one form of its weights.

@@ -41,6 +41,7 @@ mod nsmn;
 mod pair_head;
 mod pairs;
 mod parlai;
+mod remote;
 mod save;
 mod sentence;
 mod seq2seq;

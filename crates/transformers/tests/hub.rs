@@ -4,12 +4,14 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
 };
 
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
 use sporran_transformers::{Checkpoint, Error, Hub, ModelId, import};
 use tempfile::TempDir;
 
@@ -44,74 +46,239 @@ fn cache() -> TempDir {
     cache
 }
 
-/// Answers as the hub does, for as long as the test runs, and notes what was asked for.
-struct Server {
-    address: String,
-    asked: Arc<Mutex<Vec<String>>>,
+/// A request: its path, and its headers in lower case.
+#[derive(Clone, Debug)]
+struct Asked {
+    path: String,
+    headers: Vec<String>,
 }
 
-impl Server {
-    fn start(files: &[(&str, Vec<u8>)], cut: Option<&'static str>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let files: BTreeMap<String, Vec<u8>> =
-            files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.clone())).collect();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = asked.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                answer(stream, &files, &log, cut);
-            }
-        });
-        Self { address, asked }
+impl Asked {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-fn answer(
-    mut stream: TcpStream,
-    files: &BTreeMap<String, Vec<u8>>,
-    log: &Mutex<Vec<String>>,
-    cut: Option<&str>,
-) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let Some(request) = lines.next() else { return };
-    let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-    let headers: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-    let range =
-        headers.iter().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
-    log.lock().unwrap().push(path.clone());
-    let file = path.strip_prefix("/org/tiny/resolve/main/").and_then(|name| files.get_key_value(name));
-    let (status, extra, body) = if path == "/api/models/org/tiny/revision/main" {
-        let siblings: Vec<_> = files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
-        let info = serde_json::json!({ "sha": COMMIT, "siblings": siblings });
-        ("200 OK", String::new(), info.to_string().into_bytes())
-    } else if let Some((name, bytes)) = file {
-        let (start, end) = match range.as_deref().and_then(|range| range.split_once('-')) {
+    /// The bytes of a file that are asked for, as a part of it, with headers that say which.
+    fn part(&self, bytes: &[u8], more: &str) -> Reply {
+        let range = self.header("range").and_then(|range| range.strip_prefix("bytes="));
+        let (start, end) = match range.and_then(|range| range.split_once('-')) {
             Some((start, "")) => (start.parse().unwrap(), bytes.len()),
             Some((start, end)) => (start.parse().unwrap(), end.parse::<usize>().unwrap() + 1),
             None => (0, bytes.len()),
         };
-        let mut body = bytes[start..end].to_vec();
-        if cut == Some(name.as_str()) && body.len() > 1 {
-            body.truncate(body.len() / 2);
-        }
-        let extra = format!(
-            "content-range: bytes {start}-{}/{}\r\netag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n",
+        let head = format!(
+            "content-range: bytes {start}-{}/{}\r\nx-repo-commit: {COMMIT}\r\n{more}",
             end - 1,
-            bytes.len(),
-            name.replace(['.', '/'], "-"),
+            bytes.len()
         );
-        ("206 Partial Content", extra, body)
-    } else {
-        ("404 Not Found", String::new(), Vec::new())
-    };
-    let head =
-        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{extra}\r\n", body.len());
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+        ("206 Partial Content", head, bytes[start..end].to_vec())
+    }
+}
+
+/// Status, headers and body.
+type Reply = (&'static str, String, Vec<u8>);
+
+/// Answers for as long as the test runs, and notes what was asked for.
+struct Server {
+    address: String,
+    log: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Server {
+    fn new(answer: impl Fn(&Asked) -> Reply + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let notes = log.clone();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let Some(request) = lines.next() else { continue };
+                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let headers =
+                    lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
+                let asked = Asked { path, headers };
+                let (status, head, body) = answer(&asked);
+                notes.lock().unwrap().push(asked);
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{head}\r\n",
+                    body.len()
+                );
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+            }
+        });
+        Self { address, log }
+    }
+
+    /// A hub with one model, one file of which may come short; its etags are no hashes.
+    fn start(files: &[(&str, Vec<u8>)], cut: Option<&'static str>) -> Self {
+        let files = by_name(files);
+        Self::new(move |asked| {
+            let Some((name, bytes)) = file_of(asked, &files) else { return listing(asked, &files) };
+            let etag = name.replace(['.', '/'], "-");
+            let (status, head, mut body) = asked.part(bytes, &format!("etag: \"{etag}\"\r\n"));
+            if cut == Some(name) && body.len() > 1 {
+                body.truncate(body.len() / 2);
+            }
+            (status, head, body)
+        })
+    }
+
+    fn log(&self) -> Vec<Asked> {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.log().into_iter().map(|asked| asked.path).collect()
+    }
+}
+
+type Named = BTreeMap<String, Vec<u8>>;
+
+fn by_name(files: &[(&str, Vec<u8>)]) -> Named {
+    files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.clone())).collect()
+}
+
+fn file_of<'f>(asked: &Asked, files: &'f Named) -> Option<(&'f str, &'f [u8])> {
+    let name = asked.path.strip_prefix("/org/tiny/resolve/main/")?;
+    files.get_key_value(name).map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
+}
+
+/// What the hub says of the model, and of everything else.
+fn listing(asked: &Asked, files: &Named) -> Reply {
+    if asked.path != "/api/models/org/tiny/revision/main" {
+        return ("404 Not Found", String::new(), Vec::new());
+    }
+    let siblings: Vec<_> = files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
+    let info = serde_json::json!({ "sha": COMMIT, "siblings": siblings });
+    ("200 OK", String::new(), info.to_string().into_bytes())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The hash of a file as git names it.
+fn git_hash(bytes: &[u8]) -> String {
+    hex(&Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes).finalize())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Two files of a model: the config, which git keeps, and weights, which are stored as a large file.
+fn small() -> Named {
+    by_name(&[("config.json", b"{}".to_vec()), ("model.safetensors", (0..200).collect())])
+}
+
+/// A hub that redirects to another host for weights, whose contents may be others than their hashes say.
+fn hub_with_storage(serve: fn(&str, &[u8]) -> Vec<u8>) -> (Server, Server) {
+    let storage = Server::new(move |asked| {
+        let files = small();
+        match files.get(asked.path.trim_start_matches("/stored/")) {
+            // It has an etag of its own, which is no hash of the content.
+            Some(bytes) => asked.part(&serve("model.safetensors", bytes), "etag: \"0\"\r\n"),
+            None => ("404 Not Found", String::new(), Vec::new()),
+        }
+    });
+    let place = storage.address.clone();
+    let hub = Server::new(move |asked| {
+        let files = small();
+        match file_of(asked, &files) {
+            None => listing(asked, &files),
+            Some(("model.safetensors", bytes)) => {
+                let head = format!(
+                    "location: {place}/stored/model.safetensors\r\nx-repo-commit: {COMMIT}\r\n\
+                     x-linked-etag: \"{}\"\r\nx-linked-size: {}\r\n",
+                    sha256(bytes),
+                    bytes.len()
+                );
+                ("302 Found", head, Vec::new())
+            }
+            Some((name, bytes)) => {
+                asked.part(&serve(name, bytes), &format!("etag: \"{}\"\r\n", git_hash(bytes)))
+            }
+        }
+    });
+    (hub, storage)
+}
+
+fn as_it_is(_: &str, bytes: &[u8]) -> Vec<u8> {
+    bytes.to_vec()
+}
+
+/// The contents that a cache has.
+fn blobs(cache: &TempDir) -> Vec<String> {
+    let folder = cache.path().join("models--org--tiny/blobs");
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| !name.ends_with(".lock")).collect()
+}
+
+#[test]
+fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
+    fn damaged(name: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if name == "model.safetensors" {
+            bytes[199] = 0;
+        }
+        bytes
+    }
+    fn other_config(name: &str, bytes: &[u8]) -> Vec<u8> {
+        if name == "config.json" { b"[]".to_vec() } else { bytes.to_vec() }
+    }
+    let cache = TempDir::new().unwrap();
+    let wrong: [(&str, fn(&str, &[u8]) -> Vec<u8>); 2] =
+        [("config.json", other_config), ("model.safetensors", damaged)];
+    for (file, serve) in wrong {
+        let (server, _storage) = hub_with_storage(serve);
+        let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+        let error = hub.folder(&id("org/tiny"), &mut |_| {}).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.starts_with(&format!("{file}: expected content with the hash")), "{cause}");
+        let kept = usize::from(file != "config.json");
+        assert_eq!(blobs(&cache).len(), kept, "{:?}", blobs(&cache));
+        assert!(!cache.path().join("models--org--tiny/snapshots").join(COMMIT).join(file).exists());
+        assert!(!cache.path().join("models--org--tiny/refs").exists());
+    }
+    let (server, _storage) = hub_with_storage(as_it_is);
+    let folder = Hub::new(cache.path()).with_endpoint(&server.address).folder(&id("org/tiny"), &mut |_| {});
+    assert_eq!(fs::read(folder.unwrap().join("model.safetensors")).unwrap(), small()["model.safetensors"]);
+}
+
+#[test]
+fn the_token_goes_to_the_hub_and_to_no_host_that_it_redirects_to() {
+    let (server, storage) = hub_with_storage(as_it_is);
+    let cache = TempDir::new().unwrap();
+    let hub = Hub::new(cache.path()).with_endpoint(&server.address).with_token(Some("secret".into()));
+    hub.folder(&id("org/tiny"), &mut |_| {}).unwrap();
+    assert!(server.log().iter().all(|asked| asked.header("authorization") == Some("bearer secret")));
+    assert!(!storage.log().is_empty());
+    for asked in storage.log() {
+        assert!(asked.headers.iter().all(|line| !line.contains("secret")), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_download_goes_on_where_it_stopped_and_a_damaged_rest_is_fetched_anew() {
+    let weights = small()["model.safetensors"].clone();
+    for damaged in [false, true] {
+        let (server, storage) = hub_with_storage(as_it_is);
+        let cache = TempDir::new().unwrap();
+        let folder = cache.path().join("models--org--tiny/blobs");
+        fs::create_dir_all(&folder).unwrap();
+        let mut rest = weights[..120].to_vec();
+        rest[7] ^= u8::from(damaged);
+        fs::write(folder.join(format!("{}.part", sha256(&weights))), rest).unwrap();
+        let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+        let first = hub.folder(&id("org/tiny"), &mut |_| {});
+        assert_eq!(storage.log()[0].header("range"), Some("bytes=120-"));
+        assert_eq!(first.is_err(), damaged);
+        let folder = hub.folder(&id("org/tiny"), &mut |_| {}).unwrap();
+        assert_eq!(fs::read(folder.join("model.safetensors")).unwrap(), weights);
+        assert_eq!(storage.log().len(), 1 + usize::from(damaged));
+    }
 }
 
 fn files() -> Vec<(&'static str, Vec<u8>)> {
