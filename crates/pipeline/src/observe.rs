@@ -24,7 +24,7 @@ pub enum Event {
     End,
     /// Something that is known before the end, such as what a training cannot exceed.
     Note {
-        /// What is to be said.
+        /// The sentence.
         text: String,
     },
     /// A step was not needed: what it would make is there, from the same inputs.

@@ -60,7 +60,7 @@ pub struct General {
     /// `[evidence]`: what predictions carry as provenance.
     #[serde(default)]
     pub evidence: EvidenceOptions,
-    /// `[evaluation]`: what is scored beside R-precision, recall@5 and the answers.
+    /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
     #[serde(default, skip_serializing_if = "EvaluationOptions::is_default")]
     pub evaluation: EvaluationOptions,
     /// `[train]`: how `sporran train` makes the generator's model.
@@ -171,7 +171,7 @@ impl Default for EvidenceOptions {
     }
 }
 
-/// `[evaluation]`: what is scored beside R-precision, recall@5 and the answers.
+/// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
@@ -188,7 +188,7 @@ impl EvaluationOptions {
 }
 
 impl General {
-    /// Makes predictions hold what is scored.
+    /// Makes predictions as deep as the deepest recall in the report.
     fn hold_what_is_scored(&mut self) {
         let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);

@@ -59,7 +59,7 @@ pub struct TaskReport {
     /// Recall over pages at the depths of `[evaluation]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recall: BTreeMap<usize, f64>,
-    /// How many pages the predictions hold, beside the depths that recall is told at; missing where there is no gold.
+    /// How many pages the predictions hold, compared with the depths of recall; missing where there is no gold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<Depth>,
 }
@@ -109,7 +109,7 @@ impl Report {
         Self { name: name.to_owned(), tasks, mean, indexes }
     }
 
-    /// The depths of recall beside 5.
+    /// The depths of recall other than 5.
     fn depths(&self) -> BTreeSet<usize> {
         self.tasks.iter().flat_map(|task| task.recall.keys().copied()).filter(|&depth| depth != 5).collect()
     }

@@ -300,7 +300,7 @@ impl Evaluate {
         self.show_noted(report, &[])
     }
 
-    /// Prints a report; as text, the notes come behind it.
+    /// Prints a report; as text, the notes follow it.
     fn show_noted(&self, report: &Value, notes: &[String]) -> Result<()> {
         if self.json {
             return print_json(report);

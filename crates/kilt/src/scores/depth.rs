@@ -1,11 +1,11 @@
-//! How deep predictions go, beside the depths that they are scored at.
+//! How deep predictions go, compared with the depths that they are scored at.
 
 use serde::{Deserialize, Serialize};
 
 /// How many different items of evidence predictions hold.
 ///
-/// Items are told apart by the rank key that is scored, pages by default; those that lack a part of the key do not count.
-/// Predictions that gold does not know are left out.
+/// Two items are the same where the rank key that is scored is the same, pages by default. Items that lack a part of the key do
+/// not count. Predictions that gold does not know are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {
     /// The fewest in a prediction.

@@ -77,7 +77,7 @@ pub struct Evaluation {
     pub report: Report,
     /// What each record scored, under the report's names.
     pub records: PerRecord,
-    /// How many pages predictions hold, beside the 5 of recall@5.
+    /// How many pages predictions hold, compared with the 5 of recall@5.
     pub depth: Depth,
     /// Ids of predictions that gold does not know; they are left out of the scores.
     pub unknown: Vec<String>,

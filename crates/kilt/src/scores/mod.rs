@@ -3,7 +3,7 @@
 //! - [`agreement`]: how far annotators agree;
 //! - [`answer`]: accuracy, exact match, token F1 and ROUGE-L of one answer against its gold answers;
 //! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
-//! - [`depth`]: how deep predictions go, beside the depths that they are scored at;
+//! - [`depth`]: how deep predictions go, compared with the depths that they are scored at;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
 //! - [`retrieval`]: evidence alone, of pages or of finer places;
 //! - [`whole`]: both in one pass;

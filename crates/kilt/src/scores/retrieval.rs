@@ -64,7 +64,7 @@ impl Serialize for Report {
 pub struct Evaluation {
     /// The means, and what each record scored under the report's names, in the order of the options' rank keys.
     pub reports: Vec<(Report, PerRecord)>,
-    /// How many items predictions hold, beside the depths that were asked for, in the order of the options' rank keys.
+    /// How many items predictions hold, compared with the requested depths, in the order of the options' rank keys.
     pub depths: Vec<Depth>,
     /// Ids of predictions that gold does not know; they are left out of the scores.
     pub unknown: Vec<String>,
@@ -141,7 +141,7 @@ impl EvidenceScoring {
         unknown: Vec<String>,
     ) -> Evaluation {
         let names = self.level_names();
-        // Behind the scores of a level stands how many items the prediction holds.
+        // After the scores of a level comes the number of items that the prediction holds.
         let width = names.len() + 1;
         let (mut reports, mut depths) = (Vec::new(), Vec::new());
         for (level, rank_keys) in options.rank_keys.iter().enumerate() {

@@ -35,8 +35,8 @@ const PORTION: usize = 64;
 /// The link of each mention of a document; nothing without a linker.
 pub(super) type Links = Option<Vec<Option<Link>>>;
 
-/// Links the mentions of annotated documents and, where a BiLSTM reads them, writes into their candidates what is known of them
-/// beside their words.
+/// Links the mentions of annotated documents. Where a BiLSTM reads them, it writes the links, chains and known properties into
+/// their candidates as well.
 ///
 /// A document's own links are no news to it: what names may mean is looked up in a table of the links of the other half of the
 /// documents, so that as many names are known in training as in other documents.
