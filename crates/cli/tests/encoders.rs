@@ -67,7 +67,7 @@ fn embed_says_what_a_bare_encoder_lacks_and_takes_it_by_option() {
     assert_eq!(lines(&output).len(), 2);
     let output = over(&["embed", "--model", &model, "--pooling", "median"], b"");
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("`mean_sqrt_len`"), "{}", errors(&output));
+    assert!(errors(&output).contains("`weightedmean` or `lasttoken`"), "{}", errors(&output));
 }
 
 #[test]
@@ -80,14 +80,67 @@ fn rerank_prints_a_score_for_each_passage() {
         r#"{"query": "who wrote the song", "passages": ["river"]}"#,
         "\n"
     );
-    for name in ["bert-sequence", "roberta-sequence"] {
-        let output = over(&["rerank", "--model", &folder(name), "--json"], input.as_bytes());
+    let scores = |arguments: &[&str]| {
+        let output = over(&[&["rerank", "--json", "--model"], arguments].concat(), input.as_bytes());
         assert!(output.status.success(), "{}", errors(&output));
-        let found: Vec<Vec<f64>> = lines(&output).iter().map(|line| numbers(&line["scores"])).collect();
-        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
-        assert!((found[0][1] - found[2][0]).abs() < 1e-5);
-        assert!((found[0][0] - found[0][1]).abs() > 1e-3);
+        lines(&output).into_iter().map(|line| line["scores"].clone()).collect::<Vec<Value>>()
+    };
+    let model = folder("bert-sequence");
+    let (found, raw) = (scores(&[&model]), scores(&[&model, "--raw-scores"]));
+    let (found, raw): (Vec<_>, Vec<_>) =
+        (found.iter().map(numbers).collect(), raw.iter().map(numbers).collect());
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
+    assert!((found[0][1] - found[2][0]).abs() < 1e-5);
+    assert!((found[0][0] - found[0][1]).abs() > 1e-3);
+    // The folder names no activation and the model has one label.
+    for (score, logit) in found.concat().into_iter().zip(raw.concat()) {
+        assert!((score - 1.0 / (1.0 + (-logit).exp())).abs() < 1e-6, "{score} for {logit}");
     }
+    // With two labels a passage has a logit for each.
+    let model = folder("roberta-sequence");
+    let found = scores(&[&model]);
+    assert_eq!(found, scores(&[&model, "--raw-scores"]));
+    assert_eq!(found[0].as_array().unwrap().iter().map(|row| numbers(row).len()).collect::<Vec<_>>(), [2, 2]);
+    let output = over(&["rerank", "--model", &model], input.as_bytes());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let counts: Vec<Vec<usize>> = text
+        .lines()
+        .map(|line| line.split_whitespace().map(|score| score.split(',').count()).collect())
+        .collect();
+    assert_eq!(counts, [vec![2, 2], vec![], vec![2]]);
+}
+
+#[test]
+fn embed_takes_a_prompt_by_name_or_as_text_and_fewer_dimensions() {
+    let place = tempfile::tempdir().unwrap();
+    let from = root().join("crates/transformers/tests/data/settings/bi");
+    for name in
+        ["config.json", "model.safetensors", "modules.json", "tokenizer.json", "1_Pooling/config.json"]
+    {
+        std::fs::create_dir_all(place.path().join(name).parent().unwrap()).unwrap();
+        std::fs::copy(from.join(name), place.path().join(name)).unwrap();
+    }
+    let settings = r#"{"prompts": {"query": "query : "}, "truncate_dim": 5}"#;
+    std::fs::write(place.path().join("config_sentence_transformers.json"), settings).unwrap();
+    let model = place.path().display().to_string();
+    let embed = |text: &str, arguments: &[&str]| {
+        let output = over(
+            &[&["embed", "--json", "--model", &model], arguments].concat(),
+            format!("{text}\n").as_bytes(),
+        );
+        assert!(output.status.success(), "{}", errors(&output));
+        numbers(&lines(&output)[0]["vector"])
+    };
+    let plain = embed("query : war", &[]);
+    assert_eq!(plain.len(), 5);
+    assert_eq!(embed("war", &["--prompt-name", "query"]), plain);
+    assert_eq!(embed("war", &["--prompt", "query : "]), plain);
+    assert_ne!(embed("war", &[]), plain);
+    assert_eq!(embed("query : war", &["--dimensions", "3"]), plain[..3]);
+    assert_eq!(embed("query : war", &["--dimensions", "8", "--pooling", "lasttoken"]).len(), 8);
+    let output = over(&["embed", "--model", &model, "--prompt-name", "qury"], b"war\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("one of the folder's prompts: `query`"), "{}", errors(&output));
 }
 
 #[test]

@@ -5,12 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Dataset, Query, Record, jsonl};
-use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, EncoderModel, Precision, Sentences, Tokenizer, length_batches,
-};
+use sporran_transformers::{Role, Text, TextEncoder, TextEncoderOptions};
 
 use crate::{Error, Result};
 
@@ -24,8 +21,8 @@ pub struct DemonstrationsOptions {
     /// How many a query is shown; the most similar stands last. Fewer where they do not fit beside the passages.
     #[serde(default = "count")]
     pub count: usize,
-    /// A folder of sentence-transformers whose vectors say how similar two inputs are; without it shared words do, rare
-    /// ones counting more.
+    /// A folder of sentence-transformers whose vectors say how similar two inputs are, by the folder's own similarity and
+    /// with its prompt for queries; without it shared words do, rare ones counting more.
     #[serde(default)]
     pub encoder: Option<PathBuf>,
     /// Words of an answer that are shown.
@@ -54,14 +51,8 @@ pub struct Demonstration {
 enum Similarity {
     /// By words: for each demonstration its words, sorted, and their weights.
     Words { weights: HashMap<String, f32>, rows: Vec<Vec<String>> },
-    /// By vectors of length 1.
-    Vectors { encoder: Box<Encoder>, vectors: Vec<Vec<f32>> },
-}
-
-struct Encoder {
-    model: EncoderModel,
-    tokenizer: Tokenizer,
-    sentences: Sentences,
+    /// By vectors.
+    Vectors { encoder: Box<TextEncoder>, vectors: Vec<Vec<f32>> },
 }
 
 /// The examples of task files.
@@ -80,43 +71,22 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-impl Encoder {
-    fn open(folder: &Path) -> Result<Self> {
-        let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
-            return Err(Error::Option {
-                option: "demonstrations.encoder",
-                expected: "a folder of sentence-transformers",
-                found: folder.display().to_string(),
-            });
-        };
-        let checkpoint = Checkpoint::open(&sentences.encoder)?;
-        let model = checkpoint.encoder_on(DeviceName::Cpu, Precision::F32)?;
-        Ok(Self { model, tokenizer: checkpoint.tokenizer()?, sentences })
+/// The encoder of a folder, for queries.
+fn open_encoder(folder: &Path) -> Result<TextEncoder> {
+    match TextEncoder::load(&TextEncoderOptions::new(folder.to_owned()))? {
+        Some(encoder) => Ok(encoder.for_role(Role::Query)?),
+        None => Err(Error::Option {
+            option: "demonstrations.encoder",
+            expected: "a folder of sentence-transformers",
+            found: folder.display().to_string(),
+        }),
     }
+}
 
-    fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        let most = self.sentences.max_length.unwrap_or(usize::MAX).min(self.model.body.max_input_length());
-        let texts: Vec<String> = texts
-            .iter()
-            .map(|text| format!("{}{text}", self.sentences.prompt))
-            .map(|text| if self.sentences.lowercase { text.to_lowercase() } else { text })
-            .collect();
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let rows = self.tokenizer.encode_batch(&texts, Some(most))?;
-        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        let mut vectors = vec![Vec::new(); rows.len()];
-        for batch in length_batches(&lengths, 64, 4096) {
-            let inputs: Vec<&Vec<u32>> = batch.iter().map(|&at| &rows[at]).collect();
-            let input = Batch::new(&inputs, self.model.body.pad_token(), self.model.body.device())?;
-            let found = self.sentences.encode(&*self.model.body, &input)?;
-            let found: Vec<Vec<f32>> = found.to_vec2().map_err(sporran_transformers::Error::from)?;
-            for (at, vector) in batch.into_iter().zip(found) {
-                let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-                vectors[at] = vector.iter().map(|value| value / length.max(f32::MIN_POSITIVE)).collect();
-            }
-        }
-        Ok(vectors)
-    }
+fn vectors_of(encoder: &TextEncoder, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+    let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
+    let values = encoder.encode(&texts)?;
+    Ok(values.chunks_exact(encoder.width()).map(<[f32]>::to_vec).collect())
 }
 
 impl Demonstrations {
@@ -152,8 +122,8 @@ impl Demonstrations {
         let texts: Vec<&str> = examples.iter().map(|example| example.query.text.as_str()).collect();
         let similarity = match encoder {
             Some(folder) => {
-                let encoder = Box::new(Encoder::open(folder)?);
-                let vectors = encoder.vectors(&texts)?;
+                let encoder = Box::new(open_encoder(folder)?);
+                let vectors = vectors_of(&encoder, &texts)?;
                 Similarity::Vectors { encoder, vectors }
             }
             None => {
@@ -179,7 +149,7 @@ impl Demonstrations {
     pub fn choose(&self, queries: &[&Query]) -> Result<Vec<Vec<&Demonstration>>> {
         let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
         let vectors = match &self.similarity {
-            Similarity::Vectors { encoder, .. } => encoder.vectors(&texts)?,
+            Similarity::Vectors { encoder, .. } => vectors_of(encoder, &texts)?,
             Similarity::Words { .. } => Vec::new(),
         };
         Ok(queries.iter().enumerate().map(|(at, query)| self.of(query, vectors.get(at))).collect())
@@ -188,8 +158,8 @@ impl Demonstrations {
     fn of(&self, query: &Query, vector: Option<&Vec<f32>>) -> Vec<&Demonstration> {
         let own = words(&query.text);
         let likeness = |at: usize| match (&self.similarity, vector) {
-            (Similarity::Vectors { vectors, .. }, Some(vector)) => {
-                vectors[at].iter().zip(vector).map(|(a, b)| a * b).sum()
+            (Similarity::Vectors { encoder, vectors }, Some(vector)) => {
+                encoder.similarity().of(&vectors[at], vector)
             }
             (Similarity::Words { weights, rows }, _) => {
                 let weight = |word: &String| weights.get(word).copied().unwrap_or(0.0);
@@ -260,5 +230,39 @@ mod tests {
         assert_eq!(ask(7, "who", Some(Dataset::Wow)), of(&[("9", "I like")]));
         // A dataset without records of its own is shown any.
         assert_eq!(ask(7, "the green song", Some(Dataset::Trex)).last().unwrap().0, "9");
+    }
+
+    #[test]
+    fn an_encoder_compares_inputs_with_the_prompt_and_the_similarity_of_its_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/settings/bi");
+        std::fs::create_dir(place.path().join("1_Pooling")).unwrap();
+        for name in
+            ["config.json", "model.safetensors", "modules.json", "tokenizer.json", "1_Pooling/config.json"]
+        {
+            std::fs::copy(from.join(name), place.path().join(name)).unwrap();
+        }
+        let settings = r#"{"prompts": {"query": "query : "}, "similarity_fn_name": "manhattan"}"#;
+        std::fs::write(place.path().join("config_sentence_transformers.json"), settings).unwrap();
+        let texts = ["the war", "who wrote the song", "where was the king born", "river city", "was born"];
+        let example = |(id, text): (i64, &&str)| Demonstration {
+            query: Query::of_text(id, *text),
+            answer: text.to_string(),
+        };
+        let examples: Vec<Demonstration> = (0..).zip(&texts).map(example).collect();
+        let shown = Demonstrations::of_examples(examples, texts.len(), Some(place.path())).unwrap();
+        let asked = "where was the song";
+        let query = Query::of_text(9i64, asked);
+        let found = shown.choose(&[&query]).unwrap().remove(0);
+        let found: Vec<&str> = found.iter().map(|example| example.answer.as_str()).collect();
+
+        let encoder = TextEncoder::load(&TextEncoderOptions::new(place.path().into())).unwrap().unwrap();
+        let encoder = encoder.with_prompt("query : ").unwrap();
+        let vector = |text| encoder.encode(&[Text::One(text)]).unwrap();
+        let own = vector(asked);
+        let distance = |text| own.iter().zip(vector(text)).map(|(a, b)| (a - b).abs()).sum::<f32>();
+        let mut expected = texts.to_vec();
+        expected.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+        assert_eq!(found, expected);
     }
 }

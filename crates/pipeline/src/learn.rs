@@ -90,9 +90,14 @@ impl Learning<'_> {
     }
 }
 
-/// The tokenizer's further files, as far as a folder has them.
-const TOKENIZER: [&str; 4] =
-    ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"];
+/// The further files that say how a text becomes tokens, as far as a folder has them.
+const TOKENIZER: [&str; 5] = [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "sentence_bert_config.json",
+];
 
 /// The files that stand beside the weights of an encoder that was tuned: its config and the tokenizer of `from`.
 pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {

@@ -28,6 +28,7 @@ pub mod manifest;
 mod memory;
 pub mod observe;
 pub mod options;
+mod overrides;
 pub mod population;
 mod pupil;
 mod query;

@@ -1,8 +1,9 @@
 //! What a run was made from and what it took: `manifest.json`.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use serde::Serialize;
+use sporran_retriever::dense::Override;
 
 use crate::assemble::PartHash;
 
@@ -19,6 +20,8 @@ pub struct Manifest {
     pub config: String,
     /// Source, store, index and model.
     pub parts: Vec<PartHash>,
+    /// Settings of models' folders in whose place the config sets others, by the config's keys.
+    pub overrides: BTreeMap<String, Override>,
     /// Task files and their predictions.
     pub tasks: Vec<TaskEntry>,
     /// How long the steps took in this call of the program, in seconds.

@@ -2,7 +2,6 @@
 //! learns through the generator which passages help.
 
 use std::{
-    fs,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -26,7 +25,7 @@ use sporran_transformers::{
 use crate::{
     Error, Options, Result,
     assemble::assemble_dense,
-    encoders::sentence_layout,
+    encoders::{Prompts, SentenceLayout},
     learn::encoder_files,
     observe::Observer,
     options::TrainOptions,
@@ -47,7 +46,9 @@ fn fault(key: &str, message: &str) -> Error {
 /// The key at fault and what is wrong with it.
 pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
     match &options.retriever {
-        Some(RetrieverOptions::Dense(dense)) if dense.similarity != Similarity::InnerProduct => {
+        Some(RetrieverOptions::Dense(dense))
+            if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
+        {
             Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
         }
         Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
@@ -92,7 +93,9 @@ pub(crate) fn train_rag(
     };
     let written = dense_options(options).map_err(|(key, message)| fault(key, message))?;
     let from = train.question_encoder.as_ref().unwrap_or(&written.model);
-    let dense_options = DenseOptions { model: from.clone(), ..written.clone() };
+    // The encoder that learning starts from may compare its vectors in another way; what it becomes says that it does so.
+    let similarity = Some(Similarity::InnerProduct);
+    let dense_options = DenseOptions { model: from.clone(), similarity, ..written.clone() };
     let (assembly, dense) = assemble_dense(options, &dense_options, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; RAG reads its passages"));
@@ -176,11 +179,16 @@ pub(crate) fn train_rag(
         export_part(best, RAG_PREFIXES[0], &generator.path(), DType::F16, &companions)?;
         if encoder_learns {
             let questions = StagedFolder::create(&written.model)?;
-            let files = question_files(from, &checkpoint, &encoder)?;
+            let files = encoder_files(&checkpoint, encoder.config())?;
             export_part(best, RAG_PREFIXES[1], &questions.path(), DType::F32, &files)?;
             if !matches!(encoder.head(), Head::Vector(_)) {
-                let width = encoder.config().hidden_size;
-                sentence_layout(&questions.path(), pooling, Similarity::InnerProduct, width)?;
+                let layout = SentenceLayout {
+                    pooling,
+                    similarity: Similarity::InnerProduct,
+                    width: encoder.config().hidden_size,
+                    prompts: Prompts::of(from)?,
+                };
+                layout.write(&questions.path())?;
             }
             questions.commit()?;
         }
@@ -200,23 +208,6 @@ fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Po
     let expected = "expected an encoder whose vectors are pooled states, normalised or not";
     let pooling = pooling.ok_or_else(|| fault("train.question-encoder", expected))?;
     Ok((Checkpoint::open(&sentences.encoder)?, pooling))
-}
-
-/// The files that stand beside the weights of a question encoder, with those in which sentence-transformers says how a
-/// text is read.
-fn question_files(
-    from: &Path,
-    checkpoint: &Checkpoint,
-    encoder: &TunedEncoder,
-) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut files = encoder_files(checkpoint, encoder.config())?;
-    for name in ["sentence_bert_config.json", "config_sentence_transformers.json"] {
-        let path = from.join(name);
-        if path.is_file() {
-            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
-        }
-    }
-    Ok(files)
 }
 
 /// What passages are looked up in, and how they are read.

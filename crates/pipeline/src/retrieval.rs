@@ -265,6 +265,9 @@ fn check_dense(options: &DenseOptions, learned: bool, key: &str, document: &mut 
     if let Err(error) = options.check() {
         document.report_key(key, error.to_string());
     }
+    if let Err(error) = options.similarity() {
+        document.report_key(key, error.to_string());
+    }
     if !learned {
         check_model(Some(&options.model), &format!("{key}.model"), document);
     }

@@ -5,12 +5,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use candle_core::DType;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Pooling, Precision, Sentences, Text,
-    Truncation, each_batch, length_batches,
+    DeviceName, Pooling, Precision, Role, Text, TextEncoder, TextEncoderOptions, Truncation,
 };
 
 use crate::{Error, Reranker, Result, passage_text};
@@ -23,7 +21,7 @@ pub struct CosineOptions {
     #[serde(rename = "model")]
     pub folder: PathBuf,
     /// Tokens of a text, at most: a query loses its beginning, so that the last turns of a dialogue stay, a passage its
-    /// end.
+    /// end. By default as many as the folder says.
     #[serde(default)]
     pub max_tokens: Option<usize>,
     /// The numbers that it computes with.
@@ -41,13 +39,10 @@ fn batch_tokens() -> usize {
     4096
 }
 
-/// An encoder with its tokenizer and pooling.
+/// An encoder that reads queries and passages, each with the folder's prompt for it.
 pub struct Cosine {
-    body: Box<dyn Encoder>,
-    sentences: Sentences,
-    queries: EncoderInput,
-    passages: EncoderInput,
-    batch_tokens: usize,
+    queries: TextEncoder,
+    passages: TextEncoder,
     /// The passages that were read last, and their vectors: they may be compared with something else next.
     last: Mutex<(Vec<String>, Vec<Vec<f32>>)>,
 }
@@ -61,44 +56,34 @@ impl Cosine {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        options.device.check(options.precision)?;
-        let dtype = if options.device == DeviceName::Cpu { DType::F32 } else { options.precision.dtype()? };
-        let sentences = match Sentences::open(&options.folder, dtype, &options.device.open()?)? {
-            Some(sentences) => sentences,
-            None => Sentences::plain(&options.folder, Pooling::Mean),
-        };
-        let checkpoint = Checkpoint::open(&sentences.encoder)?;
-        let body = checkpoint.encoder_on(options.device, options.precision)?.body;
-        let most = options.max_tokens.or(sentences.max_length);
-        let input = |truncation| EncoderInput::open(&checkpoint, body.max_input_length(), most, truncation);
-        let (queries, passages) = (input(Truncation::FirstAtItsStart)?, input(Truncation::LongestFirst)?);
-        let (batch_tokens, last) = (options.batch_tokens, Mutex::default());
-        Ok(Self { body, sentences, queries, passages, batch_tokens, last })
-    }
-
-    /// Vectors of length 1.
-    fn vectors(&self, rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
-        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
-        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
-        let parts = each_batch(self.body.device(), &batches, |batch| -> Result<Vec<Vec<f32>>> {
-            let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
-            let input = Batch::for_encoder(&rows, &*self.body)?;
-            let vectors = self.sentences.encode(&*self.body, &input)?;
-            let values = || vectors.to_dtype(DType::F32)?.to_vec2();
-            Ok(values().map_err(sporran_transformers::Error::from)?)
+        let encoder = TextEncoder::load(&TextEncoderOptions {
+            fallback: Some(Pooling::Mean),
+            max_tokens: options.max_tokens,
+            precision: options.precision,
+            device: options.device,
+            batch_tokens: options.batch_tokens,
+            ..TextEncoderOptions::new(options.folder.clone())
         })?;
-        let mut found = vec![Vec::new(); rows.len()];
-        for (batch, part) in batches.iter().zip(parts) {
-            for (&at, mut vector) in batch.iter().zip(part) {
-                let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-                if length > 0.0 {
-                    vector.iter_mut().for_each(|value| *value /= length);
-                }
-                found[at] = vector;
-            }
-        }
-        Ok(found)
+        // With a pooling to fall back on there is always an encoder.
+        let encoder = encoder.ok_or_else(|| Error::Option {
+            option: "model",
+            expected: "an encoder",
+            found: options.folder.display().to_string(),
+        })?;
+        let queries = encoder.for_role(Role::Query)?.with_truncation(Truncation::FirstAtItsStart);
+        Ok(Self { queries, passages: encoder.for_role(Role::Passage)?, last: Mutex::default() })
     }
+}
+
+/// Vectors of length 1.
+fn vectors(encoder: &TextEncoder, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+    let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
+    let values = encoder.encode(&texts)?;
+    let unit = |vector: &[f32]| {
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        vector.iter().map(|value| if length > 0.0 { value / length } else { *value }).collect()
+    };
+    Ok(values.chunks_exact(encoder.width()).map(unit).collect())
 }
 
 /// The product of a vector with each of some.
@@ -115,8 +100,7 @@ impl Cosine {
                 return Ok(last.1.clone());
             }
         }
-        let pairs: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
-        let vectors = self.vectors(&self.passages.rows(&pairs)?)?;
+        let vectors = vectors(&self.passages, &texts.iter().map(String::as_str).collect::<Vec<_>>())?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (texts, vectors.clone());
         Ok(vectors)
     }
@@ -124,7 +108,7 @@ impl Cosine {
 
 impl Reranker for Cosine {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
-        let query = self.vectors(&self.queries.rows(&[Text::One(&query.text)])?)?;
+        let query = vectors(&self.queries, &[&query.text])?;
         Ok(products(&query[0], &self.of_passages(passages)?))
     }
 

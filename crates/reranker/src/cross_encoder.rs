@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query, Template};
 use sporran_transformers::{
-    BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
+    BertTask, Checkpoint, CrossEncoderFolder, DeviceName, ModelConfig, PairClassifier, PairOptions,
+    Precision, ScoreActivation, Truncation,
 };
 
 use crate::{Error, Reranker, Result, passage_text};
@@ -22,7 +23,7 @@ pub struct CrossEncoderOptions {
     /// does. A brace itself is written `{{` or `}}`.
     #[serde(default)]
     pub passage_template: Option<String>,
-    /// Tokens of a pair, at most; by default as many as the model can read.
+    /// Tokens of a pair, at most; by default as many as the folder says.
     #[serde(default)]
     pub max_tokens: Option<usize>,
     /// The room of a query in tokens, special ones included: a longer one is cut as `truncation` says for a single text, and
@@ -93,6 +94,7 @@ impl CrossEncoderOptions {
 /// less that of the first: the logarithm of the odds, which orders passages as the probability does.
 pub struct CrossEncoder {
     classifier: PairClassifier,
+    folder: CrossEncoderFolder,
     template: Option<Template>,
 }
 
@@ -113,7 +115,8 @@ impl CrossEncoder {
             device: options.device,
             batch_tokens: options.batch_tokens,
         };
-        let checkpoint = Checkpoint::open(folder)?;
+        let place = CrossEncoderFolder::open(folder)?;
+        let checkpoint = Checkpoint::open(&place.model)?;
         if let ModelConfig::Bert(config) = checkpoint.config()
             && config.task == BertTask::SequenceClassification
             && config.labels.len() > 2
@@ -122,7 +125,7 @@ impl CrossEncoder {
             return Err(Error::Head { folder: folder.clone(), found });
         }
         let classifier = PairClassifier::load(&checkpoint, &pairs)?;
-        Ok(Self { classifier, template: options.template()? })
+        Ok(Self { classifier, folder: place, template: options.template()? })
     }
 
     /// The number of the model's labels, one or two.
@@ -130,12 +133,29 @@ impl CrossEncoder {
         self.classifier.labels().len()
     }
 
-    /// The logits of each pair of query and passage, one for each label.
+    /// The logits of each pair of query and passage, one for each label. Where the folder has a default prompt, it stands
+    /// before the query.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        Ok(self.classifier.logits(pairs)?)
+        let prompt = &self.folder.prompt;
+        if prompt.is_empty() {
+            return Ok(self.classifier.logits(pairs)?);
+        }
+        let queries: Vec<String> = pairs.iter().map(|(query, _)| format!("{prompt}{query}")).collect();
+        let prompted: Vec<(&str, &str)> =
+            queries.iter().zip(pairs).map(|(query, (_, passage))| (query.as_str(), *passage)).collect();
+        Ok(self.classifier.logits(&prompted)?)
+    }
+
+    /// What becomes of the logits of a pair in sentence-transformers' `CrossEncoder.predict`: the activation that the
+    /// folder names, or else the sigmoid for one label and nothing for two. Rankings are by logits.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`] where the folder names a function that this crate does not have.
+    pub fn activation(&self) -> Result<ScoreActivation> {
+        Ok(self.folder.activation(self.labels())?)
     }
 }
 

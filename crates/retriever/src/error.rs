@@ -131,7 +131,7 @@ pub enum Error {
     Transformers(#[from] sporran_transformers::Error),
     /// A model whose folder does not say how the states of a text become its vector.
     #[error(
-        "{folder}: expected modules.json (sentence-transformers), DPR, or a pooling by option, found none; choose cls, max, mean or mean_sqrt_len"
+        "{folder}: expected modules.json (sentence-transformers), DPR, or a pooling by option, found none; choose cls, max, mean, mean_sqrt_len, weightedmean or lasttoken"
     )]
     Pooling {
         /// The model's folder.

@@ -53,12 +53,12 @@ fn dpr_reads_titles_and_texts_as_pairs() {
 }
 
 #[test]
-fn other_models_read_the_title_before_the_text_and_a_prefix_before_both() {
+fn other_models_read_the_title_before_the_text_and_a_prompt_before_both() {
     let encoder = BiEncoder::load(&options("sentence")).unwrap();
     let passages = [("king", "was born"), ("", "river")];
     let found = encoder.encode_passages(&passages).unwrap();
     assert_eq!(found, encoder.encode(&["king was born", "river"]).unwrap());
-    let prefixed = encoder.with_prefix("what of ").encode_passages(&passages).unwrap();
+    let prefixed = encoder.with_prompt("what of ").unwrap().encode_passages(&passages).unwrap();
     assert_eq!(prefixed, encoder.encode(&["what of king was born", "what of river"]).unwrap());
 }
 

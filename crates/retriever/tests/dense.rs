@@ -6,8 +6,8 @@ use sporran_kilt::{PassageId, Query};
 use sporran_retriever::{
     Error, Retriever,
     dense::{
-        BiEncoder, BiEncoderOptions, Dense, DenseOptions, Encoder, FlatOptions, IndexOptions, Similarity,
-        Storage, VectorIndex,
+        BiEncoder, BiEncoderOptions, Dense, DenseOptions, Encoder, FlatOptions, IndexOptions, Prompt,
+        Similarity, Storage, VectorIndex,
     },
 };
 
@@ -75,7 +75,7 @@ fn two_towers_read_queries_and_passages() {
     // Of different widths: the mean of the question's states is not projected, the context's vector is.
     let options = DenseOptions {
         passage_model: Some(folder("dpr-context")),
-        similarity: Similarity::Cosine,
+        similarity: Some(Similarity::Cosine),
         ..DenseOptions::new(folder("sentence"))
     };
     Dense::build(&options, passages, "p", place.path().join("index"), &mut |_| {}).unwrap();
@@ -99,7 +99,8 @@ fn templates_are_the_whole_text() {
         ..DenseOptions::new(folder("sentence"))
     };
     let dense = built(&options, &place.path().join("index"));
-    let plain = BiEncoderOptions { prefix: Some(String::new()), ..BiEncoderOptions::new(folder("sentence")) };
+    let plain =
+        BiEncoderOptions { prompt: Prompt::Text(String::new()), ..BiEncoderOptions::new(folder("sentence")) };
     let encoder = BiEncoder::load(&plain).unwrap();
     let query = encoder.encode(&["the song"]).unwrap();
     let texts: Vec<String> = PASSAGES.iter().map(|(title, text)| format!("{text} of {title}")).collect();

@@ -112,7 +112,7 @@ impl BertConfig {
             parse::<DistilFields>(path, text)?.config(task, labels)
         } else {
             let fields: BertFields = parse(path, text)?;
-            fields.supported().map_err(|error| error.within(path))?;
+            fields.supported(family).map_err(|error| error.within(path))?;
             fields.config(family, task, labels)
         };
         config.check().map_err(|error| error.within(path))?;
@@ -428,6 +428,16 @@ mod tests {
         assert_eq!((config.first_position(), config.max_input_length()), (2, 512));
         let error = read(BertFamily::Roberta, r#"{"max_position_embeddings": 2}"#).unwrap_err().to_string();
         assert!(error.contains("expected more than 2, found 2"), "{error}");
+    }
+
+    #[test]
+    fn an_id_below_zero_names_no_padding_token() {
+        let text = r#"{"pad_token_id": -1, "eos_token_id": [1, -1]}"#;
+        for family in [BertFamily::Bert, BertFamily::DistilBert] {
+            assert_eq!(read(family, text).unwrap().pad_token_id, 0);
+        }
+        let error = read(BertFamily::Roberta, text).unwrap_err().to_string();
+        assert!(error.contains("field `pad_token_id`") && error.ends_with("found -1"), "{error}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct BertFields {
     type_vocab_size: usize,
     initializer_range: f64,
     layer_norm_eps: f64,
-    pad_token_id: Option<u32>,
+    pad_token_id: Option<i64>,
     position_embedding_type: String,
     is_decoder: bool,
     add_cross_attention: bool,
@@ -62,7 +62,17 @@ impl Default for BertFields {
 }
 
 impl BertFields {
-    pub(crate) fn supported(&self) -> Result<()> {
+    pub(crate) fn supported(&self, family: BertFamily) -> Result<()> {
+        // RoBERTa counts positions from after the padding token.
+        if matches!(family, BertFamily::Roberta | BertFamily::XlmRoberta)
+            && let Some(id) = self.pad_token_id.filter(|id| *id < 0)
+        {
+            return Err(wrong(
+                "pad_token_id",
+                "a token's id, from which positions are counted",
+                &id.to_string(),
+            ));
+        }
         if self.position_embedding_type != "absolute" {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
@@ -97,7 +107,7 @@ impl BertFields {
             type_vocab_size: self.type_vocab_size,
             initializer_range: self.initializer_range,
             layer_norm_eps: self.layer_norm_eps,
-            pad_token_id: self.pad_token_id.unwrap_or(pad),
+            pad_token_id: padding(self.pad_token_id, pad),
             projection_dim: if family == BertFamily::Dpr { self.projection_dim } else { 0 },
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
@@ -119,12 +129,18 @@ impl BertFields {
             type_vocab_size: config.type_vocab_size,
             initializer_range: config.initializer_range,
             layer_norm_eps: config.layer_norm_eps,
-            pad_token_id: Some(config.pad_token_id),
+            pad_token_id: Some(config.pad_token_id.into()),
             projection_dim: config.projection_dim,
             tie_word_embeddings: config.tie_word_embeddings,
             ..Self::default()
         }
     }
+}
+
+/// The padding token of a config. A negative id, or one beyond 32 bits, names none; then the `default` fills rows, which no
+/// model sees.
+fn padding(id: Option<i64>, default: u32) -> u32 {
+    id.and_then(|id| u32::try_from(id).ok()).unwrap_or(default)
 }
 
 /// The fields of DistilBERT, which has names of its own.
@@ -143,7 +159,7 @@ pub(crate) struct DistilFields {
     initializer_range: f64,
     qa_dropout: f64,
     seq_classif_dropout: f64,
-    pad_token_id: Option<u32>,
+    pad_token_id: Option<i64>,
     tie_word_embeddings: bool,
 }
 
@@ -190,7 +206,7 @@ impl DistilFields {
             type_vocab_size: 0,
             initializer_range: self.initializer_range,
             layer_norm_eps: DISTIL_EPSILON,
-            pad_token_id: self.pad_token_id.unwrap_or(0),
+            pad_token_id: padding(self.pad_token_id, 0),
             projection_dim: 0,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
@@ -211,7 +227,7 @@ impl DistilFields {
             initializer_range: config.initializer_range,
             qa_dropout: config.head_dropout,
             seq_classif_dropout: config.head_dropout,
-            pad_token_id: Some(config.pad_token_id),
+            pad_token_id: Some(config.pad_token_id.into()),
             tie_word_embeddings: config.tie_word_embeddings,
         }
     }

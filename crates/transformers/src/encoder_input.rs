@@ -1,6 +1,6 @@
 //! Texts and pairs of texts as the rows that an encoder reads.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use crate::{
     encoder::Encoder,
     error::{Error, Result},
     json::{self, parse},
+    sentence::{InputSettings, encoder_of},
     tokenizer::Tokenizer,
 };
 
@@ -63,6 +64,7 @@ pub struct EncoderInput {
     /// The ids of the marks before and behind a mention, where the tokenizer has them.
     marks: Option<[u32; 2]>,
     first_room: Option<FirstRoom>,
+    lowercases: bool,
 }
 
 /// Room that the first text of a pair has to itself.
@@ -86,7 +88,7 @@ impl EncoderInput {
         }
         let [before, behind, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
         let marks = before.zip(behind).map(|(before, behind)| [before, behind]);
-        Ok(Self { tokenizer, max_length, truncation, marks, first_room: None })
+        Ok(Self { tokenizer, max_length, truncation, marks, first_room: None, lowercases: false })
     }
 
     /// The same where the first text of a pair is cut to `tokens`, special ones included, as a single text is, and filled up
@@ -114,31 +116,57 @@ impl EncoderInput {
         self.first_room.is_some()
     }
 
-    /// Inputs for the encoder of `checkpoint`, of the `length` that the model has positions for, but no longer than the
-    /// `model_max_length` of its `tokenizer_config.json`, and than `most`.
+    /// Inputs for the encoder of `checkpoint`: of `most` tokens, or else as many as its folder sets, in
+    /// sentence-transformers' `sentence_bert_config.json` or as the `model_max_length` of its `tokenizer_config.json`, but
+    /// no more than `length`, for which the model has positions. Texts are lowercased where the folder says so.
     ///
     /// # Errors
-    /// Those of reading a tokenizer, and of [`new`](Self::new).
+    /// Those of reading a tokenizer and the settings, and of [`new`](Self::new).
     pub fn open(
         checkpoint: &Checkpoint,
         length: usize,
         most: Option<usize>,
         truncation: Truncation,
     ) -> Result<Self> {
-        #[derive(Default, Deserialize)]
-        struct Fields {
-            /// A float, since `transformers` writes 1e30 for "no limit".
-            model_max_length: Option<f64>,
-        }
-        let path = checkpoint.folder().join("tokenizer_config.json");
-        let fields: Fields = match json::text(&path)? {
-            Some(text) => parse(&path, &text)?,
-            None => Fields::default(),
+        let settings = InputSettings::open(checkpoint.folder())?;
+        let most = match most {
+            Some(most) => most,
+            None => max_tokens(checkpoint.folder(), &settings)?.unwrap_or(usize::MAX),
         };
-        // A cast of what is too large gives the greatest number, and of what is negative 0.
-        let limit = fields.model_max_length.map_or(usize::MAX, |length| length as usize);
-        let length = length.min(limit).min(most.unwrap_or(usize::MAX));
-        Self::new(checkpoint.tokenizer()?, length, truncation)
+        let mut tokenizer = checkpoint.tokenizer()?;
+        if settings.lowercase {
+            tokenizer = tokenizer.lowercased()?;
+        }
+        let input = Self::new(tokenizer, length.min(most), truncation)?;
+        Ok(Self { lowercases: settings.lowercase, ..input })
+    }
+
+    /// The same with another way of cutting long inputs.
+    #[must_use]
+    pub fn with_truncation(&self, truncation: Truncation) -> Self {
+        Self { truncation, ..self.clone() }
+    }
+
+    /// Whether texts are lowercased beside what the tokenizer does.
+    #[must_use]
+    pub fn lowercases(&self) -> bool {
+        self.lowercases
+    }
+
+    /// How many tokens `text` has at the beginning of a longer one: all but the special ones behind it.
+    ///
+    /// # Errors
+    /// As for [`rows`](Self::rows).
+    pub fn leading_tokens(&self, text: &str) -> Result<usize> {
+        let count = || {
+            let text = self.tokenizer.inner().encode_fast(text, false)?;
+            let room = self.max_length - special_tokens(&self.tokenizer, false);
+            let (text, _) = self.cut(text, None, room)?;
+            let whole = self.tokenizer.inner().post_process(text, None, true)?;
+            let behind = whole.get_special_tokens_mask().iter().rev().take_while(|special| **special == 1);
+            Ok(whole.len() - behind.count())
+        };
+        count().map_err(|source| self.tokenizer.wrong(source))
     }
 
     /// The most tokens of an input.
@@ -178,7 +206,12 @@ impl EncoderInput {
         let room = self.max_length - special_tokens(&self.tokenizer, second.is_some());
         let (first, second) = self.cut(first, second, room)?;
         let whole = tokenizer.post_process(first, second, true)?;
-        Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: whole.get_type_ids().to_vec() })
+        Ok(EncoderRow { ids: whole.get_ids().to_vec(), types: self.types(whole.get_type_ids().to_vec()) })
+    }
+
+    /// Token types as the model gets them: 0 where the folder's tokenizer gives it none.
+    fn types(&self, types: Vec<u32>) -> Vec<u32> {
+        if self.tokenizer.gives_types() { types } else { vec![0; types.len()] }
     }
 
     /// The row of a pair whose first text has a room of its own.
@@ -194,7 +227,7 @@ impl EncoderInput {
         second.truncate(self.max_length - room.tokens - (special - before), 0, TruncationDirection::Right);
         ids.extend(tokenizer.post_process(second, None, true)?.get_ids().iter().skip(before));
         let types = (0..ids.len()).map(|at| u32::from(at >= room.tokens)).collect();
-        Ok(EncoderRow { ids, types })
+        Ok(EncoderRow { ids, types: self.types(types) })
     }
 
     /// What is left of texts in a room without special tokens.
@@ -243,6 +276,35 @@ impl EncoderInput {
         let length = text.get_ids()[start..].iter().position(|id| *id == behind)?;
         Some(start..start + length + 1)
     }
+}
+
+/// The most tokens of a text that a model's folder sets, whatever its encoder has positions for: sentence-transformers'
+/// `max_seq_length`, or the `model_max_length` of its tokenizer. In the layout of sentence-transformers the encoder's own
+/// folder is asked.
+///
+/// # Errors
+/// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.
+pub fn folder_max_tokens(folder: &Path) -> Result<Option<usize>> {
+    let encoder = encoder_of(folder)?;
+    max_tokens(&encoder, &InputSettings::open(&encoder)?)
+}
+
+fn max_tokens(encoder: &Path, settings: &InputSettings) -> Result<Option<usize>> {
+    #[derive(Default, Deserialize)]
+    struct Fields {
+        /// A float, since `transformers` writes 1e30 for "no limit".
+        model_max_length: Option<f64>,
+    }
+    if settings.max_length.is_some() {
+        return Ok(settings.max_length);
+    }
+    let path = encoder.join("tokenizer_config.json");
+    let fields: Fields = match json::text(&path)? {
+        Some(text) => parse(&path, &text)?,
+        None => Fields::default(),
+    };
+    // A cast of what is negative gives 0.
+    Ok(fields.model_max_length.filter(|length| *length < 1e9).map(|length| length as usize))
 }
 
 /// The mention with what is next to it. Of a mention that has no room itself the beginning and the marks are left.

@@ -19,13 +19,14 @@ use crate::{
     error::{Error, Result},
     json::{self, parse},
     remote::{About, Cause, Remote},
+    sentence::{INPUT_FILES, MODULE_FILES, module_folders},
 };
 
 /// The model whose files are where no revision is named.
 const MAIN: &str = "main";
 
 /// What a model folder may hold besides its weights.
-const FILES: [&str; 18] = [
+const FILES: [&str; 15] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -39,10 +40,7 @@ const FILES: [&str; 18] = [
     "merges.txt",
     "spiece.model",
     "modules.json",
-    "sentence_bert_config.json",
     "config_sentence_transformers.json",
-    "1_Pooling/config.json",
-    "2_Dense/config.json",
     "README.md",
 ];
 
@@ -221,8 +219,15 @@ impl Hub {
                 .and_then(|()| fs::write(&path, &info.sha))
                 .map_err(Error::io(&path, "write"))
         };
-        for file in FILES.into_iter().filter(|file| there.contains(file)) {
+        for file in FILES.into_iter().chain(INPUT_FILES).filter(|file| there.contains(file)) {
             files.get(file)?;
+        }
+        for module in module_folders(&snapshot)? {
+            for file in MODULE_FILES.map(|file| format!("{module}/{file}")) {
+                if there.contains(file.as_str()) {
+                    files.get(&file)?;
+                }
+            }
         }
         for [single, index] in WEIGHTS {
             if there.contains(single) {

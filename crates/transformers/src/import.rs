@@ -13,10 +13,11 @@ use crate::{
     checkpoint::{Checkpoint, Part},
     error::{Error, Result},
     json,
+    sentence::{INPUT_FILES, MODULE_FILES, module_folders},
 };
 
 /// What goes along as it is.
-const COMPANIONS: [&str; 11] = [
+const COMPANIONS: [&str; 9] = [
     "config.json",
     "generation_config.json",
     "tokenizer_config.json",
@@ -24,9 +25,7 @@ const COMPANIONS: [&str; 11] = [
     "chat_template.jinja",
     "chat_template.json",
     "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-    "2_Dense/config.json",
+    "config_sentence_transformers.json",
     "README.md",
 ];
 
@@ -63,7 +62,11 @@ impl View for Raw<'_> {
 /// [`Error::Exists`] where `to` holds something, [`Error::Safetensors`], [`Error::Io`], and those of
 /// [`Checkpoint::tokenizer`].
 pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
-    write(checkpoint, &COMPANIONS, None, to)
+    let mut companions: Vec<String> = COMPANIONS.into_iter().chain(INPUT_FILES).map(str::to_owned).collect();
+    for module in module_folders(checkpoint.folder())? {
+        companions.extend(MODULE_FILES.map(|file| format!("{module}/{file}")));
+    }
+    write(checkpoint, &companions, None, to)
 }
 
 /// Writes one of the two models of a folder into `to` as a model of its own, as [`import`] does. Nothing but its own
@@ -105,7 +108,7 @@ pub(crate) fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Resul
     Ok(())
 }
 
-fn write(checkpoint: &Checkpoint, companions: &[&str], config: Option<String>, to: &Path) -> Result<()> {
+fn write(checkpoint: &Checkpoint, companions: &[String], config: Option<String>, to: &Path) -> Result<()> {
     appear(to, |folder| {
         for name in companions {
             let from = checkpoint.folder().join(name);

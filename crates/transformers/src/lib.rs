@@ -75,7 +75,7 @@ pub use decode::{
 };
 pub use device::{DeviceName, Precision};
 pub use encoder::{BertModel, Encoder, EncoderModel};
-pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation};
+pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation, folder_max_tokens};
 pub use engine::{FastEncoder, FastLlama, FastSeq2Seq};
 pub use entity_head::{ENTITY_HEAD, EntityDocument, EntityHead, EntityHeadConfig, EntityScores};
 pub use error::{Error, Result};
@@ -94,7 +94,10 @@ pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use parlai::{import_parlai, is_parlai};
 pub use save::save;
-pub use sentence::{Pooling, Sentences};
+pub use sentence::{
+    CrossEncoderFolder, Pooling, Role, ScoreActivation, SentenceSettings, Sentences, TextEncoder,
+    TextEncoderOptions, VectorSimilarity,
+};
 pub use seq2seq::{Memory, Seq2Seq, Trainable};
 pub use t5::T5;
 pub use t5_config::T5Config;

@@ -283,18 +283,14 @@ fn sentence_vectors_agree_with_sentence_transformers() {
     let checkpoint = Checkpoint::open(&sentences.encoder).unwrap();
     let model = checkpoint.encoder(DType::F32, &device()).unwrap();
     let packed = checkpoint.fast_encoder(Precision::F32).unwrap();
-    let input = EncoderInput::open(
-        &checkpoint,
-        model.body.max_input_length(),
-        sentences.max_length,
-        Truncation::LongestFirst,
-    )
-    .unwrap();
+    let input =
+        EncoderInput::open(&checkpoint, model.body.max_input_length(), None, Truncation::LongestFirst)
+            .unwrap();
     assert_eq!(input.max_length(), 20);
     let texts: Vec<Text<'_>> = expected.texts.iter().map(|text| Text::One(text)).collect();
     let rows = input.rows(&texts).unwrap();
     let batch = Batch::for_encoder(&rows.iter().collect::<Vec<_>>(), &*model.body).unwrap();
-    let vectors = sentences.vectors(&model.body.states(&batch).unwrap(), &batch.mask).unwrap();
+    let vectors = sentences.vectors(&model.body.states(&batch).unwrap(), &batch.mask, 0).unwrap();
     assert_eq!(vectors.dims2().unwrap(), (texts.len(), sentences.width(16)));
     for (found, expected) in vectors.to_vec2::<f32>().unwrap().iter().zip(&expected.vectors) {
         let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -302,8 +298,8 @@ fn sentence_vectors_agree_with_sentence_transformers() {
     }
     // A batch's vectors by the way that may leave tokens out.
     for (sentences, body) in [(&sentences, &model), (&Sentences::plain(&folder, Pooling::Cls), &packed)] {
-        let expected = sentences.vectors(&body.body.states(&batch).unwrap(), &batch.mask).unwrap();
-        let found = sentences.encode(&*body.body, &batch).unwrap();
+        let expected = sentences.vectors(&body.body.states(&batch).unwrap(), &batch.mask, 0).unwrap();
+        let found = sentences.encode(&*body.body, &batch, 0).unwrap();
         let gap = (found - expected).unwrap().abs().unwrap().max_all().unwrap();
         assert!(gap.to_scalar::<f32>().unwrap() < 2e-5);
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder};
+use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder, Prompt};
 use sporran_transformers::{DeviceName, Pooling, Precision};
 
 use super::{input::Lines, models, print, print_json};
@@ -22,12 +22,20 @@ pub(crate) struct Embed {
     /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean or mean_sqrt_len
+    /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean, mean_sqrt_len,
+    /// weightedmean or lasttoken
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
-    /// What is put before every text; by default the folder's own prompt
-    #[arg(long, value_name = "TEXT")]
-    prefix: Option<String>,
+    /// The folder's prompt that is put before every text, such as query or document; by default the one that the folder
+    /// names as its default
+    #[arg(long, value_name = "NAME", conflicts_with = "prompt")]
+    prompt_name: Option<String>,
+    /// What is put before every text, in the place of the folder's prompts
+    #[arg(long, value_name = "TEXT", visible_alias = "prefix")]
+    prompt: Option<String>,
+    /// Values of a vector that are kept, from the first on; by default as many as the folder says
+    #[arg(long, value_name = "N")]
+    dimensions: Option<usize>,
     /// Tokens of a text, at most; the rest is cut. By default as many as the folder says
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
@@ -52,7 +60,12 @@ impl Embed {
         let encoder = BiEncoder::load(&BiEncoderOptions {
             folder: models::resolve(&self.model, quiet)?,
             pooling: self.pooling,
-            prefix: self.prefix,
+            dimensions: self.dimensions,
+            prompt: match (self.prompt_name, self.prompt) {
+                (Some(name), _) => Prompt::Named(name),
+                (None, Some(text)) => Prompt::Text(text),
+                (None, None) => Prompt::Default,
+            },
             precision: self.precision,
             device: self.device,
             max_tokens: self.max_tokens,

@@ -10,7 +10,7 @@ use sporran_kilt::{
 };
 use sporran_pipeline::selection;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
-use sporran_transformers::{DeviceName, Precision};
+use sporran_transformers::{DeviceName, Precision, ScoreActivation};
 
 use super::{input::Lines, models, print, print_json};
 use crate::{error::Result, progress::Progress};
@@ -22,7 +22,12 @@ pub(crate) struct Rerank {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Rank the judged sentences of dialogues in WOW++'s layout, rather than the passages of standard input
-    #[arg(long, value_name = "FILE", requires = "output", conflicts_with_all = ["json", "max_tokens"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "output",
+        conflicts_with_all = ["json", "max_tokens", "raw_scores"]
+    )]
     wowpp: Option<PathBuf>,
     /// Where the ranking goes: lines of `{id, candidates: [{id, confidence, score}]}`
     #[arg(long, value_name = "FILE", requires = "wowpp")]
@@ -36,13 +41,19 @@ pub(crate) struct Rerank {
     /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the model reads
+    /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the folder says
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
     /// Tokens that are worked on together, padding included, at most
     #[arg(long, default_value_t = 4096, value_name = "N")]
     batch_tokens: usize,
-    /// Print one JSON object a line: {"scores": [..]}
+    /// Print the model's logits, without the activation of the folder: by default scores are those of
+    /// sentence-transformers' CrossEncoder.predict, with the activation that the folder names, or else the sigmoid for a
+    /// model with one label and nothing for one with two
+    #[arg(long)]
+    raw_scores: bool,
+    /// Print one JSON object a line: {"scores": [..]}, a number for each passage, or a list of two for a model with two
+    /// labels
     #[arg(long)]
     json: bool,
 }
@@ -56,10 +67,31 @@ struct Request {
     passages: Vec<String>,
 }
 
-/// The logit of the one label, or of the second of two, of each passage.
 #[derive(Serialize)]
 struct Answer {
-    scores: Vec<f32>,
+    scores: Vec<Score>,
+}
+
+/// The score of a passage: one number, or one for each label.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Score {
+    One(f32),
+    Labels(Vec<f32>),
+}
+
+impl Score {
+    fn of(scores: Vec<f32>) -> Self {
+        if let [score] = scores[..] { Self::One(score) } else { Self::Labels(scores) }
+    }
+
+    /// As it is printed between blanks.
+    fn text(&self) -> String {
+        match self {
+            Self::One(score) => score.to_string(),
+            Self::Labels(scores) => scores.iter().map(f32::to_string).collect::<Vec<_>>().join(","),
+        }
+    }
 }
 
 impl Rerank {
@@ -74,6 +106,7 @@ impl Rerank {
             batch_tokens: self.batch_tokens,
             ..CrossEncoderOptions::new(models::resolve(&self.model, quiet)?)
         })?;
+        let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
         let mut blank = 0usize;
         let parse = |line: String| {
             if line.trim().is_empty() {
@@ -93,11 +126,11 @@ impl Rerank {
             let mut logits = model.logits(&pairs)?.into_iter();
             for request in requests {
                 let rows = logits.by_ref().take(request.passages.len());
-                let scores: Vec<f32> = rows.filter_map(|row| row.last().copied()).collect();
+                let scores: Vec<Score> = rows.map(|row| Score::of(activation.scores(&row))).collect();
                 if self.json {
                     print_json(&Answer { scores })?;
                 } else {
-                    let scores: Vec<String> = scores.iter().map(f32::to_string).collect();
+                    let scores: Vec<String> = scores.iter().map(Score::text).collect();
                     print(&format!("{}\n", scores.join(" ")))?;
                 }
             }

@@ -4,6 +4,7 @@
 //! learns with the passages of the other queries of its batch as well; a cross-encoder ranks the passages of one query.
 
 mod contrasts;
+mod layout;
 mod train;
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use sporran_transformers::{
 
 use crate::options::TasksOptions;
 
-pub(crate) use train::sentence_layout;
+pub(crate) use layout::{Prompts, SentenceLayout};
 pub use train::train_encoder;
 
 /// What is trained.
@@ -56,17 +57,17 @@ pub struct EncoderTraining {
     /// Hard negatives of a query that a batch shows, drawn anew for each pass.
     #[serde(default = "negatives")]
     pub negatives: usize,
-    /// Tokens of a text, or of a query with a passage, at most; by default as many as the encoder reads.
+    /// Tokens of a text, or of a query with a passage, at most; by default as many as the folder of `from` says.
     pub max_tokens: Option<usize>,
     /// What is cut of a query with a passage that is too long.
     #[serde(default)]
     pub truncation: Truncation,
-    /// Bi-encoder: how states become a vector, `mean` or `cls`.
-    #[serde(default = "pooling")]
-    pub pooling: Pooling,
-    /// Bi-encoder: how near two vectors are.
-    #[serde(default = "similarity")]
-    pub similarity: Similarity,
+    /// Bi-encoder: how states become a vector, `mean` or `cls`. By default as the folder of `from` says where it has
+    /// one pooling, or else `mean`.
+    pub pooling: Option<Pooling>,
+    /// Bi-encoder: how near two vectors are, `cosine` or `inner-product`. By default as the folder of `from` says, or else
+    /// `cosine`.
+    pub similarity: Option<Similarity>,
     /// Bi-encoder: what similarities are multiplied with before the softmax; by default 20 for cosines and 1 for inner
     /// products.
     pub scale: Option<f64>,
@@ -90,14 +91,6 @@ fn depth() -> usize {
 
 fn negatives() -> usize {
     4
-}
-
-fn pooling() -> Pooling {
-    Pooling::Mean
-}
-
-fn similarity() -> Similarity {
-    Similarity::Cosine
 }
 
 fn judged() -> usize {

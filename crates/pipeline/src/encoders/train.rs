@@ -1,13 +1,11 @@
 //! From contrasts to a trained encoder's folder.
 
-use std::path::{Path, PathBuf};
-
 use candle_core::DType;
 use rustc_hash::FxHashMap;
-use sporran_kilt::{StagedFolder, jsonl};
+use sporran_kilt::StagedFolder;
 use sporran_retriever::dense::Similarity;
 use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, Pooling, Text,
+    BertTask, Checkpoint, EncoderInput, EncoderRow, Text,
     training::{
         Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
         RankingObjective, RankingQuery, TunedEncoder,
@@ -15,8 +13,9 @@ use sporran_transformers::{
 };
 
 use super::{
-    EncoderKind, EncoderTraining,
+    EncoderKind, EncoderTraining, Prompts, SentenceLayout,
     contrasts::{Texts, Titled, of_files, of_tasks},
+    layout::vectors_of,
 };
 use crate::{
     Error, Options, Result,
@@ -69,24 +68,38 @@ pub fn train_encoder(
     let length = encoder.config().max_input_length();
     let input = EncoderInput::open(&checkpoint, length, training.max_tokens, training.truncation)?;
     let companions = companions(&checkpoint, &encoder, &input)?;
-    let run = Run { options, training, encoder: &encoder, companions: &companions };
-    match training.kind {
+    let layout = match training.kind {
+        EncoderKind::CrossEncoder => None,
         EncoderKind::BiEncoder => {
+            let (pooling, similarity) = match (training.pooling, training.similarity) {
+                (Some(pooling), Some(similarity)) => (pooling, similarity),
+                (pooling, similarity) => {
+                    let own = vectors_of(&training.from)?;
+                    (pooling.unwrap_or(own.0), similarity.unwrap_or(own.1))
+                }
+            };
+            let (width, prompts) = (encoder.config().hidden_size, Prompts::of(&training.from)?);
+            Some(SentenceLayout { pooling, similarity, width, prompts })
+        }
+    };
+    let run = Run { options, training, encoder: &encoder, companions: &companions, layout: layout.as_ref() };
+    match &layout {
+        Some(SentenceLayout { pooling, similarity, prompts, .. }) => {
             let contrast = ContrastOptions {
-                pooling: training.pooling,
-                cosine: training.similarity == Similarity::Cosine,
-                scale: training.scale.unwrap_or(match training.similarity {
+                pooling: *pooling,
+                cosine: *similarity == Similarity::Cosine,
+                scale: training.scale.unwrap_or(match similarity {
                     Similarity::Cosine => 20.0,
                     Similarity::InnerProduct => 1.0,
                 }),
                 negatives: training.negatives,
             };
-            let contrasts = contrasts(&input, learned)?;
+            let contrasts = contrasts(&input, prompts, learned)?;
             let objective = ContrastiveObjective::new(&encoder, contrasts, contrast, &training.optimizer)?;
             let lists = lists(&judged, |query, passages| {
-                let mut rows = vec![one(&input, query)?];
+                let mut rows = vec![one(&input, &prompts.before_query(query))?];
                 for passage in passages {
-                    rows.push(one(&input, &joined(passage))?);
+                    rows.push(one(&input, &prompts.before_passage(&joined(passage)))?);
                 }
                 Ok(rows)
             })?;
@@ -99,7 +112,7 @@ pub fn train_encoder(
             };
             run.execute(&objective, (!lists.is_empty()).then_some(&judge), observe)
         }
-        EncoderKind::CrossEncoder => {
+        None => {
             let queries = queries(&input, learned)?;
             let shown = Some(training.negatives + 1).filter(|&shown| shown > 1);
             let objective =
@@ -119,6 +132,8 @@ struct Run<'a> {
     training: &'a EncoderTraining,
     encoder: &'a TunedEncoder,
     companions: &'a [(String, Vec<u8>)],
+    /// A bi-encoder's.
+    layout: Option<&'a SentenceLayout>,
 }
 
 impl Run<'_> {
@@ -128,7 +143,7 @@ impl Run<'_> {
         judge: Option<&dyn Fn() -> sporran_transformers::Result<f64>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let Self { options, training, encoder, companions } = self;
+        let Self { options, training, encoder, companions, layout } = self;
         let staged = StagedFolder::create(&training.model)?;
         let model = staged.path();
         let learning = Learning {
@@ -142,8 +157,8 @@ impl Run<'_> {
         };
         let judge = judge.map(|judge| move || judge().map_err(EvaluationError::from));
         let trained = learning.run(objective, judge.as_ref().map(|judge| judge as Judge<'_>), observe)?;
-        if training.kind == EncoderKind::BiEncoder {
-            sentence_layout(&model, training.pooling, training.similarity, encoder.config().hidden_size)?;
+        if let Some(layout) = layout {
+            layout.write(&model)?;
         }
         staged.commit()?;
         Ok(Trained { model: training.model.clone(), ..trained })
@@ -170,11 +185,11 @@ fn pairs(
     input.rows(&pairs)
 }
 
-fn contrasts(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<Contrast>> {
+fn contrasts(input: &EncoderInput, prompts: &Prompts, learned: Vec<Texts>) -> Result<Vec<Contrast>> {
     let mut keys: FxHashMap<String, u64> = FxHashMap::default();
     let mut passage = |passage: &Titled| -> Result<ContrastPassage> {
         let text = joined(passage);
-        let row = one(input, &text)?;
+        let row = one(input, &prompts.before_passage(&text))?;
         let next = keys.len() as u64;
         Ok(ContrastPassage { row, key: *keys.entry(text).or_insert(next) })
     };
@@ -186,7 +201,8 @@ fn contrasts(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<Contrast>>
         for positive in &texts.positives {
             let positive = passage(positive)?;
             let negatives = negatives.iter().filter(|other| other.key != positive.key).cloned().collect();
-            contrasts.push(Contrast { query: one(input, &texts.query)?, positive, negatives });
+            let query = one(input, &prompts.before_query(&texts.query))?;
+            contrasts.push(Contrast { query, positive, negatives });
         }
     }
     Ok(contrasts)
@@ -243,42 +259,13 @@ fn companions(
     encoder: &TunedEncoder,
     input: &EncoderInput,
 ) -> Result<Vec<(String, Vec<u8>)>> {
+    const INPUT: &str = "sentence_bert_config.json";
     let mut files = encoder_files(from, encoder.config())?;
-    let settings = serde_json::json!({"max_seq_length": input.max_length(), "do_lower_case": false});
-    files.push(("sentence_bert_config.json".to_owned(), format!("{settings}\n").into_bytes()));
+    files.retain(|(name, _)| name != INPUT);
+    let settings =
+        serde_json::json!({"max_seq_length": input.max_length(), "do_lower_case": input.lowercases()});
+    files.push((INPUT.to_owned(), format!("{settings}\n").into_bytes()));
     Ok(files)
-}
-
-/// What makes a folder one of sentence-transformers.
-pub(crate) fn sentence_layout(
-    folder: &Path,
-    pooling: Pooling,
-    similarity: Similarity,
-    width: usize,
-) -> Result<()> {
-    let class = |name: &str| format!("sentence_transformers.models.{name}");
-    let mut modules = vec![
-        serde_json::json!({"idx": 0, "name": "0", "path": "", "type": class("Transformer")}),
-        serde_json::json!({"idx": 1, "name": "1", "path": "1_Pooling", "type": class("Pooling")}),
-    ];
-    if similarity == Similarity::Cosine {
-        modules.push(
-            serde_json::json!({"idx": 2, "name": "2", "path": "2_Normalize", "type": class("Normalize")}),
-        );
-    }
-    let layout = serde_json::json!({
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == Pooling::Cls,
-        "pooling_mode_mean_tokens": pooling == Pooling::Mean,
-        "pooling_mode_max_tokens": false,
-        "pooling_mode_mean_sqrt_len_tokens": false,
-    });
-    let write =
-        |path: PathBuf, value: &serde_json::Value| jsonl::write(path, format!("{value:#}\n").as_bytes());
-    write(folder.join("1_Pooling/config.json"), &layout)?;
-    // The list comes last: with it the folder is complete.
-    write(folder.join("modules.json"), &serde_json::Value::Array(modules))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -298,8 +298,8 @@ fn run<O: Objective>(
 }
 
 fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
-    let most = max_tokens.min(encoder.config().max_input_length());
-    Ok(EncoderInput::new(checkpoint.tokenizer()?, most, Truncation::FirstAtItsStart)?)
+    let length = encoder.config().max_input_length();
+    Ok(EncoderInput::open(checkpoint, length, Some(max_tokens), Truncation::FirstAtItsStart)?)
 }
 
 fn masked_lm(

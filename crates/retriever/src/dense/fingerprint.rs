@@ -6,8 +6,9 @@ use std::{
 };
 
 use serde_json::json;
+use sporran_transformers::Role;
 
-use super::DenseOptions;
+use super::{DenseOptions, folder::settings};
 use crate::{Error, Result};
 
 /// Endings of files that say what a model computes: weights, configs, vocabularies. Cards, code and other formats of the
@@ -19,17 +20,25 @@ const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
 /// encoder that reads queries alone: the index stays while that one is trained.
 ///
 /// # Errors
-/// [`Error::Io`] where a file cannot be read.
+/// [`Error::Io`] where a file cannot be read; [`Error::Transformers`] and [`Error::Option`] for a setting of a folder that
+/// cannot be used.
 pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
     let (key, folder) = match &options.passage_model {
         Some(folder) => ("passage-model", folder),
         None => ("model", &options.model),
     };
+    // Read by name beside the files, so that an index that an older version built without them is not taken for this one.
+    let prompt = match options.passage_template {
+        None => settings(folder)?.map(|settings| settings.prompt(Role::Passage).to_owned()),
+        Some(_) => None,
+    };
     let key = json!({
         key: folder_hash(folder)?,
         "pooling": options.pooling,
+        "dimensions": options.dimensions,
+        "prompt": prompt,
         "passage-template": options.passage_template,
-        "similarity": options.similarity,
+        "similarity": options.similarity()?,
         "max-tokens": options.max_tokens,
         "precision": options.precision,
     });
@@ -100,7 +109,7 @@ mod tests {
         assert_eq!(encoder_hash(&same).unwrap(), first);
         write("1_Pooling/config.json", "{ }");
         let second = encoder_hash(&options).unwrap();
-        let cosine = DenseOptions { similarity: Similarity::Cosine, ..options.clone() };
+        let cosine = DenseOptions { similarity: Some(Similarity::Cosine), ..options.clone() };
         let towers = DenseOptions { passage_model: Some(folder.into()), ..options.clone() };
         let hashes = [first, second, encoder_hash(&cosine).unwrap(), encoder_hash(&towers).unwrap()];
         let queries = DenseOptions { model: folder.join("1_Pooling"), ..towers };

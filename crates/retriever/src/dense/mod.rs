@@ -8,6 +8,7 @@ mod bi_encoder;
 mod encoder;
 mod fingerprint;
 mod flat;
+mod folder;
 mod header;
 mod hnsw;
 mod index;
@@ -17,8 +18,9 @@ mod recall;
 mod retriever;
 mod rows;
 
-pub use bi_encoder::{BiEncoder, BiEncoderOptions};
+pub use bi_encoder::{BiEncoder, BiEncoderOptions, Prompt};
 pub use encoder::{Embeddings, Encoder};
+pub use folder::Override;
 pub use header::Report;
 pub use index::{Index, Origin, Progress, VectorIndex};
 pub use options::{

@@ -17,21 +17,28 @@ pub struct DenseOptions {
     /// The folder of the passages' encoder, where it is another one, as DPR's context encoder is.
     #[serde(default)]
     pub passage_model: Option<PathBuf>,
-    /// How states become a vector, in the place of what the folders say: `cls`, `max`, `mean` or `mean_sqrt_len`.
+    /// How states become a vector, in the place of what the folders say: `cls`, `max`, `mean`, `mean_sqrt_len`,
+    /// `weightedmean` or `lasttoken`.
     #[serde(default)]
     pub pooling: Option<Pooling>,
-    /// What is encoded of a query, with `{text}`, in the place of the folder's own prompt: `query: {text}`. A brace itself
+    /// How many values of a vector are kept, from the first on. By default as many as the folder says: the `truncate_dim`
+    /// of sentence-transformers, or all.
+    #[serde(default)]
+    pub dimensions: Option<usize>,
+    /// What is encoded of a query, with `{text}`: `query: {text}`. By default the folder's prompt for queries stands
+    /// before the text: `query` among the `prompts` of sentence-transformers, or else its default prompt. A brace itself
     /// is written `{{` or `}}`.
     #[serde(default)]
     pub query_template: Option<String>,
-    /// What is encoded of a passage, with `{title}` and `{text}`, in the place of the folder's own prompt: `passage:
-    /// {title} {text}`. By default title and text are joined as the encoder was trained: DPR's as a pair, otherwise with a
-    /// blank between them.
+    /// What is encoded of a passage, with `{title}` and `{text}`: `passage: {title} {text}`. By default the folder's
+    /// prompt for passages (`document`, `passage` or `corpus`, or else its default prompt) stands before title and text,
+    /// which are joined as the encoder was trained: DPR's as a pair, otherwise with a blank between them.
     #[serde(default)]
     pub passage_template: Option<String>,
-    /// How near two vectors are.
+    /// How near two vectors are: `inner-product` or `cosine`. By default as the folder says: the `similarity_fn_name` of
+    /// sentence-transformers, which is the cosine where it is not set; for other folders the inner product.
     #[serde(default)]
-    pub similarity: Similarity,
+    pub similarity: Option<Similarity>,
     /// Tokens of an input, at most; the rest is cut. By default as many as the folder says.
     #[serde(default)]
     pub max_tokens: Option<usize>,
@@ -63,9 +70,10 @@ impl DenseOptions {
             model,
             passage_model: None,
             pooling: None,
+            dimensions: None,
             query_template: None,
             passage_template: None,
-            similarity: Similarity::default(),
+            similarity: None,
             max_tokens: None,
             query_max_tokens: None,
             precision: Precision::default(),
@@ -366,13 +374,13 @@ mod tests {
         let least = read(r#"{"model": "m"}"#).unwrap();
         assert_eq!(least, DenseOptions::new("m".into()));
         let most = read(
-            r#"{"model": "q", "passage-model": "p", "pooling": "mean", "query-template": "query: {text}",
+            r#"{"model": "q", "passage-model": "p", "pooling": "mean", "dimensions": 8, "query-template": "query: {text}",
                 "passage-template": "{title}: {text}", "similarity": "cosine", "max-tokens": 256,
                 "precision": "int8", "device": "cpu", "batch-tokens": 512,
                 "index": {"kind": "flat", "storage": "int8", "rescore": 4, "rescore-storage": "f32"}}"#,
         )
         .unwrap();
-        assert_eq!(most.pooling, Some(Pooling::Mean));
+        assert_eq!((most.pooling, most.dimensions), (Some(Pooling::Mean), Some(8)));
         let IndexOptions::Flat(flat) = &most.index else { panic!("flat") };
         assert_eq!(
             (flat.storage, flat.rescore, flat.rescore_storage),
@@ -389,7 +397,7 @@ mod tests {
             (r#"{"model": "m", "index": {"kind": "flat", "rescores": 1}}"#, "unknown field `rescores`"),
             (r#"{"model": "m", "index": {"kind": "flatt"}}"#, "unknown variant `flatt`"),
             (r#"{"model": "m", "index": {"kind": "flat", "storage": "f64"}}"#, "unknown variant `f64`"),
-            (r#"{"model": "m", "pooling": "median"}"#, "expected `cls`, `max`, `mean` or `mean_sqrt_len`"),
+            (r#"{"model": "m", "pooling": "median"}"#, "`weightedmean` or `lasttoken`, found `median`"),
         ] {
             let error = read(json).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use sporran_kilt::{Hit, PassageId, Query, Template, folder::Place};
-use sporran_transformers::EncoderRow;
+use sporran_transformers::{EncoderRow, Role};
 
 use super::{
-    BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, VectorIndex,
-    fingerprint::encoder_hash,
+    BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, Prompt,
+    VectorIndex, fingerprint::encoder_hash,
 };
 use crate::{Error, PassageScorer, Result, Retriever};
 
@@ -20,17 +20,18 @@ pub struct Dense {
     index: Index,
 }
 
-/// One of the two encoders with its template, and the most tokens that it reads.
+/// One of the two encoders, for texts of a role, with its template, and the most tokens that it reads.
 fn load(
     options: &DenseOptions,
-    folder: &Path,
+    (folder, role): (&Path, Role),
     (template, max_tokens): (Option<&Template>, Option<usize>),
 ) -> Result<BiEncoder> {
     BiEncoder::load(&BiEncoderOptions {
         folder: folder.to_owned(),
         pooling: options.pooling,
+        dimensions: options.dimensions,
         // A template is the whole text, the folder's prompt included.
-        prefix: template.map(|_| String::new()),
+        prompt: template.map_or(Prompt::Role(role), |_| Prompt::Text(String::new())),
         max_tokens,
         precision: options.precision,
         device: options.device,
@@ -72,7 +73,7 @@ impl PassageEncoder {
     pub fn load(options: &DenseOptions) -> Result<Self> {
         let template = passage_template(options)?;
         let folder = options.passage_model.as_ref().unwrap_or(&options.model);
-        let encoder = load(options, folder, (template.as_ref(), options.max_tokens))?;
+        let encoder = load(options, (folder, Role::Passage), (template.as_ref(), options.max_tokens))?;
         Ok(Self { encoder, template })
     }
 
@@ -102,8 +103,10 @@ impl DenseOptions {
         query_template(self)?;
         passage_template(self)?;
         self.device.check(self.precision)?;
-        if self.batch_tokens == 0 {
-            return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
+        for (option, value) in [("batch-tokens", Some(self.batch_tokens)), ("dimensions", self.dimensions)] {
+            if value == Some(0) {
+                return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
+            }
         }
         self.index.check()
     }
@@ -160,7 +163,7 @@ impl Dense {
         };
         Index::build(
             &options.index,
-            options.similarity,
+            options.similarity()?,
             encoder.encoder.dim(),
             origin,
             vectors,
@@ -179,10 +182,10 @@ impl Dense {
         options.check()?;
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
-        let index = Index::open(&options.index, options.similarity, origin, dir.as_ref())?;
+        let index = Index::open(&options.index, options.similarity()?, origin, dir.as_ref())?;
         let template = query_template(options)?;
         let most = options.query_max_tokens.or(options.max_tokens);
-        let encoder = load(options, &options.model, (template.as_ref(), most))?;
+        let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?;
         if encoder.dim() != index.dim() {
             return Err(Error::Option {
                 option: "model",

@@ -63,6 +63,26 @@ pub struct Checkpoint {
     surplus: Vec<String>,
 }
 
+/// The special tokens and the generation options that a folder's JSON files set; `text` is that of its `config.json`.
+fn generation_files(
+    folder: &Path,
+    (path, text): (&Path, &str),
+    config: &ModelConfig,
+) -> Result<(TokenFields, GenerationOptions)> {
+    let fields: TokenFields = parse(path, text)?;
+    let generation_path = folder.join(GENERATION_CONFIG);
+    Ok(match json::text(&generation_path)? {
+        Some(text) => (
+            parse::<TokenFields>(&generation_path, &text)?.over(fields),
+            GenerationOptions::from_folder(&generation_path, &text)?,
+        ),
+        None => {
+            let own = GenerationOptions::from_folder(path, text)?;
+            (fields, own.or(&config.architecture().generation_defaults()))
+        }
+    })
+}
+
 impl Checkpoint {
     /// Reads the JSON files and where the weights lie, and checks that every tensor that the config asks for is
     /// there with its shape. A tensor that the model does not use is logged as a warning and listed by
@@ -100,19 +120,13 @@ impl Checkpoint {
         };
         let mut config = ModelConfig::from_json(&config_path, &text)?;
         let kind: Kind = parse(&config_path, &text)?;
-        let mut fields: TokenFields = parse(&config_path, &text)?;
-        let generation_path = folder.join(GENERATION_CONFIG);
-        let generation = match json::text(&generation_path)? {
-            Some(text) => {
-                fields = parse::<TokenFields>(&generation_path, &text)?.over(fields);
-                GenerationOptions::from_folder(&generation_path, &text)?
+        // An encoder generates nothing, whatever its files say of tokens and generation.
+        let (tokens, generation) = match config.architecture().default_tokens() {
+            None => (None, GenerationOptions::default()),
+            Some(defaults) => {
+                let (tokens, generation) = generation_files(folder, (&config_path, &text), &config)?;
+                (Some(tokens.or(defaults).resolve(config.vocab_size(), &config_path)?), generation)
             }
-            None => GenerationOptions::from_folder(&config_path, &text)?
-                .or(&config.architecture().generation_defaults()),
-        };
-        let tokens = match config.architecture().default_tokens() {
-            Some(defaults) => Some(fields.or(defaults).resolve(config.vocab_size(), &config_path)?),
-            None => None,
         };
         let (files, index) = stored::open_weights(folder)?;
         let tensors = files.iter().map(|file| file.tensors().len()).sum();

@@ -1,10 +1,15 @@
 //! Text to token ids and back, by a folder's tokenizer files.
 
+mod types;
 mod vocab_files;
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tokenizers::{
+    NormalizerWrapper,
+    normalizers::{Lowercase, Sequence},
+};
 
 use crate::{
     error::{Error, Result},
@@ -18,6 +23,7 @@ pub struct Tokenizer {
     path: PathBuf,
     json: String,
     side: Option<TruncationSide>,
+    gives_types: bool,
 }
 
 /// The end at which a text that is too long is cut.
@@ -71,12 +77,13 @@ impl Tokenizer {
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
-            Some(json) => Self::from_json(&path, json),
-            None => Self::from_json(&path, vocab_files::json(folder)?),
-        }?;
+            Some(json) => Self::from_json(&path, json)?,
+            None => Self::from_json(&path, vocab_files::json(folder)?)?,
+        };
         let path = folder.join("tokenizer_config.json");
         let cutting = json::text(&path)?.map(|text| json::parse::<Cutting>(&path, &text)).transpose()?;
-        Ok(Self { side: cutting.unwrap_or_default().truncation_side, ..tokenizer })
+        let side = cutting.unwrap_or_default().truncation_side;
+        Ok(Self { side, gives_types: types::are_given(folder)?, ..tokenizer })
     }
 
     /// The end at which long texts are cut, where the folder says it.
@@ -89,6 +96,26 @@ impl Tokenizer {
     #[must_use]
     pub fn with_truncation_side(self, side: TruncationSide) -> Self {
         Self { side: Some(side), ..self }
+    }
+
+    /// The same tokenizer over lowercased texts. Words that are tokens by themselves are found before, in whatever case
+    /// they stand in the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub(crate) fn lowercased(mut self) -> Result<Self> {
+        let mut steps = vec![NormalizerWrapper::Lowercase(Lowercase)];
+        steps.extend(self.inner.get_normalizer().cloned());
+        let result = self.inner.with_normalizer(Some(Sequence::new(steps))).map(|_| ());
+        result.map_err(|source| self.wrong(source))?;
+        Ok(self)
+    }
+
+    /// Whether a model gets the types of tokens beside their ids, by which it tells the second text of a pair from the
+    /// first; other models get 0 for every token.
+    #[must_use]
+    pub fn gives_types(&self) -> bool {
+        self.gives_types
     }
 
     /// Whether a folder has the files that [`from_folder`](Self::from_folder) reads.
@@ -106,7 +133,7 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
-        Ok(Self { inner, path: path.into(), json, side: None })
+        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true })
     }
 
     /// The same tokenizer, to which these words of its vocabulary are tokens wherever a text has them.

@@ -1,0 +1,133 @@
+//! A trained encoder's folder in the layout of sentence-transformers.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use serde_json::{Value, json};
+use sporran_kilt::jsonl;
+use sporran_retriever::dense::Similarity;
+use sporran_transformers::{Pooling, Role, SentenceSettings, Sentences, VectorSimilarity};
+
+use crate::Result;
+
+/// What stands before queries and passages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prompts {
+    query: String,
+    passage: String,
+}
+
+impl Prompts {
+    /// Those of the folder that a training starts from; none where it is not one of sentence-transformers.
+    pub(crate) fn of(folder: &Path) -> Result<Self> {
+        let settings = SentenceSettings::of_layout(folder)?.unwrap_or_default();
+        let prompt = |role| settings.prompt(role).to_owned();
+        Ok(Self { query: prompt(Role::Query), passage: prompt(Role::Passage) })
+    }
+
+    /// A query as the encoder reads it.
+    pub(super) fn before_query(&self, text: &str) -> String {
+        format!("{}{text}", self.query)
+    }
+
+    /// A passage as the encoder reads it.
+    pub(super) fn before_passage(&self, text: &str) -> String {
+        format!("{}{text}", self.passage)
+    }
+}
+
+/// How the states of the folder that a training starts from become vectors, and how near two of them are: the mean where the
+/// folder joins several poolings, and the mean and the cosine where it says nothing.
+pub(super) fn vectors_of(folder: &Path) -> Result<(Pooling, Similarity)> {
+    let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
+        return Ok((Pooling::Mean, Similarity::Cosine));
+    };
+    let pooling = match sentences.pooling.as_slice() {
+        [pooling] => *pooling,
+        _ => Pooling::Mean,
+    };
+    let similarity = match sentences.settings.similarity {
+        VectorSimilarity::Dot => Similarity::InnerProduct,
+        _ => Similarity::Cosine,
+    };
+    Ok((pooling, similarity))
+}
+
+/// What makes a folder one of sentence-transformers.
+pub(crate) struct SentenceLayout {
+    /// How states become a vector.
+    pub(crate) pooling: Pooling,
+    /// How near two vectors are.
+    pub(crate) similarity: Similarity,
+    /// The width of the states.
+    pub(crate) width: usize,
+    /// What the encoder was trained to read before texts.
+    pub(crate) prompts: Prompts,
+}
+
+impl SentenceLayout {
+    /// Writes the files of the layout beside the weights in `folder`.
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let class = |name: &str| format!("sentence_transformers.models.{name}");
+        let mut modules = vec![
+            json!({"idx": 0, "name": "0", "path": "", "type": class("Transformer")}),
+            json!({"idx": 1, "name": "1", "path": "1_Pooling", "type": class("Pooling")}),
+        ];
+        if self.similarity == Similarity::Cosine {
+            modules.push(json!({"idx": 2, "name": "2", "path": "2_Normalize", "type": class("Normalize")}));
+        }
+        let layout = json!({
+            "word_embedding_dimension": self.width,
+            "pooling_mode_cls_token": self.pooling == Pooling::Cls,
+            "pooling_mode_mean_tokens": self.pooling == Pooling::Mean,
+            "pooling_mode_max_tokens": false,
+            "pooling_mode_mean_sqrt_len_tokens": false,
+        });
+        let settings = json!({
+            "model_type": "SentenceTransformer",
+            "prompts": {"query": self.prompts.query, "document": self.prompts.passage},
+            "default_prompt_name": null,
+            "similarity_fn_name": match self.similarity {
+                Similarity::Cosine => "cosine",
+                Similarity::InnerProduct => "dot",
+            },
+        });
+        let write = |path: PathBuf, value: &Value| jsonl::write(path, format!("{value:#}\n").as_bytes());
+        write(folder.join("1_Pooling/config.json"), &layout)?;
+        write(folder.join("config_sentence_transformers.json"), &settings)?;
+        // The list comes last: with it the folder is complete.
+        write(folder.join("modules.json"), &Value::Array(modules))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Prompts::of(folder.path()).unwrap(), Prompts::default());
+        let prompts = Prompts { query: "q: ".into(), passage: String::new() };
+        for (similarity, expected) in [
+            (Similarity::InnerProduct, VectorSimilarity::Dot),
+            (Similarity::Cosine, VectorSimilarity::Cosine),
+        ] {
+            let layout =
+                SentenceLayout { pooling: Pooling::Cls, similarity, width: 4, prompts: prompts.clone() };
+            layout.write(folder.path()).unwrap();
+            assert_eq!(Prompts::of(folder.path()).unwrap(), prompts);
+            let settings = SentenceSettings::of_layout(folder.path()).unwrap().unwrap();
+            assert_eq!(settings.similarity, expected);
+            assert_eq!(vectors_of(folder.path()).unwrap(), (Pooling::Cls, similarity));
+        }
+        let several = r#"{"pooling_mode": ["cls", "mean"]}"#;
+        std::fs::write(folder.path().join("1_Pooling/config.json"), several).unwrap();
+        assert_eq!(vectors_of(folder.path()).unwrap(), (Pooling::Mean, Similarity::Cosine));
+        let bare = tempfile::tempdir().unwrap();
+        assert_eq!(vectors_of(bare.path()).unwrap(), (Pooling::Mean, Similarity::Cosine));
+        assert_eq!(prompts.before_query("a"), "q: a");
+        assert_eq!(prompts.before_passage("a"), "a");
+    }
+}

@@ -1,0 +1,109 @@
+//! What the encoders' folders set, and what a config sets in its place.
+
+use std::path::Path;
+
+use candle_core::{DType, Device};
+use serde::Serialize;
+use sporran_transformers::{Role, SentenceSettings, Sentences, VectorSimilarity, folder_max_tokens};
+
+use super::{DenseOptions, Similarity};
+use crate::{Error, Result};
+
+/// A setting of a model's folder in whose place a config sets another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Override {
+    /// The option's name in the config.
+    #[serde(skip)]
+    pub option: &'static str,
+    /// What the folder says.
+    pub folder: String,
+    /// What the config says.
+    pub config: String,
+}
+
+/// What a folder in the layout of sentence-transformers sets for its vectors.
+pub(super) fn settings(folder: &Path) -> Result<Option<SentenceSettings>> {
+    Ok(SentenceSettings::of_layout(folder)?)
+}
+
+impl DenseOptions {
+    /// How near two vectors are: as the options say, or else the folder of the queries' encoder, or else that of the
+    /// passages', and the inner product where neither says it.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a similarity that the search does not compute, and what is wrong with a folder's file.
+    pub fn similarity(&self) -> Result<Similarity> {
+        if let Some(similarity) = self.similarity {
+            return Ok(similarity);
+        }
+        for folder in std::iter::once(&self.model).chain(&self.passage_model) {
+            match settings(folder)?.map(|settings| settings.similarity) {
+                None => {}
+                Some(VectorSimilarity::Cosine) => return Ok(Similarity::Cosine),
+                Some(VectorSimilarity::Dot) => return Ok(Similarity::InnerProduct),
+                Some(other) => {
+                    return Err(Error::Option {
+                        option: "similarity",
+                        expected: "`cosine` or `inner-product`, set in the config where the folder asks for what the \
+                                   search does not compute",
+                        found: format!("`{other}`, the `similarity_fn_name` of {}", folder.display()),
+                    });
+                }
+            }
+        }
+        Ok(Similarity::InnerProduct)
+    }
+
+    /// The settings of the folders in whose place the options set others.
+    ///
+    /// # Errors
+    /// What is wrong with a folder's files.
+    pub fn overrides(&self) -> Result<Vec<Override>> {
+        let mut found = Vec::new();
+        let mut push = |option, folder: String, config: String| {
+            if folder != config {
+                found.push(Override { option, folder, config });
+            }
+        };
+        let passages = self.passage_model.as_ref().unwrap_or(&self.model);
+        let (asking, answering) = (settings(&self.model)?, settings(passages)?);
+        let roles = [
+            ("query-template", Role::Query, "{text}", &asking, &self.query_template),
+            ("passage-template", Role::Passage, "{title} {text}", &answering, &self.passage_template),
+        ];
+        for (option, role, text, settings, template) in roles {
+            if let (Some(settings), Some(template)) = (settings, template) {
+                let prompt = settings.prompt(role).replace('{', "{{").replace('}', "}}");
+                push(option, format!("{prompt}{text}"), template.clone());
+            }
+        }
+        if let (Some(settings), Some(similarity)) = (&asking, self.similarity) {
+            let own = match settings.similarity {
+                VectorSimilarity::Dot => Similarity::InnerProduct.name().to_owned(),
+                other => other.to_string(),
+            };
+            push("similarity", own, similarity.name().to_owned());
+        }
+        if let (Some(own), Some(dimensions)) =
+            (asking.and_then(|settings| settings.truncate_dim), self.dimensions)
+        {
+            push("dimensions", own.to_string(), dimensions.to_string());
+        }
+        if let Some(pooling) = self.pooling
+            && let Some(sentences) = Sentences::open(&self.model, DType::F32, &Device::Cpu)?
+        {
+            let own: Vec<String> = sentences.pooling.iter().map(ToString::to_string).collect();
+            push("pooling", own.join(" "), pooling.to_string());
+        }
+        let limits = [
+            ("max-tokens", passages, self.max_tokens),
+            ("query-max-tokens", &self.model, self.query_max_tokens),
+        ];
+        for (option, folder, most) in limits {
+            if let (Some(own), Some(most)) = (folder_max_tokens(folder)?, most) {
+                push(option, own.to_string(), most.to_string());
+            }
+        }
+        Ok(found)
+    }
+}

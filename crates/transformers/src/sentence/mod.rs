@@ -1,0 +1,361 @@
+//! From the states of an encoder to one vector a text, as a folder in the layout of sentence-transformers says it.
+
+mod cross_encoder;
+mod input;
+mod pooling;
+mod settings;
+mod steps;
+mod text_encoder;
+
+use std::path::{Component, Path, PathBuf};
+
+use candle_core::{D, DType, Device, Tensor};
+use serde::Deserialize;
+
+pub use cross_encoder::{CrossEncoderFolder, ScoreActivation};
+pub(crate) use input::{INPUT_FILES, InputSettings};
+pub use pooling::Pooling;
+pub use settings::{Role, SentenceSettings, VectorSimilarity};
+use steps::{Step, read_dense, read_layer_norm, read_normalize};
+pub use text_encoder::{TextEncoder, TextEncoderOptions};
+
+use crate::{
+    batch::Batch,
+    encoder::Encoder,
+    error::{Error, Result},
+    json::{self, parse},
+};
+
+const MODULES: &str = "modules.json";
+const CONFIG: &str = "config.json";
+
+/// Where the classes of modules are in Python. Others have the names of these, and compute something else.
+const PACKAGE: &str = "sentence_transformers.";
+
+/// What a folder's `modules.json` does with the states of its encoder.
+#[derive(Debug, Clone)]
+pub struct Sentences {
+    /// The folder of the encoder itself.
+    pub encoder: PathBuf,
+    /// What the states become; the vectors of several are put together.
+    pub pooling: Vec<Pooling>,
+    /// Whether the tokens of a prompt are pooled with those of the text.
+    pub include_prompt: bool,
+    /// What the folder sets for its vectors.
+    pub settings: SentenceSettings,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    path: String,
+    r#type: String,
+}
+
+impl Module {
+    /// The class of a module of sentence-transformers, whichever version wrote it.
+    fn kind(&self) -> &str {
+        match self.r#type.strip_prefix(PACKAGE) {
+            Some(name) => name.rsplit('.').next().unwrap_or_default(),
+            None => "",
+        }
+    }
+}
+
+/// The modules of a folder, in their order, with the file that lists them; `None` where there is no such file.
+fn modules(folder: &Path) -> Result<Option<(PathBuf, Vec<Module>)>> {
+    let path = folder.join(MODULES);
+    let Some(text) = json::text(&path)? else { return Ok(None) };
+    let modules = parse(&path, &text)?;
+    Ok(Some((path, modules)))
+}
+
+fn unexpected(path: &Path, at: usize, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: path.into(),
+        field: format!("[{at}].type"),
+        expected: expected.into(),
+        found: format!("`{found}`"),
+    }
+}
+
+/// The folder of the encoder, which is the first module.
+fn encoder_folder(folder: &Path, path: &Path, modules: &[Module]) -> Result<PathBuf> {
+    match modules.first() {
+        Some(module) if module.kind() == "Transformer" => Ok(folder.join(&module.path)),
+        found => {
+            let found = found.map_or("none", |module| &module.r#type);
+            Err(unexpected(path, 0, "sentence-transformers' `Transformer` first", found))
+        }
+    }
+}
+
+/// The folder of the encoder in a folder of sentence-transformers; of another folder itself.
+///
+/// # Errors
+/// [`Error::Json`], and [`Error::Config`] where the first module is no encoder.
+pub(crate) fn encoder_of(folder: &Path) -> Result<PathBuf> {
+    match modules(folder)? {
+        Some((path, modules)) => encoder_folder(folder, &path, &modules),
+        None => Ok(folder.into()),
+    }
+}
+
+/// The files that the folder of a module may hold.
+pub(crate) const MODULE_FILES: [&str; 3] = [CONFIG, "model.safetensors", "pytorch_model.bin"];
+
+/// The folders of the modules behind the encoder, as `modules.json` names them; none where there is no such file.
+///
+/// # Errors
+/// [`Error::Json`], and [`Error::Config`] for a path that leads out of the model's folder.
+pub(crate) fn module_folders(folder: &Path) -> Result<Vec<String>> {
+    let Some((path, modules)) = modules(folder)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for (at, module) in modules.into_iter().enumerate().skip(1).filter(|(_, module)| !module.path.is_empty())
+    {
+        if !Path::new(&module.path).components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(Error::Config {
+                path,
+                field: format!("[{at}].path"),
+                expected: "a folder inside the model's".into(),
+                found: format!("`{}`", module.path),
+            });
+        }
+        found.push(module.path);
+    }
+    Ok(found)
+}
+
+impl Sentences {
+    /// Reads the `modules.json` of `folder` and the modules that it names; `None` where there is none. Weights are
+    /// cast to `dtype` on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Json`], [`Error::Config`] where a module or an option is not one of this crate, and those of
+    /// reading weights.
+    pub fn open(folder: &Path, dtype: DType, device: &Device) -> Result<Option<Self>> {
+        let Some((path, modules)) = modules(folder)? else { return Ok(None) };
+        let encoder = encoder_folder(folder, &path, &modules)?;
+        InputSettings::open(&encoder)?.check_states()?;
+        let mut pooling = None;
+        let mut steps = Vec::new();
+        for (at, module) in modules.iter().enumerate().skip(1) {
+            let inside = folder.join(&module.path);
+            match module.kind() {
+                "Pooling" if pooling.is_none() => pooling = Some(pooling::read(&inside)?),
+                "Normalize" if pooling.is_some() => steps.push(read_normalize(&inside)?),
+                "LayerNorm" if pooling.is_some() => steps.push(read_layer_norm(&inside, dtype, device)?),
+                "Dense" if pooling.is_some() => steps.push(read_dense(&inside, dtype, device)?),
+                // It drops values in training alone.
+                "Dropout" if pooling.is_some() => {}
+                _ => {
+                    let expected = "sentence-transformers' `Transformer`, `Pooling`, then `Dense`, `LayerNorm`, \
+                                    `Normalize` and `Dropout`";
+                    return Err(unexpected(&path, at, expected, &module.r#type));
+                }
+            }
+        }
+        let Some((pooling, include_prompt)) = pooling else {
+            return Err(unexpected(&path, 1, "`Pooling`", "none"));
+        };
+        let settings = SentenceSettings::open(folder)?;
+        Ok(Some(Self { encoder, pooling, include_prompt, settings, steps }))
+    }
+
+    /// One kind of pooling for a folder that does not say what becomes of its states.
+    #[must_use]
+    pub fn plain(folder: &Path, pooling: Pooling) -> Self {
+        Self {
+            encoder: folder.into(),
+            pooling: vec![pooling],
+            include_prompt: true,
+            settings: SentenceSettings::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// The same with another pooling, which must give vectors of the same width where a layer follows it.
+    ///
+    /// # Errors
+    /// [`Error::Options`] where it cannot: the folder puts several poolings together for a layer.
+    pub fn with_pooling(self, pooling: Pooling) -> Result<Self> {
+        if self.pooling.len() != 1 && self.steps.iter().any(Step::fixes_width) {
+            let expected = format!("{} poolings put together, for the layer after them", self.pooling.len());
+            return Err(Error::Options { option: "pooling", expected, found: format!("`{pooling}`") });
+        }
+        Ok(Self { pooling: vec![pooling], ..self })
+    }
+
+    /// The pooling whose result has the direction of a query's vector: where nothing happens to it, or only its length is made
+    /// 1, no dimension is left out, and a prompt's tokens are pooled too.
+    #[must_use]
+    pub fn direction(&self) -> Option<Pooling> {
+        let leaves_out_prompt = !self.include_prompt && !self.settings.prompt(Role::Query).is_empty();
+        if leaves_out_prompt || self.settings.truncate_dim.is_some() {
+            return None;
+        }
+        match self.pooling.as_slice() {
+            [pooling] if self.steps.iter().all(Step::keeps_direction) => Some(*pooling),
+            _ => None,
+        }
+    }
+
+    /// The width of the vectors, for states of this width.
+    #[must_use]
+    pub fn width(&self, states: usize) -> usize {
+        self.steps.iter().fold(states * self.pooling.len(), |width, step| step.width(width))
+    }
+
+    /// The vectors of a batch, shape (b, width). The first `skipped` tokens of each row, a prompt's, are not pooled. Where
+    /// single tokens are pooled, `body` computes no other token's last state.
+    ///
+    /// # Errors
+    /// As for [`Encoder::states_at`] and [`vectors`](Self::vectors).
+    pub fn encode(&self, body: &dyn Encoder, input: &Batch, skipped: usize) -> Result<Tensor> {
+        let mask = pooled_mask(&input.mask, skipped)?;
+        let places: Option<Vec<_>> =
+            self.pooling.iter().map(|pooling| pooling.places(&mask).transpose()).collect();
+        let Some(places) = places else {
+            return self.vectors(&body.states(input)?, &input.mask, skipped);
+        };
+        let pooled =
+            places.into_iter().map(|places| body.states_at(input, &places?)).collect::<Result<Vec<_>>>()?;
+        self.after_pooling(&pooled)
+    }
+
+    /// States (b, s, d) with their mask (b, s) to vectors (b, width). The first `skipped` tokens of each row are not
+    /// pooled.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where a row has no further token, and a tensor error.
+    pub fn vectors(&self, states: &Tensor, mask: &Tensor, skipped: usize) -> Result<Tensor> {
+        let mask = pooled_mask(mask, skipped)?;
+        let pooled =
+            self.pooling.iter().map(|pooling| pooling.pool(states, &mask)).collect::<Result<Vec<_>>>()?;
+        self.after_pooling(&pooled)
+    }
+
+    /// Puts vectors together and takes the steps after the pooling.
+    fn after_pooling(&self, pooled: &[Tensor]) -> Result<Tensor> {
+        let pooled = Tensor::cat(pooled, D::Minus1)?;
+        self.steps.iter().try_fold(pooled, |xs, step| step.forward(&xs))
+    }
+}
+
+/// The mask (b, s) without its first `skipped` columns.
+fn pooled_mask(mask: &Tensor, skipped: usize) -> Result<Tensor> {
+    if skipped == 0 {
+        return Ok(mask.clone());
+    }
+    let length = mask.dim(1)?;
+    let kept: Vec<f32> = (0..length).map(|at| if at < skipped { 0.0 } else { 1.0 }).collect();
+    let kept = Tensor::from_vec(kept, (1, length), mask.device())?;
+    Ok(mask.to_dtype(DType::F32)?.broadcast_mul(&kept)?)
+}
+
+/// The `config.json` of a module's folder, with its path.
+fn module_config(folder: &Path) -> Result<(PathBuf, String)> {
+    let path = folder.join(CONFIG);
+    match json::text(&path)? {
+        Some(text) => Ok((path, text)),
+        None => Err(Error::MissingFile { folder: folder.into(), expected: CONFIG }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use candle_core::{DType, Device, Tensor};
+
+    use super::{Pooling, Sentences};
+
+    fn open(modules: &str, pooling: &str) -> crate::Result<Option<Sentences>> {
+        let folder = tempfile::TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+        fs::write(folder.path().join("modules.json"), modules).unwrap();
+        fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
+        Sentences::open(folder.path(), DType::F32, &Device::Cpu)
+    }
+
+    const MODULES: &str = r#"[{"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]"#;
+
+    #[test]
+    fn old_and_new_fields_name_the_pooling() {
+        for (text, expected) in [
+            (
+                r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#,
+                vec![Pooling::Cls, Pooling::Mean],
+            ),
+            (
+                r#"{"pooling_mode_lasttoken": true, "pooling_mode_weightedmean_tokens": true}"#,
+                vec![Pooling::WeightedMean, Pooling::LastToken],
+            ),
+            (r#"{"pooling_mode": "mean_sqrt_len_tokens"}"#, vec![Pooling::MeanSqrtLen]),
+            (r#"{"pooling_mode": "lasttoken", "pooling_mode_cls_token": true}"#, vec![Pooling::LastToken]),
+            (
+                r#"{"pooling_mode": ["weightedmean", "max"], "include_prompt": null}"#,
+                vec![Pooling::WeightedMean, Pooling::Max],
+            ),
+            (r#"{"pooling_mode_cls_token": false}"#, vec![Pooling::Mean]),
+            ("{}", vec![Pooling::Mean]),
+        ] {
+            let sentences = open(MODULES, text).unwrap().unwrap();
+            assert_eq!(sentences.pooling, expected, "{text}");
+            assert!(sentences.include_prompt);
+            assert_eq!(sentences.width(6), 6 * expected.len());
+            assert_eq!(sentences.direction(), expected.first().copied().filter(|_| expected.len() == 1));
+        }
+        let without = open(MODULES, r#"{"include_prompt": false}"#).unwrap().unwrap();
+        assert!(!without.include_prompt);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_with_its_file_and_field() {
+        for (text, field) in [
+            (r#"{"pooling_mode": "median"}"#, "pooling_mode"),
+            (r#"{"pooling_mode": 3}"#, "pooling_mode"),
+            (r#"{"pooling_mode_cls_token": "yes"}"#, "pooling_mode_cls_token"),
+            (r#"{"include_prompt": 1}"#, "include_prompt"),
+        ] {
+            let error = open(MODULES, text).unwrap_err().to_string();
+            assert!(error.contains(&format!("1_Pooling/config.json: field `{field}`")), "{error}");
+        }
+        for (from, to, at) in [
+            ("models.Normalize", "models.CLIPModel", 2),
+            ("models.Normalize", "models.Pooling", 2),
+            ("models.Pooling", "models.WordWeights", 1),
+            // A class of the folder's own code, whatever its name.
+            ("sentence_transformers.models.Transformer", "custom_st.Transformer", 0),
+        ] {
+            let error = open(&MODULES.replace(from, to), "{}").unwrap_err().to_string();
+            assert!(error.contains(&format!("modules.json: field `[{at}].type`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_of_modules_lie_inside_the_model_s() {
+        let folders = |text: &str| {
+            let folder = tempfile::TempDir::new().unwrap();
+            fs::write(folder.path().join("modules.json"), text).unwrap();
+            super::module_folders(folder.path())
+        };
+        assert_eq!(folders(MODULES).unwrap(), ["1_Pooling", "2_Normalize"]);
+        for path in ["../1_Pooling", "/tmp"] {
+            let error = folders(&MODULES.replace("1_Pooling", path)).unwrap_err().to_string();
+            assert!(error.contains("field `[1].path`"), "{error}");
+        }
+        assert!(super::module_folders(tempfile::TempDir::new().unwrap().path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn vectors_are_normalised_after_pooling() {
+        let sentences = open(MODULES, "{}").unwrap().unwrap();
+        let states = Tensor::new(&[[[6.0f32, 8.0]]], &Device::Cpu).unwrap();
+        let mask = Tensor::ones((1, 1), DType::F32, &Device::Cpu).unwrap();
+        let vectors = sentences.vectors(&states, &mask, 0).unwrap();
+        assert_eq!(vectors.to_vec2::<f32>().unwrap(), [[0.6, 0.8]]);
+    }
+}

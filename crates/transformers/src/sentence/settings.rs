@@ -1,0 +1,312 @@
+//! What a folder of sentence-transformers sets for its vectors: `config_sentence_transformers.json`.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::MODULES;
+use crate::{
+    error::{Error, Result},
+    json::{self, parse},
+};
+
+/// How near two vectors are, by the names of sentence-transformers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VectorSimilarity {
+    /// The inner product of both at a length of 1.
+    Cosine,
+    /// The inner product.
+    Dot,
+    /// The Euclidean distance, negative.
+    Euclidean,
+    /// The sum of absolute differences, negative.
+    Manhattan,
+}
+
+impl VectorSimilarity {
+    const ALL: [Self; 4] = [Self::Cosine, Self::Dot, Self::Euclidean, Self::Manhattan];
+
+    /// How near `a` and `b` are; a vector of zeros has the cosine 0 to every other.
+    ///
+    /// # Panics
+    /// Where the two have different widths.
+    #[must_use]
+    pub fn of(self, a: &[f32], b: &[f32]) -> f32 {
+        assert_eq!(a.len(), b.len(), "vectors of one width");
+        let pairs = || a.iter().zip(b);
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        match self {
+            Self::Cosine => {
+                let length = (dot(a, a) * dot(b, b)).sqrt();
+                if length > 0.0 { dot(a, b) / length } else { 0.0 }
+            }
+            Self::Dot => dot(a, b),
+            Self::Euclidean => -pairs().map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt(),
+            Self::Manhattan => -pairs().map(|(a, b)| (a - b).abs()).sum::<f32>(),
+        }
+    }
+}
+
+impl fmt::Display for VectorSimilarity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cosine => "cosine",
+            Self::Dot => "dot",
+            Self::Euclidean => "euclidean",
+            Self::Manhattan => "manhattan",
+        })
+    }
+}
+
+/// What a text is: the folder may have a prompt for each role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It asks.
+    Query,
+    /// It is searched.
+    Passage,
+}
+
+impl Role {
+    /// The names of the role's prompts; the first that a folder has is taken.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Query => &["query"],
+            Self::Passage => &["document", "passage", "corpus"],
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Query => Self::Passage,
+            Self::Passage => Self::Query,
+        }
+    }
+}
+
+/// What a folder of sentence-transformers sets for its vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentenceSettings {
+    prompts: BTreeMap<String, String>,
+    default_prompt_name: Option<String>,
+    /// How near two vectors are: cosine where the folder does not say it, as in sentence-transformers.
+    pub similarity: VectorSimilarity,
+    /// How many values of a vector are kept, from the first on.
+    pub truncate_dim: Option<usize>,
+    /// The class of sentence-transformers that the folder was saved from.
+    pub(crate) model_type: Option<String>,
+    /// A cross-encoder's activation, by its path in Python.
+    pub(crate) activation: Option<String>,
+}
+
+impl Default for SentenceSettings {
+    /// What a folder without the file has.
+    fn default() -> Self {
+        Self {
+            prompts: BTreeMap::new(),
+            default_prompt_name: None,
+            similarity: VectorSimilarity::Cosine,
+            truncate_dim: None,
+            model_type: None,
+            activation: None,
+        }
+    }
+}
+
+/// The fields of the file; null stands for what is not set.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    prompts: Option<BTreeMap<String, Option<String>>>,
+    default_prompt_name: Option<String>,
+    similarity_fn_name: Option<String>,
+    truncate_dim: Option<Value>,
+    model_type: Option<String>,
+    activation_fn: Option<String>,
+}
+
+impl SentenceSettings {
+    /// The name of the file.
+    pub(crate) const FILE: &str = "config_sentence_transformers.json";
+
+    /// Reads the file of `folder`; a folder without one has the defaults.
+    ///
+    /// # Errors
+    /// [`Error::Json`], and [`Error::Config`] for a value that cannot be used.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(Self::FILE);
+        let Some(text) = json::text(&path)? else { return Ok(Self::default()) };
+        let fields: Fields = parse(&path, &text)?;
+        let wrong = |field: &str, expected: &str, found: String| Error::Config {
+            path: path.clone(),
+            field: field.into(),
+            expected: expected.into(),
+            found,
+        };
+        let prompts: BTreeMap<String, String> = fields
+            .prompts
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, prompt)| (name, prompt.unwrap_or_default()))
+            .collect();
+        // These two are there, and empty, even where the file does not list them.
+        let built_in = ["query", "document"];
+        if let Some(name) = &fields.default_prompt_name
+            && !prompts.contains_key(name)
+            && !built_in.contains(&name.as_str())
+        {
+            let expected = format!("the name of one of the `prompts`: {}", listed(prompts.keys()));
+            return Err(wrong("default_prompt_name", &expected, format!("`{name}`")));
+        }
+        let similarity = match &fields.similarity_fn_name {
+            None => VectorSimilarity::Cosine,
+            Some(name) => VectorSimilarity::ALL
+                .into_iter()
+                .find(|known| known.to_string() == *name)
+                .ok_or_else(|| {
+                    let expected = "`cosine`, `dot`, `euclidean` or `manhattan`";
+                    wrong("similarity_fn_name", expected, format!("`{name}`"))
+                })?,
+        };
+        let truncate_dim = match &fields.truncate_dim {
+            None => None,
+            Some(value) => {
+                let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
+                Some(number.filter(|number| *number > 0).ok_or_else(|| {
+                    wrong("truncate_dim", "a number of dimensions, at least 1", value.to_string())
+                })?)
+            }
+        };
+        Ok(Self {
+            prompts,
+            default_prompt_name: fields.default_prompt_name,
+            similarity,
+            truncate_dim,
+            model_type: fields.model_type,
+            activation: fields.activation_fn,
+        })
+    }
+
+    /// Reads the file of a folder in the layout of sentence-transformers; `None` for another folder.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn of_layout(folder: &Path) -> Result<Option<Self>> {
+        if folder.join(MODULES).is_file() { Self::open(folder).map(Some) } else { Ok(None) }
+    }
+
+    /// What is put before a text of this role: the folder's prompt for it, or else its default prompt, unless that is
+    /// named after the other role. Empty where there is none.
+    #[must_use]
+    pub fn prompt(&self, role: Role) -> &str {
+        let own = role.names().iter().find_map(|name| self.prompts.get(*name));
+        if let Some(own) = own {
+            return own;
+        }
+        let others = role.other().names();
+        match &self.default_prompt_name {
+            Some(name) if !others.contains(&name.as_str()) => self.default_prompt(),
+            _ => "",
+        }
+    }
+
+    /// What is put before a text without a role, empty where the folder does not say it.
+    #[must_use]
+    pub fn default_prompt(&self) -> &str {
+        let name = self.default_prompt_name.as_ref();
+        name.and_then(|name| self.prompts.get(name)).map_or("", String::as_str)
+    }
+
+    /// The prompt of this name.
+    ///
+    /// # Errors
+    /// [`Error::Options`] with the names that there are.
+    pub fn named_prompt(&self, name: &str) -> Result<&str> {
+        self.prompts.get(name).map(String::as_str).ok_or_else(|| Error::Options {
+            option: "prompt-name",
+            expected: match self.prompts.len() {
+                0 => "none, since the model's folder has no prompts".into(),
+                _ => format!("one of the folder's prompts: {}", listed(self.prompts.keys())),
+            },
+            found: format!("`{name}`"),
+        })
+    }
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SentenceSettings> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(SentenceSettings::FILE), text).unwrap();
+        SentenceSettings::open(folder.path())
+    }
+
+    #[test]
+    fn a_role_has_its_own_prompt_or_else_the_default_one() {
+        for (text, query, passage, default) in [
+            (r#"{"prompts": {"query": "q: ", "document": "d: "}}"#, "q: ", "d: ", ""),
+            (r#"{"prompts": {"passage": "p: ", "corpus": "c: "}}"#, "", "p: ", ""),
+            (r#"{"prompts": {"document": "", "passage": "p: "}}"#, "", "", ""),
+            (r#"{"prompts": {"query": null, "x": "x: "}, "default_prompt_name": "x"}"#, "", "x: ", "x: "),
+            // A query's prompt does not belong before a passage, whether it is the default one or not.
+            (r#"{"prompts": {"query": "q: "}, "default_prompt_name": "query"}"#, "q: ", "", "q: "),
+            (r#"{"prompts": {"document": "d: "}, "default_prompt_name": "document"}"#, "", "d: ", "d: "),
+            (r#"{"prompts": null, "default_prompt_name": null}"#, "", "", ""),
+            (r#"{"default_prompt_name": "query"}"#, "", "", ""),
+            ("{}", "", "", ""),
+        ] {
+            let settings = read(text).unwrap();
+            let found =
+                (settings.prompt(Role::Query), settings.prompt(Role::Passage), settings.default_prompt());
+            assert_eq!(found, (query, passage, default), "{text}");
+        }
+    }
+
+    #[test]
+    fn prompts_are_found_by_their_names() {
+        let settings = read(r#"{"prompts": {"query": "q: ", "sts": ""}}"#).unwrap();
+        assert_eq!(settings.named_prompt("query").unwrap(), "q: ");
+        assert_eq!(settings.named_prompt("sts").unwrap(), "");
+        let error = settings.named_prompt("qury").unwrap_err().to_string();
+        assert!(error.contains("`prompt-name`") && error.contains("`query`, `sts`, found `qury`"), "{error}");
+        let error = SentenceSettings::default().named_prompt("query").unwrap_err().to_string();
+        assert!(error.contains("has no prompts"), "{error}");
+    }
+
+    #[test]
+    fn null_and_nothing_are_the_defaults_and_wrong_values_are_named() {
+        let text = r#"{"similarity_fn_name": null, "truncate_dim": null, "model_type": null}"#;
+        assert_eq!(read(text).unwrap(), SentenceSettings::default());
+        assert_eq!(SentenceSettings::default().similarity, VectorSimilarity::Cosine);
+        let set = read(r#"{"similarity_fn_name": "manhattan", "truncate_dim": 8}"#).unwrap();
+        assert_eq!((set.similarity, set.truncate_dim), (VectorSimilarity::Manhattan, Some(8)));
+        for (text, field) in [
+            (r#"{"similarity_fn_name": "maxsim"}"#, "similarity_fn_name"),
+            (r#"{"truncate_dim": 0}"#, "truncate_dim"),
+            (r#"{"truncate_dim": -3}"#, "truncate_dim"),
+            (r#"{"prompts": {"a": ""}, "default_prompt_name": "b"}"#, "default_prompt_name"),
+            (r#"{"prompts": ["a"]}"#, "prompts"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("transformers.json: field `{field}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn similarities_are_those_of_their_definitions() {
+        let (a, b) = ([3.0, 4.0], [4.0, 3.0]);
+        let of = |similarity: VectorSimilarity| similarity.of(&a, &b);
+        assert!((of(VectorSimilarity::Cosine) - 0.96).abs() < 1e-6);
+        assert_eq!(of(VectorSimilarity::Dot), 24.0);
+        assert!((of(VectorSimilarity::Euclidean) + 2.0f32.sqrt()).abs() < 1e-6);
+        assert_eq!(of(VectorSimilarity::Manhattan), -2.0);
+        assert_eq!(VectorSimilarity::Cosine.of(&[0.0, 0.0], &b), 0.0);
+    }
+}

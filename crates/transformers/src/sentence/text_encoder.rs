@@ -1,0 +1,257 @@
+//! Texts to vectors: an encoder with its tokenizer, its pooling and what its folder sets.
+
+use std::{path::PathBuf, sync::Arc};
+
+use candle_core::{DType, Device};
+
+use super::{Pooling, Role, SentenceSettings, Sentences, VectorSimilarity};
+use crate::{
+    Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, Text, Truncation, VectorHead,
+    batch::{Batch, each_batch, length_batches},
+    error::{Error, Result},
+};
+
+/// A model, and how it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextEncoderOptions {
+    /// The model's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with a pooling.
+    pub folder: PathBuf,
+    /// How states become a vector, in the place of what the folder says. A folder's layers after the pooling stay,
+    /// DPR's projection does not.
+    pub pooling: Option<Pooling>,
+    /// How states become a vector where the folder does not say it.
+    pub fallback: Option<Pooling>,
+    /// How many values of a vector are kept, from the first on; by default as many as the folder says.
+    pub dimensions: Option<usize>,
+    /// Tokens of an input, at most; by default as many as the folder says.
+    pub max_tokens: Option<usize>,
+    /// What is cut of a longer input.
+    pub truncation: Truncation,
+    /// The numbers that it computes with.
+    pub precision: Precision,
+    /// Where it computes.
+    pub device: DeviceName,
+    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    pub batch_tokens: usize,
+}
+
+impl TextEncoderOptions {
+    /// A folder's model as the folder says, in f32 on a CPU, with 4,096 tokens a batch.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            pooling: None,
+            fallback: None,
+            dimensions: None,
+            max_tokens: None,
+            truncation: Truncation::LongestFirst,
+            precision: Precision::F32,
+            device: DeviceName::Cpu,
+            batch_tokens: 4096,
+        }
+    }
+}
+
+/// How the states of a batch become vectors.
+enum Reduction {
+    /// DPR's way: the first token, projected where the model has a projection.
+    Dpr(VectorHead),
+    /// Pooling, and what the folder does with its result.
+    Sentences(Sentences),
+}
+
+/// What is put before a text.
+#[derive(Clone)]
+struct Prompt {
+    text: String,
+    /// Tokens at the beginning of a row that are not pooled.
+    skipped: usize,
+}
+
+/// An encoder that gives each text a vector. Copies share the weights.
+#[derive(Clone)]
+pub struct TextEncoder {
+    body: Arc<dyn Encoder>,
+    reduction: Arc<Reduction>,
+    input: Arc<EncoderInput>,
+    prompt: Prompt,
+    batch_tokens: usize,
+    /// The width of the vectors that are kept.
+    width: usize,
+}
+
+impl TextEncoder {
+    /// Loads a folder, with its default prompt; `None` where neither the folder nor the options say how states become
+    /// vectors.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint`] and of [`Sentences::open`]; [`Error::Options`] for empty batches or vectors, and for more
+    /// dimensions than the model has.
+    pub fn load(options: &TextEncoderOptions) -> Result<Option<Self>> {
+        if options.batch_tokens == 0 {
+            return Err(Error::Options {
+                option: "batch-tokens",
+                expected: "at least 1".into(),
+                found: "0".into(),
+            });
+        }
+        options.device.check(options.precision)?;
+        // What follows the encoder takes its states as they are, which a packed encoder gives in f32.
+        let dtype = if options.device == DeviceName::Cpu { DType::F32 } else { options.precision.dtype()? };
+        let sentences = Sentences::open(&options.folder, dtype, &options.device.open()?)?;
+        let folder = sentences.as_ref().map_or(&options.folder, |sentences| &sentences.encoder);
+        let checkpoint = Checkpoint::open(folder)?;
+        let model = checkpoint.encoder_on(options.device, options.precision)?;
+        let reduction = match (options.pooling, sentences, model.head) {
+            (Some(pooling), Some(sentences), _) => Reduction::Sentences(sentences.with_pooling(pooling)?),
+            (None, Some(sentences), _) => Reduction::Sentences(sentences),
+            (Some(pooling), None, _) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
+            (None, None, Head::Vector(head)) => Reduction::Dpr(head),
+            (None, None, _) => match options.fallback {
+                Some(pooling) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
+                None => return Ok(None),
+            },
+        };
+        let whole = match &reduction {
+            Reduction::Dpr(head) => head.width(),
+            Reduction::Sentences(sentences) => sentences.width(model.body.width()),
+        };
+        let own = match &reduction {
+            Reduction::Dpr(_) => None,
+            Reduction::Sentences(sentences) => sentences.settings.truncate_dim,
+        };
+        let width = match options.dimensions {
+            // A folder may ask for more values than there are, and has them all.
+            None => own.map_or(whole, |own| own.min(whole)),
+            Some(wanted) if (1..=whole).contains(&wanted) => wanted,
+            Some(wanted) => {
+                let expected = format!("1 to {whole}, the width of the model's vectors");
+                return Err(Error::Options { option: "dimensions", expected, found: wanted.to_string() });
+            }
+        };
+        let length = model.body.max_input_length();
+        let input = EncoderInput::open(&checkpoint, length, options.max_tokens, options.truncation)?;
+        let (body, reduction, input) = (model.body.into(), Arc::new(reduction), Arc::new(input));
+        let prompt = Prompt { text: String::new(), skipped: 0 };
+        let encoder = Self { body, reduction, input, prompt, batch_tokens: options.batch_tokens, width };
+        let default = encoder.settings().map(|settings| settings.default_prompt().to_owned());
+        Ok(Some(match default {
+            Some(prompt) => encoder.with_prompt(&prompt)?,
+            None => encoder,
+        }))
+    }
+
+    /// What the folder sets, where it is one of sentence-transformers.
+    #[must_use]
+    pub fn settings(&self) -> Option<&SentenceSettings> {
+        match &*self.reduction {
+            Reduction::Dpr(_) => None,
+            Reduction::Sentences(sentences) => Some(&sentences.settings),
+        }
+    }
+
+    /// How near two vectors are, as the folder says: sentence-transformers' setting, and the inner product for DPR.
+    #[must_use]
+    pub fn similarity(&self) -> VectorSimilarity {
+        self.settings().map_or(VectorSimilarity::Dot, |settings| settings.similarity)
+    }
+
+    /// Whether the model reads a title and a text as a pair, as DPR does.
+    #[must_use]
+    pub fn reads_pairs(&self) -> bool {
+        matches!(*self.reduction, Reduction::Dpr(_))
+    }
+
+    /// The same with another text before each input, in the place of the folder's prompts. Where the folder says so, its
+    /// tokens are not pooled.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn with_prompt(&self, prompt: &str) -> Result<Self> {
+        let skipped = match &*self.reduction {
+            Reduction::Sentences(sentences) if !sentences.include_prompt && !prompt.is_empty() => {
+                self.input.leading_tokens(prompt)?
+            }
+            _ => 0,
+        };
+        Ok(Self { prompt: Prompt { text: prompt.into(), skipped }, ..self.clone() })
+    }
+
+    /// The same with the folder's prompt for texts of a role.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn for_role(&self, role: Role) -> Result<Self> {
+        let prompt = self.settings().map_or("", |settings| settings.prompt(role)).to_owned();
+        self.with_prompt(&prompt)
+    }
+
+    /// The same with another way of cutting long inputs.
+    #[must_use]
+    pub fn with_truncation(&self, truncation: Truncation) -> Self {
+        Self { input: Arc::new(self.input.with_truncation(truncation)), ..self.clone() }
+    }
+
+    /// The width of a vector.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Where the weights lie.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.body.device()
+    }
+
+    /// The tokens of inputs, as the model reads them. The prompt stands before each, before the first text of a pair.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub fn rows(&self, texts: &[Text<'_>]) -> Result<Vec<EncoderRow>> {
+        if self.prompt.text.is_empty() {
+            return self.input.rows(texts);
+        }
+        let first = |text: &Text<'_>| match text {
+            Text::One(first) | Text::Pair(first, _) => format!("{}{first}", self.prompt.text),
+        };
+        let firsts: Vec<String> = texts.iter().map(first).collect();
+        let prompted = |(text, first)| match text {
+            &Text::One(_) => Text::One(first),
+            &Text::Pair(_, second) => Text::Pair(first, second),
+        };
+        let prompted: Vec<Text<'_>> =
+            texts.iter().zip(firsts.iter().map(String::as_str)).map(prompted).collect();
+        self.input.rows(&prompted)
+    }
+
+    /// The vectors of inputs, row after row, [`width`](Self::width) values each.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn encode(&self, texts: &[Text<'_>]) -> Result<Vec<f32>> {
+        let rows = self.rows(texts)?;
+        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
+        let parts = each_batch(self.device(), &batches, |batch| self.batch(batch, &rows))?;
+        let mut values = vec![0.0; texts.len() * self.width];
+        for (batch, part) in batches.iter().zip(parts) {
+            for (&at, vector) in batch.iter().zip(part.chunks_exact(self.width)) {
+                values[at * self.width..][..self.width].copy_from_slice(vector);
+            }
+        }
+        Ok(values)
+    }
+
+    fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<f32>> {
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
+        let input = Batch::for_encoder(&rows, &*self.body)?;
+        let vectors = match &*self.reduction {
+            Reduction::Dpr(head) => head.forward(&self.body.first_states(&input)?)?,
+            Reduction::Sentences(sentences) => sentences.encode(&*self.body, &input, self.prompt.skipped)?,
+        };
+        let kept = vectors.narrow(1, 0, self.width)?;
+        Ok(kept.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+    }
+}
