@@ -208,12 +208,18 @@ impl ReadRow {
     }
 }
 
-/// What a reader is asked: the first template question of zero-shot slot filling, otherwise the input without separators.
-pub fn reader_question(query: &Query) -> String {
-    match query.template_questions.first() {
-        Some(question) => question.clone(),
-        None => query.text.replace("[SEP]", " "),
+/// What a reader is asked: one of the template questions of zero-shot slot filling, drawn at random (Petroni et al. 2021, section
+/// 5), otherwise the input without separators. `seed` and the record's id decide alone which question it is.
+pub fn reader_question(query: &Query, seed: u64) -> String {
+    let questions = &query.template_questions;
+    if questions.is_empty() {
+        return query.text.replace("[SEP]", " ");
     }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes()).update(query.id.text().as_bytes());
+    let mut drawn = [0; 8];
+    hasher.finalize_xof().fill(&mut drawn);
+    questions[(u64::from_le_bytes(drawn) % questions.len() as u64) as usize].clone()
 }
 
 /// Scores rows as DPR's reader does.
@@ -268,16 +274,17 @@ pub struct Extractive<R> {
     reader: R,
     input: ReaderInput,
     options: ExtractiveOptions,
+    seed: u64,
 }
 
 impl Extractive<Box<dyn Reader>> {
-    /// Loads the reader.
+    /// Loads the reader; `seed` draws template questions.
     ///
     /// # Errors
     /// What is wrong with the folder or an option.
-    pub fn load(options: &ExtractiveOptions) -> Result<Self> {
+    pub fn load(options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         let (reader, input) = load_reader(options)?;
-        Self::new(reader, input, options)
+        Self::new(reader, input, options, seed)
     }
 }
 
@@ -298,13 +305,13 @@ pub fn load_reader(options: &ExtractiveOptions) -> Result<(Box<dyn Reader>, Read
 }
 
 impl<R: Reader> Extractive<R> {
-    /// A reader that is loaded already, such as one in training.
+    /// A reader that is loaded already, such as one in training; `seed` draws template questions.
     ///
     /// # Errors
     /// What is wrong with an option.
-    pub fn new(reader: R, input: ReaderInput, options: &ExtractiveOptions) -> Result<Self> {
+    pub fn new(reader: R, input: ReaderInput, options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         options.check()?;
-        Ok(Self { reader, input, options: options.clone() })
+        Ok(Self { reader, input, options: options.clone(), seed })
     }
 }
 
@@ -318,7 +325,7 @@ impl<R: Reader> Generator for Extractive<R> {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
         let mut rows = Vec::new();
         for request in requests {
-            let question = reader_question(request.query);
+            let question = reader_question(request.query, self.seed);
             for candidate in request.passages.iter().take(self.options.passages) {
                 let passage = candidate.passage;
                 rows.push(self.input.row(&question, &passage.title, &passage.text)?);
@@ -432,16 +439,29 @@ mod tests {
             batch_tokens: 100,
         };
         let input = ReaderInput::new(tokenizer(), 40).unwrap();
-        let generator = Extractive::new(Longest, input, &options).unwrap();
+        let generator = Extractive::new(Longest, input, &options, 0).unwrap();
         let query = Query::of_text(1i64, "who sang");
         let asked =
             [Request { query: &query, passages: &candidates }, Request { query: &query, passages: &[] }];
         let answers = generator.generate(&asked).unwrap();
         assert_eq!((answers[0].text.as_str(), &answers[0].evidence[..]), ("Ann Lund", &[1, 2, 0][..]));
         assert_eq!((answers[1].text.as_str(), answers[1].evidence.len()), ("", 0));
-        // Zero-shot slot filling asks in words.
+    }
+
+    #[test]
+    fn a_template_question_is_drawn_by_the_seed_and_the_records_id() {
+        let templates = ["Who is it?", "What is it?", "Which is it?"].map(str::to_owned);
         let slot =
-            Query { template_questions: vec!["Who is it?".into()], ..Query::of_text(2i64, "A [SEP] b") };
-        assert_eq!(reader_question(&slot), "Who is it?");
+            |id: i64| Query { template_questions: templates.to_vec(), ..Query::of_text(id, "A [SEP] b") };
+        let asked =
+            |seed: u64| -> Vec<String> { (0..60).map(|id| reader_question(&slot(id), seed)).collect() };
+        let first = asked(1);
+        assert_eq!(first, asked(1));
+        assert_ne!(first, asked(2));
+        for template in &templates {
+            let times = first.iter().filter(|question| *question == template).count();
+            assert!((10..=30).contains(&times), "{template}: {times}");
+        }
+        assert_eq!(reader_question(&Query::of_text(1i64, "A [SEP] b"), 1), "A   b");
     }
 }

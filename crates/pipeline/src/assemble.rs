@@ -106,15 +106,18 @@ pub(crate) fn with_generator(
             let blake3 = hash_json(&(generator, assembly.inputs.content(model.folder)?));
             assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
         }
-        assembly.generator = Some(load_generator(generator, assembly.store.as_ref())?);
+        let seed = options.general.seed;
+        assembly.generator = Some(load_generator(generator, assembly.store.as_ref(), seed)?);
         assembly.inputs.verify()?;
     }
     Ok(assembly)
 }
 
+/// Loads a generator; `store` holds the pages that some kinds look up, `seed` decides what some draw by chance.
 pub(crate) fn load_generator(
     options: &GeneratorOptions,
     store: Option<&Arc<PassageStore>>,
+    seed: u64,
 ) -> Result<Box<dyn Generator>> {
     Ok(match options {
         GeneratorOptions::Seq2Seq(options) => Box::new(Seq2SeqGenerator::load(options)?),
@@ -123,15 +126,15 @@ pub(crate) fn load_generator(
         GeneratorOptions::RagToken(options) => Box::new(RagGenerator::load_token(options)?),
         GeneratorOptions::MemNet(options) => Box::new(MemNet::load(options, store.cloned())?),
         GeneratorOptions::Verifier(options) => Box::new(Verifier::load(options, store.cloned())?),
-        GeneratorOptions::Extractive(options) => Box::new(Extractive::load(options)?),
+        GeneratorOptions::Extractive(options) => Box::new(Extractive::load(options, seed)?),
         GeneratorOptions::Causal(options) => Box::new(CausalGenerator::load(options)?),
         GeneratorOptions::Title(_) => Box::new(TitleGenerator),
         GeneratorOptions::ByDataset(options) => {
             let load = |(dataset, options): (&Dataset, &GeneratorOptions)| {
-                Ok((*dataset, load_generator(options, store)?))
+                Ok((*dataset, load_generator(options, store, seed)?))
             };
             let datasets: Result<_> = options.datasets.iter().map(load).collect();
-            Box::new(ByDataset::new(load_generator(&options.default, store)?, datasets?))
+            Box::new(ByDataset::new(load_generator(&options.default, store, seed)?, datasets?))
         }
     })
 }

@@ -44,6 +44,7 @@ pub(crate) fn train_reader(
     };
     let from =
         train.from.as_ref().ok_or_else(|| fault("train.from", "is missing; a reader starts from BERT"))?;
+    let seed = options.general.seed;
     let assembly = assemble_retrieval(options, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; answers are looked for in its passages"));
@@ -56,13 +57,13 @@ pub(crate) fn train_reader(
     let (examples, judged) = (examples?, judged?);
 
     let checkpoint = Checkpoint::open(from)?;
-    let encoder = TunedEncoder::open_reader(&checkpoint, options.general.seed, &train.device.open()?)?;
+    let encoder = TunedEncoder::open_reader(&checkpoint, seed, &train.device.open()?)?;
     let most = reader.max_tokens.min(encoder.config().max_input_length());
     let input = || -> Result<ReaderInput> { Ok(ReaderInput::new(checkpoint.tokenizer()?, most)?) };
     let rows = input()?;
     let questions: Vec<Question> = examples
         .iter()
-        .map(|reading| question(reading, store, &rows))
+        .map(|reading| question(reading, store, &rows, seed))
         .collect::<Result<Vec<_>>>()?
         .into_iter()
         .flatten()
@@ -72,7 +73,7 @@ pub(crate) fn train_reader(
     }
     tracing::info!(questions = questions.len(), records = examples.len(), "answers that stand in a passage");
     let of_epoch = |epoch: u64| {
-        let mut rng = ChaCha8Rng::seed_from_u64(options.general.seed ^ 0x4ead);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x4ead);
         rng.set_stream(epoch);
         questions.iter().map(|question| question.shown(train.negatives, &mut rng)).collect()
     };
@@ -80,7 +81,7 @@ pub(crate) fn train_reader(
     let tokens = train.optimizer.tokens_per_batch;
     let judge = || -> Result<f64, EvaluationError> {
         let answers = || -> Result<f64> {
-            let generator = Extractive::new(Tuned { encoder: &encoder, tokens }, input()?, reader)?;
+            let generator = Extractive::new(Tuned { encoder: &encoder, tokens }, input()?, reader, seed)?;
             judged_score(&generator, &judged)
         };
         answers().map_err(EvaluationError::from)
@@ -93,8 +94,13 @@ pub(crate) fn train_reader(
 
 /// What a record teaches; `None` where its answer stands in none of its passages. The gold pages' passages come before what
 /// was retrieved, which may hold the answer by chance.
-fn question(reading: &Reading, store: &PassageStore, input: &ReaderInput) -> Result<Option<Question>> {
-    let asked = reader_question(&reading.example.query);
+fn question(
+    reading: &Reading,
+    store: &PassageStore,
+    input: &ReaderInput,
+    seed: u64,
+) -> Result<Option<Question>> {
+    let asked = reader_question(&reading.example.query, seed);
     let answers = reading.example.answers();
     let row = |passage: &Passage| -> Result<(ReadRow, Vec<(u32, u32)>)> {
         let row = input.row(&asked, &passage.title, &passage.text)?;

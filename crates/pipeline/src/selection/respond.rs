@@ -155,7 +155,8 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let ChoosingOptions { model, precision, device } = &options.selection;
     let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
     let reranker = sporran_reranker::open(model, computing)?;
-    let generator = load_generator(&options.generator, None)?;
+    // A dialogue leaves nothing to chance.
+    let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
     let mark = folder.begin(Work::Answering("run"), vec!["predictions".into(), "ranking".into()])?;
