@@ -2,10 +2,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{
-    Example, Hit, Passage, PassageId, PassageStore, Provenance, store::PageIndex, with_context,
+    Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
 };
 
-use crate::options::{EvidenceOptions, PageScore};
+use crate::{
+    generation::GeneratorOptions,
+    options::{EvidenceOptions, EvidenceSource, Options, PageScore},
+    query::is_entity_linking,
+};
 
 /// What is added to a rank before it is inverted, as reciprocal rank fusion has it.
 const RANK_CONSTANT: f32 = 60.0;
@@ -37,29 +41,50 @@ pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOption
     pages.filter(|&page| known.insert(page)).take(options.limit).collect()
 }
 
+/// What the provenance of a query's answer is made of: what the config says, or what the generator's kind has it be.
+pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
+    let evidence = &options.general.evidence;
+    let linking = is_entity_linking(query);
+    let said = if linking { evidence.entity_linking } else { evidence.from };
+    let generator = options.generator.as_ref().map(|generator| generator.of(query.dataset));
+    said.unwrap_or(match generator {
+        None | Some(GeneratorOptions::Title(_)) => EvidenceSource::Ranking,
+        Some(_) if linking => EvidenceSource::Title,
+        Some(GeneratorOptions::RagSequence(_) | GeneratorOptions::RagToken(_)) => EvidenceSource::Read,
+        Some(GeneratorOptions::MemNet(_)) => EvidenceSource::Chosen,
+        Some(_) => EvidenceSource::Ranking,
+    })
+}
+
 /// The provenance of one prediction, best first.
 ///
-/// `first` are the passages that the generator says it used, best first; then comes the ranking. With `title`, the
-/// page of that title goes before everything: entity linking's answer names its own evidence.
+/// `used` are the passages that the generator says it used, best first, `answer` is what it wrote. A page that was not
+/// retrieved is shown by its first passage.
 pub(crate) fn provenance(
     store: &PassageStore,
     hits: &[Hit],
-    first: &[PassageId],
-    title: Option<&str>,
+    (answer, used): (&str, &[PassageId]),
+    source: EvidenceSource,
     options: &EvidenceOptions,
 ) -> Vec<Provenance> {
+    let candidates: Vec<PassageId> = match source {
+        EvidenceSource::Ranking => {
+            used.iter().copied().chain(ordered(store, hits, options.page_score)).collect()
+        }
+        EvidenceSource::Read => used.to_vec(),
+        EvidenceSource::Chosen => used.first().copied().into_iter().collect(),
+        EvidenceSource::Title => {
+            let shown = |page| {
+                let hit = hits.iter().find(|hit| store.page_of(hit.passage) == page);
+                hit.map_or(PassageId(store.passages_of(page).start), |hit| hit.passage)
+            };
+            store.page_of_title(answer).map(shown).into_iter().collect()
+        }
+    };
     let mut items = Vec::new();
     let mut pages: FxHashSet<PageIndex> = FxHashSet::default();
     let mut passages: FxHashSet<PassageId> = FxHashSet::default();
-    let named = title.filter(|_| options.title_first).and_then(|title| store.page_by_title(title));
-    // The page's best hit is its evidence; a page that was not retrieved is shown by its first passage.
-    let named = named.map(|page| {
-        let hit = hits.iter().find(|hit| store.page_of(hit.passage) == page);
-        hit.map_or(PassageId(store.passages_of(page).start), |hit| hit.passage)
-    });
-    let found = ordered(store, hits, options.page_score);
-    let ranking = named.into_iter().chain(first.iter().copied()).chain(found);
-    for id in ranking {
+    for id in candidates {
         if items.len() == options.limit {
             break;
         }
@@ -117,7 +142,7 @@ fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::{PassageSplit, jsonl, store::BuildOptions};
+    use sporran_kilt::{Dataset, PassageSplit, jsonl, store::BuildOptions};
 
     use super::*;
 
@@ -127,8 +152,19 @@ mod tests {
             format!(r#"{{"wikipedia_id":"{id}","wikipedia_title":"{title}","text":["{title}","one","two"]}}"#)
         });
         jsonl::write(&source, pages.join("\n").as_bytes()).unwrap();
-        let options = BuildOptions { source, redirects: None, split: PassageSplit::Paragraph };
+        let redirects = folder.join("redirects.tsv");
+        std::fs::write(&redirects, "Bee\tB\n").unwrap();
+        let options = BuildOptions { source, redirects: Some(redirects), split: PassageSplit::Paragraph };
         PassageStore::build(&options, folder.join("store"), &mut |_| {}).unwrap()
+    }
+
+    fn ranked(
+        store: &PassageStore,
+        hits: &[Hit],
+        used: &[PassageId],
+        options: &EvidenceOptions,
+    ) -> Vec<Provenance> {
+        provenance(store, hits, ("x", used), EvidenceSource::Ranking, options)
     }
 
     fn ids(items: &[Provenance]) -> Vec<String> {
@@ -151,10 +187,10 @@ mod tests {
         // Passages 0 and 1 are page 1's, 2 and 3 page 2's, 4 and 5 page 3's.
         let hits = [3, 2, 0, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
         let options = EvidenceOptions::default();
-        assert_eq!(ids(&provenance(&store, &hits, &[], None, &options)), ["2.2", "1.1", "3.2"]);
+        assert_eq!(ids(&ranked(&store, &hits, &[], &options)), ["2.2", "1.1", "3.2"]);
         let all = EvidenceOptions { one_per_page: false, limit: 3, ..options.clone() };
-        assert_eq!(ids(&provenance(&store, &hits, &[], None, &all)), ["2.2", "2.1", "1.1"]);
-        assert_eq!(ids(&provenance(&store, &hits, &[PassageId(5)], None, &options)), ["3.2", "2.2", "1.1"]);
+        assert_eq!(ids(&ranked(&store, &hits, &[], &all)), ["2.2", "2.1", "1.1"]);
+        assert_eq!(ids(&ranked(&store, &hits, &[PassageId(5)], &options)), ["3.2", "2.2", "1.1"]);
     }
 
     #[test]
@@ -171,7 +207,7 @@ mod tests {
             (PageScore::ReciprocalRank, ["2.1", "1.1", "3.1"]),
         ] {
             let options = EvidenceOptions { page_score, ..EvidenceOptions::default() };
-            assert_eq!(ids(&provenance(&store, &hits, &[], None, &options)), expected);
+            assert_eq!(ids(&ranked(&store, &hits, &[], &options)), expected);
             let listed = pages(&store, &hits, &options);
             let listed: Vec<String> =
                 listed.into_iter().map(|page| format!("{}.1", store.page_id(page))).collect();
@@ -180,13 +216,66 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_answers_title_goes_first() {
+    fn provenance_can_be_what_was_read_or_chosen_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let hits = [3, 2, 0, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
+        let options = EvidenceOptions::default();
+        let used = [0, 1, 3].map(PassageId);
+        let from =
+            |source, used: &[PassageId]| ids(&provenance(&store, &hits, ("A", used), source, &options));
+        assert_eq!(from(EvidenceSource::Read, &used), ["1.1", "2.2"]);
+        assert_eq!(from(EvidenceSource::Chosen, &used), ["1.1"]);
+        assert!(from(EvidenceSource::Read, &[]).is_empty() && from(EvidenceSource::Chosen, &[]).is_empty());
+        let all = EvidenceOptions { one_per_page: false, ..options.clone() };
+        let read = provenance(&store, &hits, ("A", &used), EvidenceSource::Read, &all);
+        assert_eq!(ids(&read), ["1.1", "1.2", "2.2"]);
+    }
+
+    #[test]
+    fn a_linked_entity_is_the_page_of_exactly_that_title_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path());
         let hits = [3, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
         let options = EvidenceOptions::default();
-        assert_eq!(ids(&provenance(&store, &hits, &[], Some("C"), &options)), ["3.2", "2.2"]);
-        assert_eq!(ids(&provenance(&store, &hits, &[], Some("A"), &options)), ["1.1", "2.2", "3.2"]);
-        assert_eq!(ids(&provenance(&store, &hits, &[], Some("D"), &options)), ["2.2", "3.2"]);
+        let linked = |answer| {
+            ids(&provenance(&store, &hits, (answer, &[PassageId(3)]), EvidenceSource::Title, &options))
+        };
+        // The passage that was retrieved, or the page's first.
+        assert_eq!((linked("C"), linked(" A ")), (vec!["3.2".to_owned()], vec!["1.1".to_owned()]));
+        // No page, a redirect, another case.
+        for answer in ["D", "", "Bee", "a"] {
+            assert!(linked(answer).is_empty(), "{answer:?}");
+        }
+        assert!(store.page_by_title("Bee").is_some() && store.page_by_title("a").is_some());
+    }
+
+    #[test]
+    fn the_kind_of_a_generator_decides_what_provenance_is() {
+        use EvidenceSource::{Chosen, Ranking, Read, Title};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let sources = |config: &str| {
+            let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+            std::fs::write(&path, format!("{general}{config}")).unwrap();
+            let options = Options::load(&path, &[]).unwrap();
+            [Dataset::Nq, Dataset::Fever, Dataset::Wned].map(|dataset| {
+                source(&options, &Query { dataset: Some(dataset), ..Query::of_text("1", "q") })
+            })
+        };
+        let kind = |kind: &str| format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\n");
+        assert_eq!(sources(""), [Ranking; 3]);
+        assert_eq!(sources("[generator]\nkind = \"title\"\n"), [Ranking; 3]);
+        assert_eq!(sources(&kind("rag-token")), [Read, Read, Title]);
+        assert_eq!(sources(&kind("rag-sequence")), [Read, Read, Title]);
+        assert_eq!(sources(&kind("memnet")), [Chosen, Chosen, Title]);
+        for kinds in ["seq2seq", "fid", "extractive", "causal"] {
+            assert_eq!(sources(&kind(kinds)), [Ranking, Ranking, Title]);
+        }
+        let parts = "[generator]\nkind = \"by-dataset\"\n[generator.default]\nkind = \"title\"\n\
+                     [generator.datasets.fever]\nkind = \"rag-token\"\nmodel = \"m\"\n";
+        assert_eq!(sources(parts), [Ranking, Read, Ranking]);
+        let said = "[evidence]\nfrom = \"ranking\"\nentity-linking = \"chosen\"\n";
+        assert_eq!(sources(&format!("{said}{}", kind("rag-token"))), [Ranking, Ranking, Chosen]);
     }
 }

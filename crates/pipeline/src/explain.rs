@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 use sporran_generator::{Candidate, Request};
-use sporran_kilt::{Hit, Passage, PassageId, Prediction, Provenance};
+use sporran_kilt::{Hit, Passage, PassageId, Provenance};
 
 use crate::{
     Error, Options, Result, Step,
     assemble::assemble,
-    evidence::provenance,
+    evidence::{provenance, source},
     observe::Observer,
-    query::{for_retrieval, is_entity_linking},
+    query::for_retrieval,
     tasks::find,
 };
 
@@ -71,7 +71,7 @@ pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<
         retrieval = Some(Step::new(retriever.trace(&shaped, hits)?, hits, store));
         ranking = retriever.retrieve(std::slice::from_ref(&shaped), depth)?.pop().unwrap_or_default();
     }
-    let (mut prompts, mut answers, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut prompts, mut answers, mut used) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(generator) = &assembly.generator {
         let read = |hit: &Hit| Some((assembly.store.as_ref()?.passage(hit.passage), hit.score));
         let passages: Vec<(Passage, f32)> =
@@ -87,17 +87,15 @@ pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<
         answers.push(Answer { text: generation.text, score: generation.score });
         let others = generation.alternatives.into_iter().map(|(text, score)| Answer { text, score });
         answers.extend(others);
-        first = generation.evidence.iter().filter_map(|&at| Some(ranking.get(at)?.passage)).collect();
+        used = generation.evidence.iter().filter_map(|&at| Some(ranking.get(at)?.passage)).collect();
     }
     let answer = answers.first().map_or("", |answer| answer.text.as_str());
     let evidence = match &assembly.store {
         None => Vec::new(),
         Some(store) => {
-            let title = is_entity_linking(&query).then_some(answer).filter(|title| !title.is_empty());
-            let items = provenance(store, &ranking, &first, title, &options.general.evidence);
-            let prediction =
-                Prediction { id: query.id.clone(), answer: answer.to_owned(), provenance: items };
-            prediction.provenance.iter().filter_map(|item| evidence_of(store, item, answer)).collect()
+            let (used, source) = ((answer, &used[..]), source(options, &query));
+            let items = provenance(store, &ranking, used, source, &options.general.evidence);
+            items.iter().filter_map(|item| evidence_of(store, item, answer)).collect()
         }
     };
     assembly.sound()?;

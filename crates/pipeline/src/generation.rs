@@ -71,6 +71,17 @@ pub struct GeneratorModel<'a> {
 }
 
 impl GeneratorOptions {
+    /// The generator that answers a dataset's queries.
+    #[must_use]
+    pub fn of(&self, dataset: Option<Dataset>) -> &Self {
+        match self {
+            Self::ByDataset(options) => {
+                dataset.and_then(|dataset| options.datasets.get(&dataset)).unwrap_or(&options.default)
+            }
+            own => own,
+        }
+    }
+
     /// The models of all generators in the table `key`.
     #[must_use]
     pub fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {

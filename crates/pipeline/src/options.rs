@@ -60,7 +60,21 @@ pub struct General {
     /// `[evidence]`: what predictions carry as provenance.
     #[serde(default)]
     pub evidence: EvidenceOptions,
-    /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
+    /// What the provenance of an answer is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvidenceSource {
+    /// The passages that the generator used, best first, and behind them the retriever's ranking.
+    Ranking,
+    /// The passages that the generator read, and no others, in its order.
+    Read,
+    /// The one passage that the generator puts first.
+    Chosen,
+    /// The one page whose title is the answer, letter for letter; nothing where no page has it.
+    Title,
+}
+
+/// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
     #[serde(default, skip_serializing_if = "EvaluationOptions::is_default")]
     pub evaluation: EvaluationOptions,
     /// `[train]`: how `sporran train` makes the generator's model.
@@ -151,9 +165,14 @@ pub struct EvidenceOptions {
     pub one_per_page: bool,
     /// How pages are ranked by their passages.
     pub page_score: PageScore,
-    /// Entity linking: the page whose title is the answer goes first, whether it was retrieved or not, since the answer
-    /// names its own evidence.
-    pub title_first: bool,
+    /// What provenance is made of: `ranking`, `read`, `chosen` or `title`. By default the generator's kind decides: `rag-token`
+    /// and `rag-sequence` give what they `read`, `memnet` what it has `chosen`, all others the `ranking`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<EvidenceSource>,
+    /// The same for entity linking, where by default every generator that writes or picks an answer gives the page of that
+    /// `title`; `kind = "title"`, which repeats a title that was retrieved, and runs without a generator give the `ranking`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entity_linking: Option<EvidenceSource>,
     /// Whether items carry the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
 }
@@ -165,7 +184,8 @@ impl Default for EvidenceOptions {
             limit: 20,
             one_per_page: true,
             page_score: PageScore::Best,
-            title_first: true,
+            from: None,
+            entity_linking: None,
             with_text: false,
         }
     }

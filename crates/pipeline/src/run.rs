@@ -18,7 +18,7 @@ use sporran_kilt::{
 use crate::{
     Error, Result,
     assemble::{Assembly, PartHash, with_generator, without_generator},
-    evidence::provenance,
+    evidence::{provenance, source},
     folder::{Folder, Work},
     inputs::{Inputs, hash_file},
     journal::Journal,
@@ -27,7 +27,7 @@ use crate::{
     observe::{Event, Observer, Unit, advance, begin},
     options::Options,
     overrides::overrides,
-    query::{for_retrieval, is_entity_linking},
+    query::for_retrieval,
     report::{Report, Scores, TaskReport},
     settings::{TaskFile, task_files},
     tasks,
@@ -255,7 +255,7 @@ impl Answering<'_> {
         let mut records = Vec::with_capacity(queries.len());
         let mut written = 0;
         for ((query, hits), generation) in queries.iter().zip(&hits).zip(generations) {
-            let (answer, first) = match generation {
+            let (answer, used) = match generation {
                 None => (String::new(), Vec::new()),
                 Some(Generation { text, evidence, tokens, .. }) => {
                     written += tokens;
@@ -263,9 +263,7 @@ impl Answering<'_> {
                 }
             };
             let provenance = self.assembly.store.as_ref().map_or_else(Vec::new, |store| {
-                let title =
-                    is_entity_linking(query).then_some(answer.as_str()).filter(|title| !title.is_empty());
-                provenance(store, hits, &first, title, &general.evidence)
+                provenance(store, hits, (&answer, &used), source(self.options, query), &general.evidence)
             });
             records.push(Prediction { id: query.id.clone(), answer, provenance }.into_record(None));
         }

@@ -77,6 +77,17 @@ impl PassageStore {
         best.map(|(_, page)| page)
     }
 
+    /// The page whose own title is exactly that, white space around both left aside: no redirect, no other case and no other
+    /// form of a letter counts. The page that comes first in the source where several have it.
+    pub fn page_of_title(&self, title: &str) -> Option<PageIndex> {
+        let title = title.trim();
+        rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
+            .filter(|row| u64_at(row, 12) == OWN_TITLE)
+            .map(|row| PageIndex(u32_at(row, 8)))
+            .filter(|&page| self.page_title(page).trim() == title)
+            .min()
+    }
+
     /// Every title and redirect with its page, in no order that means anything; `true` for redirects.
     pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
         self.titles.chunks_exact(TITLE_ROW).map(|row| {
