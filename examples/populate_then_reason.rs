@@ -109,13 +109,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// An answer, the triples that it rests on, and the sentences that state them.
 fn show(record: &Record) {
     println!("  {}", record.input.as_deref().unwrap_or_default());
-    let Some(output) = record.outputs().first() else { return println!("    no answer") };
-    println!("    {}", output.answer.as_deref().unwrap_or_default());
-    let metas = output.provenance.iter().flatten().filter_map(|item| item.meta.as_ref());
-    for triple in metas.filter_map(|meta| meta["triples"].as_array()).flatten() {
+    let answers = record.meta.as_ref().and_then(|meta| meta["answers"].as_array());
+    let Some(best) = answers.and_then(|answers| answers.first()) else { return println!("    no answer") };
+    println!("    {}", best["answer"].as_str().unwrap_or_default());
+    for triple in best["triples"].as_array().into_iter().flatten() {
         println!("      {}", triple["labels"]);
         for stated in triple["evidence"].as_array().into_iter().flatten() {
-            println!("        stated by: {}", stated["provenance"]["text"]);
+            println!("        stated by: {}", stated["statement"]["text"]);
         }
     }
 }

@@ -74,8 +74,37 @@ fn given_mentions_are_linked_and_counted() {
         Some("[START_ENT] Steve [END_ENT]")
     );
     assert_eq!(records[0]["output"][0]["answer"], "Steve Jobs");
-    assert_eq!(records[0]["output"][0]["provenance"][0]["meta"]["entity"], "Q19837");
-    assert_eq!(records[1]["output"], Value::Array(vec![]));
+    assert_eq!(records[0]["meta"]["entity"], "Q19837");
+    assert_eq!(records[0]["output"][0]["provenance"], serde_json::json!([]));
+    assert_eq!(records[1]["output"], serde_json::json!([{ "answer": "", "provenance": [] }]));
+}
+
+#[test]
+fn an_entitys_page_is_what_the_table_says_or_the_page_of_its_label() {
+    let folder = folder();
+    let pages = r#"{"wikipedia_id":"5","wikipedia_title":"Jobs, Steve","text":["Jobs, Steve"]}
+{"wikipedia_id":"6","wikipedia_title":"Steve Reich","text":["Steve Reich"]}"#;
+    fs::write(folder.path().join("pages.jsonl"), pages).unwrap();
+    fs::write(folder.path().join("pages.tsv"), "Q19837\tJobs, Steve\n").unwrap();
+    report(folder.path(), &["source.path=pages.jsonl", "linking.pages=pages.tsv"]);
+    let page = |name: &str| {
+        let path = folder.path().join("runs/linking/predictions").join(name);
+        let text = fs::read_to_string(path).unwrap();
+        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let item = &record["output"][0]["provenance"][0];
+        (item["wikipedia_id"].clone(), item["title"].clone())
+    };
+    assert_eq!(page("texts.jsonl"), ("5".into(), "Jobs, Steve".into()));
+    assert_eq!(page("numbered.jsonl"), ("6".into(), "Steve Reich".into()));
+    fs::write(folder.path().join("pages.tsv"), "Q19837\tNobody\n").unwrap();
+    let wrong = ["run", "c.toml", "source.path=pages.jsonl", "linking.pages=pages.tsv"];
+    let output = sporran(folder.path(), &wrong).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("pages.tsv:1") && errors(&output).contains("`Nobody`"),
+        "{}",
+        errors(&output)
+    );
 }
 
 #[test]

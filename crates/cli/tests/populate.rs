@@ -80,18 +80,19 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
     assert_eq!(records.len() as u64, facts);
     for record in &records {
         let output = &record["output"][0];
-        let place = &output["provenance"][0];
+        // No table says which pages the documents are.
+        assert_eq!(output["provenance"], serde_json::json!([]));
+        let place = &record["meta"]["statement"];
         let text: Vec<char> = documents
             .iter()
-            .find(|document| document["documentId"] == place["wikipedia_id"])
+            .find(|document| document["documentId"] == place["document"])
             .unwrap()["documentText"]
             .as_str()
             .unwrap()
             .chars()
             .collect();
         let number = |value: &Value| value.as_u64().unwrap() as usize;
-        let sentence: String =
-            text[number(&place["start_character"])..number(&place["end_character"])].iter().collect();
+        let sentence: String = text[number(&place["start"])..number(&place["end"])].iter().collect();
         let (subject, property) = record["input"].as_str().unwrap().split_once(" [SEP] ").unwrap();
         assert!(
             sentence.contains(subject) && sentence.contains(output["answer"].as_str().unwrap()),
@@ -161,6 +162,8 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
             .contains("did you mean `threshold`?")
     );
     assert!(refused(&["populate", "c.toml", "input.format=text"]).contains("`input.folds`"));
+    let told = refused(&["populate", "c.toml", "input.pages=none.tsv", "source.path=none.jsonl"]);
+    assert!(told.contains("`input.pages`: no file none.tsv") && told.contains("`source.path`"), "{told}");
     let types = format!("mentions.types={}", root().join("models/ner-small").display());
     let alone = refused(&["populate", "c.toml", &types, "coreference=none"]);
     assert!(alone.contains("`mentions.types`: expected `coreference`"), "{alone}");

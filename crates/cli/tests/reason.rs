@@ -30,18 +30,24 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
     for (record, question) in records.iter().zip(questions) {
         assert_eq!(record["id"], question["id"]);
         assert_eq!(record["meta"]["steps"].as_array().unwrap().len(), 2);
-        for output in record["output"].as_array().unwrap() {
-            assert!((0.0..=1.0).contains(&output["confidence"].as_f64().unwrap()));
-            let Some(item) = output["provenance"].get(0) else { continue };
-            let place = |key: &str| item[key].as_u64().unwrap() as usize;
-            let (start, end) = (place("start_character"), place("end_character"));
+        let [output] = &record["output"].as_array().unwrap()[..] else { panic!("{record}") };
+        // The question says where its document stands.
+        assert_eq!(output["provenance"][0], question["provenance"][0]);
+        let answers = record["meta"]["answers"].as_array().unwrap();
+        let texts: Vec<&str> = answers.iter().map(|answer| answer["answer"].as_str().unwrap()).collect();
+        assert_eq!(output["answer"], texts.join(", "));
+        for answer in answers {
+            assert!((0.0..=1.0).contains(&answer["confidence"].as_f64().unwrap()));
+            let Some(bridge) = answer.get("bridge") else { continue };
+            let place = |key: &str| bridge[key].as_u64().unwrap() as usize;
+            let (start, end) = (place("start"), place("end"));
             let span: String =
                 question["context"].as_str().unwrap().chars().skip(start).take(end - start).collect();
-            assert_eq!(item["text"], span);
+            assert_eq!(bridge["text"], span);
             // The walk ends with the answer.
-            let triples = item["meta"]["triples"].as_array().unwrap();
+            let triples = answer["triples"].as_array().unwrap();
             let last = triples[triples.len() - 1]["ids"].as_array().unwrap();
-            assert!(last.contains(&output["wikidata_id"]), "{output}");
+            assert!(last.contains(&answer["wikidata_id"]), "{answer}");
             shown += 1;
         }
     }
@@ -83,8 +89,8 @@ fn a_decoder_only_model_is_shown_other_questions() {
     let printed = stdout(&root(), &["--quiet", "reason", &config, "--json", &runs]);
     let records: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records.len(), 3);
-    for output in records.iter().flat_map(|record| record["output"].as_array().unwrap()) {
-        assert!((0.0..=1.0).contains(&output["confidence"].as_f64().unwrap()), "{output}");
+    for answer in records.iter().flat_map(|record| record["meta"]["answers"].as_array().unwrap()) {
+        assert!((0.0..=1.0).contains(&answer["confidence"].as_f64().unwrap()), "{answer}");
     }
     let told = |more: &[&str]| {
         let output = sporran(&root(), &[&["--quiet"], more, &[&*runs]].concat()).output().unwrap();

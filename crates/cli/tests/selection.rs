@@ -82,7 +82,9 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
     let predictions = fs::read_to_string(folder.path().join("p.jsonl")).unwrap();
     let first = json_of(predictions.lines().next().unwrap());
     assert_eq!(first["output"][0]["answer"], "the river is the river of the year");
-    assert_eq!(first["output"][0]["provenance"][0]["title"], "Title");
+    // No store says which page the article is.
+    assert_eq!(first["output"][0]["provenance"], json!([]));
+    assert_eq!(first["meta"]["selection"][0]["title"], "Title");
     let compared = run(
         folder.path(),
         &["evaluate", "--ranking", "r.jsonl", "--against", "r.jsonl", "--rounds", "50", "--json"],
@@ -93,7 +95,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
 }
 
 #[test]
-fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
+fn the_best_sentence_feeds_a_response_with_its_page_as_provenance() {
     let folder = tempfile::tempdir().unwrap();
     let data = dialogues(folder.path());
     run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
@@ -101,6 +103,9 @@ fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
     let path = config("response-smollm2.toml");
     let (file, model) = (format!("dialogues.file={data}"), format!("generator.model={}", model.display()));
     let selection = "selection.model=runs/wowpp-tfidf/model";
+    let page = json!({ "wikipedia_id": "7", "wikipedia_title": "Title",
+        "text": ["Title\n", "It is said that the city is the city of the year.\n"] });
+    fs::write(folder.path().join("pages.jsonl"), page.to_string()).unwrap();
     let call = [
         "--quiet",
         "run",
@@ -109,6 +114,7 @@ fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
         &model,
         selection,
         "dialogues.limit=5",
+        "source.path=pages.jsonl",
         "generator.precision=f32",
         "generator.chat=none",
         "generator.prompt.max-tokens=40",
@@ -123,9 +129,11 @@ fn the_best_sentence_feeds_a_response_with_its_article_as_provenance() {
     };
     let predictions = lines("predictions.jsonl");
     assert_eq!((predictions.len(), lines("ranking.jsonl").len()), (5, 5));
-    let output = &predictions[1]["output"][0];
-    assert_eq!(output["provenance"][0]["text"], "the city is the city of the year");
-    assert_eq!(output["provenance"][0]["title"], "Title");
+    let sentence = "the city is the city of the year";
+    assert_eq!(predictions[1]["meta"]["selection"][0]["text"], sentence);
+    let item = &predictions[1]["output"][0]["provenance"][0];
+    assert_eq!((&item["wikipedia_id"], &item["title"]), (&json!("7"), &json!("Title")));
+    assert_eq!((&item["text"], &item["start_paragraph_id"]), (&json!(sentence), &json!(1)));
     let words = |line: &Value| line["output"][0]["answer"].as_str().unwrap().split_whitespace().count();
     let mean = predictions.iter().map(words).sum::<usize>() as f64 / 5.0;
     assert!(mean > 0.0 && (report["words"].as_f64().unwrap() - mean).abs() < 1e-9);

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, Id, Result, jsonl, open_record::open_record};
+use crate::{Error, Id, Provenance, Result, jsonl, open_record::open_record};
 
 /// A question about a text whose topic entity is not named in the question.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,9 @@ pub struct Question {
     pub ans_ids: Option<Vec<String>>,
     /// Wikidata ids of what the question is about.
     pub topic_entity: Option<TopicEntity>,
+    /// Where the document stands in the knowledge source, as KILT writes evidence. KoRC does not have it; what Sporran builds
+    /// from pages does.
+    pub provenance: Option<Vec<Provenance>>,
     /// Fields that KoRC does not define.
     pub extra: Map<String, Value>,
 }
@@ -45,7 +48,8 @@ open_record!(Question, required { id = "id", question = "question" }, optional {
     answers = "answers",
     answer_ids = "answer_ids",
     ans_ids = "ans_ids",
-    topic_entity = "topic_entity"
+    topic_entity = "topic_entity",
+    provenance = "provenance"
 });
 
 /// Wikidata ids: a list, or in older files one string.

@@ -466,7 +466,7 @@ fn passages(store: &PassageStore, from: PassageId) -> Passages<'_> {
 }
 
 /// Opens the store of a source, building it if it is not there.
-fn store(
+pub(crate) fn store(
     source: &SourceOptions,
     observe: &mut Observer<'_>,
     hashes: &mut Vec<PartHash>,

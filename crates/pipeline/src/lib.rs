@@ -29,6 +29,7 @@ mod memory;
 pub mod observe;
 pub mod options;
 mod overrides;
+mod pages;
 pub mod population;
 mod pupil;
 mod query;

@@ -85,6 +85,7 @@ impl World {
                     ],
                     relations: vec![Triple::new(person, BORN, towns[town])],
                     text,
+                    place: None,
                 });
             }
         }

@@ -77,11 +77,14 @@ const PROPERTIES: [(&str, &str, &[u64], bool); 11] = [
     ("45", "POLITICAL_AFFILIATION", &[102], false),
 ];
 
-/// KnowledgeNet: folds 1 to 4 of documents made anew from the facts, and a test file of fold 5 with its gold apart.
+/// KnowledgeNet: folds 1 to 4 of documents made anew from the facts, a test file of fold 5 with its gold apart, and the page of each
+/// document's subject.
 pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
     let mut train = Vec::new();
     let mut test = Vec::new();
     let mut blind = Vec::new();
+    // A document is about what a page is about, as KnowledgeNet's are the beginnings of pages.
+    let mut pages = String::new();
     for (part, count) in [(Part::Train, 60), (Part::Dev, 20), (Part::Test, 20)] {
         let mut subjects: BTreeMap<Qid, Vec<&Fact>> = BTreeMap::new();
         let mapped = |f: &&Fact| {
@@ -101,6 +104,7 @@ pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Resu
             };
             let id = (7_000 + 1_000 * fold + index).to_string();
             let document = document(world, fold, &id, subject, &facts, rng);
+            pages += &format!("{id}\t{}\n", world.pages[&subject].id);
             if part == Part::Test {
                 let mut without = document.clone();
                 for passage in without["passages"].as_array_mut().into_iter().flatten() {
@@ -117,6 +121,7 @@ pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Resu
         File::new("knowledgenet/train.json", &lines(&train))?,
         File::new("knowledgenet/test-no-facts.json", &lines(&blind))?,
         File::new("gold/knowledgenet-test.json", &lines(&test))?,
+        File::new("knowledgenet/pages.tsv", &pages)?,
     ])
 }
 
@@ -243,6 +248,7 @@ pub(crate) fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<F
                 "answers": fact.all.iter().map(|&o| world.label(o)).collect::<Vec<_>>(),
                 "answer_ids": fact.all.iter().map(Qid::to_string).collect::<Vec<_>>(),
                 "topic_entity": [fact.subject.to_string()],
+                "provenance": [{"wikipedia_id": world.pages[&fact.subject].id}],
             }));
         }
         files.push(File::new(name, &format!("{}\n", Value::Array(list)))?);

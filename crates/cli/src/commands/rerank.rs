@@ -1,10 +1,14 @@
 //! `sporran rerank`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
+    PassageStore,
     scores::ranking::{RELEVANT, Report},
     wowpp,
 };
@@ -32,9 +36,13 @@ pub(crate) struct Rerank {
     /// Where the ranking goes: lines of `{id, candidates: [{id, confidence, score}]}`
     #[arg(long, value_name = "FILE", requires = "wowpp")]
     output: Option<PathBuf>,
-    /// Where predictions go in KILT's layout: the best sentence, with its article as the provenance
+    /// Where predictions go in KILT's layout: the best sentence, with the page of its article as the provenance where `--store`
+    /// has one
     #[arg(long, value_name = "FILE", requires = "wowpp")]
     predictions: Option<PathBuf>,
+    /// The passage store of the knowledge source, such as `indexes/store-KEY`: its pages are the provenance of predictions
+    #[arg(long, value_name = "DIR", requires = "predictions")]
+    store: Option<PathBuf>,
     /// How the weights are kept: f32, or int8, which is faster and less exact
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
@@ -146,6 +154,7 @@ impl Rerank {
     fn select(&self, dialogues: &Path, output: &Path, quiet: bool) -> Result<()> {
         let computing =
             Computing { precision: self.precision, device: self.device, batch_tokens: self.batch_tokens };
+        let store = self.store.as_ref().map(PassageStore::open).transpose()?.map(Arc::new);
         let reranker = sporran_reranker::open(&models::resolve(&self.model, quiet)?, computing)
             .map_err(sporran_pipeline::Error::from)?;
         let dialogues = wowpp::load(dialogues)?;
@@ -153,7 +162,7 @@ impl Rerank {
         let ranked = selection::rank(&dialogues.0, &*reranker, &mut |event| progress.event(event))?;
         selection::write_ranking(output, &ranked)?;
         if let Some(path) = &self.predictions {
-            selection::write_predictions(path, &dialogues, &ranked)?;
+            selection::write_predictions(path, &dialogues, &ranked, store)?;
         }
         print(&format!("{}\n", Report::of(&ranked, RELEVANT)))
     }

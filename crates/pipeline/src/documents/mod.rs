@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fs, time::Instant};
 use serde::Serialize;
 use sporran_extractor::documents::DocumentRelations;
 use sporran_kilt::{
-    Output, Provenance, Record,
+    Output, Record,
     docred::{self, Document, Found},
     jsonl,
     scores::document_relations::{Report, score},
@@ -25,6 +25,7 @@ use crate::{
     config::Diagnostic,
     folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
+    pages::Pages,
 };
 
 /// What came of a config's files: `report.json`.
@@ -70,6 +71,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     let folder = Folder::open(options.folder())?;
     let names = files.iter().map(|(name, _)| name.clone()).collect();
     let mark = folder.begin(Work::Answering("run"), names)?;
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let mut report =
@@ -87,7 +89,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         observe(Event::End);
         let mut writer = jsonl::Writer::create(predictions.join(format!("{name}.jsonl")))?;
         for (document, found) in documents.iter().zip(&found) {
-            found.iter().try_for_each(|found| writer.record(&record(document, found)))?;
+            found.iter().try_for_each(|found| writer.record(&record(document, found, &pages)))?;
         }
         writer.finish()?;
         let found = found.concat();
@@ -103,24 +105,25 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     Ok(report)
 }
 
-/// A relation as a record: what is asked is the subject and the property, and the sentences that show it are its provenance.
-fn record(document: &Document, found: &Found) -> Record {
+/// A relation as a record: what is asked is the subject and the property, the page of the document's title is the provenance.
+/// `meta` has the document and the sentences that show the relation.
+fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
     let name = |entity: usize| document.entities[entity][0].name.clone();
     let text = |sentence: &usize| document.sentences.get(*sentence).map(|words| words.join(" "));
     let meta = serde_json::json!({
+        "document": document.title,
         "sentences": found.evidence,
         "evidence_span": found.evidence.iter().filter_map(text).collect::<Vec<_>>(),
         "confidence": found.confidence,
     });
-    let provenance =
-        Provenance { title: Some(document.title.clone()), meta: Some(meta), ..Provenance::default() };
-    let output =
-        Output { answer: Some(name(found.tail)), provenance: Some(vec![provenance]), ..Output::default() };
+    let page = pages.titled(&document.title);
+    let provenance = page.map(|page| pages.provenance(&page, None)).into_iter().collect();
+    let output = Output { answer: Some(name(found.tail)), provenance: Some(provenance), ..Output::default() };
     Record {
         id: format!("{}:{}-{}-{}", document.title, found.head, found.property, found.tail).into(),
         input: Some(format!("{} [SEP] {}", name(found.head), found.property)),
         output: Some(vec![output]),
-        meta: None,
+        meta: Some(meta),
         extra: serde_json::Map::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
-use crate::{config::Document, kind::Config};
+use crate::{config::Document, kind::Config, options::SourceOptions, pages};
 
 /// A whole config of document-level relations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct DocumentsOptions {
     /// `output`: where runs' folders go.
     #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
+    /// `[source]`: the knowledge source whose pages the documents' titles are; without it predictions have no provenance.
+    pub source: Option<SourceOptions>,
     /// `[document-relations]`: the model and what it reads.
     pub document_relations: DocumentRelationsOptions,
 }
@@ -118,6 +120,7 @@ impl Config for DocumentsOptions {
     fn check(&self, document: &mut Document<'_>) {
         let options = &self.document_relations;
         let key = |name: &str| format!("document-relations.{name}");
+        pages::check(self.source.as_ref(), ("source", None), document);
         document.check_inputs(&key("files"), &options.files);
         if let Err(error) = options.device.check(options.precision) {
             document.report_key(&key("device"), error.to_string());

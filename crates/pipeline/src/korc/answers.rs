@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Id, Record, jsonl, korc::Question};
 
-use super::options::ReasonOptions;
+use super::{options::ReasonOptions, prediction::answers_of};
 use crate::{
     Event, Result,
     folder::{Folder, check_finished},
@@ -18,8 +18,9 @@ use crate::{
 /// Questions that are answered and journalled together.
 const PORTION: usize = 64;
 
-/// The options that no answer depends on: where things go, which tests there are, and how the model was trained.
-const WITHOUT: [&str; 14] = [
+/// The options that no answer depends on: where things go, which tests there are, and how the model was trained. The content of
+/// the source is in the hash of its pages.
+const WITHOUT: [&str; 17] = [
     "name",
     "output",
     "data.train",
@@ -27,6 +28,9 @@ const WITHOUT: [&str; 14] = [
     "data.iid",
     "data.ood",
     "populated.runs",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
     "reasoner.optimizer",
     "reasoner.encoder",
     "reasoner.from",
@@ -150,11 +154,6 @@ impl Test<'_> {
     }
 }
 
-/// The answers of a prediction.
-pub(super) fn answers_of(record: &Record) -> Vec<&str> {
-    record.outputs().iter().filter_map(|output| output.answer.as_deref()).collect()
-}
-
 /// What the files of a test are called.
 pub(super) fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
@@ -182,7 +181,8 @@ mod tests {
             "kind = 'causal'\ndemonstrations = { files = ['d'], count = 2 }",
         ] {
             let text = format!(
-                "name = 'r'\nkb = 'kb'\nentities = 'e.tsv'\nrelations = 'r.tsv'\n[populated]\nruns = ['runs/p']\n\
+                "name = 'r'\nkb = 'kb'\nentities = 'e.tsv'\nrelations = 'r.tsv'\n[source]\npath = 's'\nredirects = 'r'\n\
+                 [populated]\nruns = ['runs/p']\n\
                  [data]\ntrain = ['t']\nvalid = 'v'\niid = 'i'\nood = 'o'\nlimit = 3\n[reasoner]\nmodel = 'm'\n{reasoner}\n"
             );
             std::fs::write(&path, text).unwrap();

@@ -7,6 +7,7 @@ mod data;
 mod model;
 mod options;
 mod populated;
+mod prediction;
 mod reason;
 mod seq2seq;
 

@@ -10,7 +10,8 @@ use crate::{
     Result,
     config::{Document, Wrong},
     kind::Config,
-    options::ShapeOptions,
+    options::{ShapeOptions, SourceOptions},
+    pages,
 };
 
 /// A whole config of a system that answers KoRC's questions.
@@ -29,6 +30,10 @@ pub struct ReasonOptions {
     pub entities: Option<PathBuf>,
     /// `relations`: what relations are called, where `kb` does not say.
     pub relations: Option<PathBuf>,
+    /// `[source]`: the knowledge source in which the pages of documents are looked up by their titles, for questions that do not
+    /// say where their documents stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceOptions>,
     /// `[populated]`: facts that join the knowledge base with the sentences that state them.
     pub populated: PopulatedFacts,
     /// `most-answers`: answers to a question, at most.
@@ -50,6 +55,7 @@ struct General {
     kb: PathBuf,
     entities: Option<PathBuf>,
     relations: Option<PathBuf>,
+    source: Option<SourceOptions>,
     #[serde(default)]
     populated: PopulatedFacts,
     #[serde(default = "most_answers")]
@@ -252,10 +258,22 @@ const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
 impl Config for ReasonOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reasoner = reasoner(document);
-        let General { name, seed, output, kb, entities, relations, populated, most_answers, data } =
+        let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
             document.read_root(&["reasoner"])?;
         let reasoner = reasoner.ok()?;
-        Some(Self { name, seed, output, kb, entities, relations, populated, most_answers, data, reasoner })
+        Some(Self {
+            name,
+            seed,
+            output,
+            kb,
+            entities,
+            relations,
+            source,
+            populated,
+            most_answers,
+            data,
+            reasoner,
+        })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -273,6 +291,7 @@ impl Config for ReasonOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
+        pages::check(self.source.as_ref(), ("source", None), document);
         for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {
             let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
             document.report_key("populated.runs", message);

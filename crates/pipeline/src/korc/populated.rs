@@ -6,22 +6,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use sporran_kilt::{
-    Record, jsonl,
+    Provenance, Record, jsonl,
     kb::{EntityId, KnowledgeBase, Part, Triple},
 };
 
 use super::options::PopulatedFacts;
 use crate::{Error, Result, population::Node};
 
-/// Where triples are stated: for each the predictions' provenance, with how sure the extractor was.
+/// Where a triple is stated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Stated {
+    /// The sentence and its place in the document that was read, as `sporran populate` tells it.
+    pub(super) statement: Value,
+    /// The document's page, where it is one.
+    pub(super) provenance: Vec<Provenance>,
+    /// How sure the extractor was.
+    pub(super) confidence: Option<f64>,
+}
+
+/// Where triples are stated.
 #[derive(Debug, Default)]
-pub(super) struct Evidence(HashMap<[u32; 3], Vec<Value>>);
+pub(super) struct Evidence(HashMap<[u32; 3], Vec<Stated>>);
 
 impl Evidence {
     /// What states a triple; nothing for one that no run read.
-    pub(super) fn of(&self, triple: Triple) -> &[Value] {
+    pub(super) fn of(&self, triple: Triple) -> &[Stated] {
         self.0.get(&key(triple)).map_or(&[], Vec::as_slice)
     }
 }
@@ -123,9 +135,12 @@ pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Ev
                     if known.insert(key(triple)) {
                         kb.add(Part::Train, triple)?;
                     }
-                    let stated = record.outputs().iter().flat_map(|output| &output.provenance).flatten();
-                    let stated = stated.map(|place| json!({ "provenance": place, "confidence": confidence }));
-                    evidence.0.entry(key(triple)).or_default().extend(stated);
+                    let provenance = record.outputs().iter().flat_map(|output| output.evidence()).cloned();
+                    let provenance = provenance.filter(|item| item.wikipedia_id.is_some()).collect();
+                    let statement = record.meta.as_ref().and_then(|meta| meta.get("statement").cloned());
+                    let statement = statement.unwrap_or_default();
+                    let stated = Stated { statement, provenance, confidence };
+                    evidence.0.entry(key(triple)).or_default().push(stated);
                     Ok(())
                 })
             })?;
@@ -136,6 +151,8 @@ pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Ev
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -144,9 +161,9 @@ mod tests {
         fs::create_dir(folder.path().join("predictions")).unwrap();
         let line = |subject: Value, object: Value, text: &str| {
             let confidence = if text == "unsure" { 0.4 } else { 0.5 };
-            json!({ "id": text, "input": "x", "meta": { "confidence": confidence, "triple": [
-                subject, { "id": "P27", "name": "NATIONALITY" }, object ] },
-                "output": [{ "answer": "x", "provenance": [{ "title": "T", "text": text }] }] })
+            json!({ "id": text, "input": "x", "meta": { "confidence": confidence, "statement": { "text": text },
+                "triple": [subject, { "id": "P27", "name": "NATIONALITY" }, object] },
+                "output": [{ "answer": "x", "provenance": [{ "wikipedia_id": "7" }] }] })
             .to_string()
         };
         let name = |name: &str| json!({ "id": null, "name": name });
@@ -172,8 +189,9 @@ mod tests {
         let triple = Triple { subject: ada, relation, object: portugal };
         // Both sentences state the same triple; "Georgia" could be either, so it is another.
         let texts: Vec<&str> =
-            evidence.of(triple).iter().filter_map(|one| one["provenance"]["text"].as_str()).collect();
+            evidence.of(triple).iter().filter_map(|one| one.statement["text"].as_str()).collect();
         assert_eq!(texts, ["first", "second"]);
+        assert_eq!(evidence.of(triple)[0].provenance[0].wikipedia_id, Some("7".into()));
         assert_eq!(kb.triples(Part::Train).len(), 2);
         assert_eq!((kb.label(ada), kb.label(kb.entity("Q9").unwrap())), ("Ada Quill", "Bo"));
         assert!(kb.entity("Georgia").is_some() && kb.entity("Cy").is_none());

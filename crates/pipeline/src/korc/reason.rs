@@ -3,21 +3,20 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use sporran_generator::{CausalGenerator, TextGenerator};
 use sporran_kilt::{
-    Id, Output, Provenance, Record, jsonl,
-    kb::{EntityId, KnowledgeBase, RelationId, Triple},
+    Id, Record, jsonl,
+    kb::KnowledgeBase,
     korc::Question,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{Answered, Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
+use sporran_reasoner::question::{Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
     answers::{self, Test},
     causal, data, model,
     options::{ReasonOptions, ReasonerOptions},
-    populated::Evidence,
+    prediction::{Known, answers_of},
     seq2seq::{self, Prompts},
 };
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     inputs::Inputs,
     key::StepKey,
     observe::Observer,
+    pages::Pages,
     training_folder::TrainingFolder,
 };
 
@@ -138,9 +138,6 @@ fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
     Ok(jsonl::write_json(options.folder().join("report.json"), reasoned)?)
 }
 
-/// A knowledge base, and where what was read from text is stated.
-type Known<'a> = (&'a KnowledgeBase, &'a Evidence);
-
 /// Answers all tests in a folder; gives their scores, and the mark that they are not reported yet.
 fn answer(
     options: &ReasonOptions,
@@ -154,7 +151,9 @@ fn answer(
         |path: &Option<PathBuf>, inputs: &mut Inputs| path.as_ref().map(|path| inputs.file(path)).transpose();
     let contents = [hash(&options.data.iid, &mut inputs)?, hash(&options.data.ood, &mut inputs)?];
     let (kb, evidence) = data::knowledge(options)?;
-    let known = (&kb, &evidence);
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
+    let key = key.input("pages", pages.hash());
+    let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
     let tests = data::tests(options)?;
     inputs.verify()?;
     let names = tests.iter().map(|(_, path, _)| answers::stem(path)).collect();
@@ -174,7 +173,7 @@ fn answer(
                     system.insert(opened)
                 }
             };
-            records(system, portion, known, options.most_answers)
+            predictions_of(system, portion, known, options.most_answers)
         };
         own.complete(&mut answer, observe)?;
         tested.push(score(test, &own, take)?);
@@ -190,7 +189,7 @@ fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Te
     for (record, question) in jsonl::open(&predictions)?.records::<Record>().zip(own.questions) {
         let record = record?;
         if question.answers.is_some() {
-            let answers = answers::answers_of(&record);
+            let answers = answers_of(&record);
             scores.push(answer_set::score(&answers, question.labels(), answer_set::words));
         }
         take(&record);
@@ -219,7 +218,7 @@ impl<'a> System<'a> {
     }
 }
 
-fn records(
+fn predictions_of(
     system: &System<'_>,
     questions: &[Question],
     known: Known<'_>,
@@ -235,129 +234,25 @@ fn records(
             Ok(questions
                 .iter()
                 .zip(answered)
-                .map(|(question, answered)| by_model(question, &answered, known))
+                .map(|(question, answered)| known.by_model(question, &answered))
                 .collect())
         }
         System::Text { generator, prompts } => {
             let texts: Vec<String> = questions.iter().map(|question| prompts.text(question)).collect();
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let generated = generator.generate(&texts)?;
-            let record = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
+            let predicted = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
                 let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-                by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question), known)
+                known.by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question))
             };
-            Ok(questions.iter().zip(generated).map(record).collect())
+            Ok(questions.iter().zip(generated).map(predicted).collect())
         }
         System::Shown(generator) => {
             let generated = causal::generate(generator, questions)?;
-            let record = |(question, found): (&Question, sporran_generator::Generation)| {
-                by_text(question, &seq2seq::answers(&found.text, most), found.score, &[], known)
+            let predicted = |(question, found): (&Question, sporran_generator::Generation)| {
+                known.by_text(question, &seq2seq::answers(&found.text, most), found.score, &[])
             };
-            Ok(questions.iter().zip(generated).map(record).collect())
+            Ok(questions.iter().zip(generated).map(predicted).collect())
         }
     }
-}
-
-fn record(question: &Question, outputs: Vec<Output>, meta: Option<Value>) -> Record {
-    Record {
-        id: question.id.clone(),
-        input: Some(question.question.clone()),
-        output: Some(outputs),
-        meta,
-        extra: Map::new(),
-    }
-}
-
-/// A triple as `[subject, relation, object]`, by labels and by ids, with the sentences that state it where it was read.
-fn told(triple: Triple, (kb, evidence): Known<'_>) -> Value {
-    let Triple { subject, relation, object } = triple;
-    let mut told = json!({
-        "labels": [kb.label(subject), kb.relation_label(relation), kb.label(object)],
-        "ids": [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)],
-    });
-    if let ([_, ..], Value::Object(told)) = (evidence.of(triple), &mut told) {
-        told.insert("evidence".into(), json!(evidence.of(triple)));
-    }
-    told
-}
-
-/// Characters, which KILT counts in, of a byte's place.
-fn characters(text: &str, byte: usize) -> Id {
-    Id::from(text[..byte].chars().count() as i64)
-}
-
-fn by_model(question: &Question, answered: &Answered, known: Known<'_>) -> Record {
-    let (kb, _) = known;
-    let document = question.document();
-    let outputs = answered
-        .answers
-        .iter()
-        .map(|answer| {
-            let mut extra = Map::new();
-            extra.insert("confidence".into(), json!(answer.confidence));
-            extra.insert("wikidata_id".into(), json!(kb.entity_name(answer.entity)));
-            let triples: Vec<Value> = answer
-                .triples
-                .iter()
-                .map(|&(subject, relation, object)| told(Triple::new(subject, relation, object), known))
-                .collect();
-            let provenance = answer.bridge.map(|bridge| {
-                let mut more = Map::new();
-                more.insert("text".into(), json!(&document[bridge.start..bridge.end]));
-                vec![Provenance {
-                    title: question.title.clone(),
-                    start_character: Some(characters(document, bridge.start)),
-                    end_character: Some(characters(document, bridge.end)),
-                    meta: Some(
-                        json!({ "bridge": kb.entity_name(EntityId(bridge.entity)), "triples": triples }),
-                    ),
-                    extra: more,
-                    ..Provenance::default()
-                }]
-            });
-            Output { answer: Some(kb.label(answer.entity).to_owned()), provenance, extra }
-        })
-        .collect();
-    let steps: Vec<Vec<Value>> = answered
-        .steps
-        .iter()
-        .map(|step| {
-            let tell = |(step, weight): &(sporran_reasoner::rules::Step, f32)| {
-                json!({
-                    "relation": kb.relation_label(RelationId(step.relation())),
-                    "backward": step.is_backward(),
-                    "weight": weight,
-                })
-            };
-            step.iter().map(tell).collect()
-        })
-        .collect();
-    let meta = (!steps.is_empty()).then(|| json!({ "steps": steps }));
-    record(question, outputs, meta)
-}
-
-fn by_text(question: &Question, answers: &[String], score: f32, read: &[Triple], known: Known<'_>) -> Record {
-    let (kb, _) = known;
-    let outputs = answers
-        .iter()
-        .map(|answer| {
-            // Of what was read, the triples that name the answer.
-            let with_answer =
-                |triple: &&Triple| [triple.subject, triple.object].iter().any(|&id| kb.label(id) == answer);
-            let triples: Vec<Value> =
-                read.iter().filter(with_answer).map(|&triple| told(triple, known)).collect();
-            let provenance = (!triples.is_empty()).then(|| {
-                vec![Provenance {
-                    title: question.title.clone(),
-                    meta: Some(json!({ "triples": triples })),
-                    ..Provenance::default()
-                }]
-            });
-            let mut extra = Map::new();
-            // The score is the mean log-probability of the text's tokens.
-            extra.insert("confidence".into(), json!(score.exp().min(1.0)));
-            Output { answer: Some(answer.clone()), provenance, extra }
-        })
-        .collect();
-    record(question, outputs, None)
 }

@@ -13,7 +13,7 @@ use sporran_extractor::{
     Coreference, Document, EntityType, Link, Linker, Mention, MentionFinder, MentionForm, Span, pronoun,
 };
 use sporran_kilt::{
-    Output, Provenance, Record, jsonl,
+    Output, Record, jsonl,
     linked::{self, LinkedText},
     scores::Measure,
 };
@@ -24,6 +24,7 @@ use crate::{
     Error, Event, Result,
     folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
+    pages::Pages,
     population::{build_names, coreference, finder, linker},
 };
 
@@ -87,6 +88,7 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
         finder: finder(&options.mentions)?,
         coreference: coreference(options.coreference, &options.mentions)?,
         linker: linker(table, &options.linker.decision, options.linker.facts.as_deref())?,
+        pages: Pages::open(options.source.as_ref(), options.linking.pages.as_deref(), observe)?,
     };
     let table = linking.linker.table();
     let held: FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
@@ -145,6 +147,7 @@ struct Linking {
     finder: Box<dyn MentionFinder>,
     coreference: Option<Box<dyn Coreference>>,
     linker: Linker,
+    pages: Pages,
 }
 
 impl Linking {
@@ -180,7 +183,7 @@ impl Linking {
         Ok(links)
     }
 
-    /// The predictions for a text's mentions; one that is not linked has no output.
+    /// The predictions for a text's mentions: the entity's label and its page; one that is not linked has an empty answer.
     fn records(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
         let mut places: Vec<usize> = text.text.char_indices().map(|(at, _)| at).collect();
         places.push(text.text.len());
@@ -189,21 +192,26 @@ impl Linking {
         each.map(|(mention, link)| {
             let (start, end) = (places[mention.start], places[mention.end]);
             let [before, name, after] = [&text.text[..start], &text.text[start..end], &text.text[end..]];
-            let output = link.as_ref().map(|link| {
+            let answer = link.as_ref().map(|link| {
                 let known = entities.binary_search_by(|entity| entity.id.as_str().cmp(&link.entity));
-                let label = known.map_or(&link.entity, |at| &entities[at].label).clone();
-                let provenance = Provenance {
-                    title: Some(label.clone()),
-                    meta: Some(serde_json::json!({"entity": link.entity, "confidence": link.confidence})),
-                    ..Provenance::default()
-                };
-                Output { answer: Some(label), provenance: Some(vec![provenance]), ..Output::default() }
+                known.map_or(&link.entity, |at| &entities[at].label).clone()
             });
+            let page = link.as_ref().zip(answer.as_ref()).and_then(|(link, label)| {
+                self.pages.listed(&link.entity).or_else(|| self.pages.titled(label))
+            });
+            let provenance = page.map(|page| self.pages.provenance(&page, None)).into_iter().collect();
+            let output = Output {
+                answer: Some(answer.unwrap_or_default()),
+                provenance: Some(provenance),
+                ..Output::default()
+            };
             Record {
                 id: format!("{}:{}-{}", text.id.text(), mention.start, mention.end).into(),
                 input: Some(format!("{before}[START_ENT] {name} [END_ENT]{after}")),
-                output: Some(output.into_iter().collect()),
-                meta: None,
+                output: Some(vec![output]),
+                meta: link
+                    .as_ref()
+                    .map(|link| serde_json::json!({"entity": link.entity, "confidence": link.confidence})),
                 extra: serde_json::Map::new(),
             }
         })

@@ -8,6 +8,8 @@ use sporran_extractor::LinkerOptions;
 use crate::{
     config::Document,
     kind::Config,
+    options::SourceOptions,
+    pages,
     population::{CoreferenceKind, MentionsOptions, NamesOptions, check_decision},
 };
 
@@ -20,6 +22,9 @@ pub struct LinkingOptions {
     /// `output`: where runs' folders go.
     #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
+    /// `[source]`: the knowledge source whose pages are the provenance: an entity's page is what `linking.pages` says, and
+    /// otherwise the page of its label.
+    pub source: Option<SourceOptions>,
     /// `[linking]`: what is linked.
     pub linking: LinkedInput,
     /// `[linker]`: names of entities, and when a link is sure enough.
@@ -40,6 +45,8 @@ pub struct LinkedInput {
     pub files: Vec<PathBuf>,
     /// The file of entities, for files that tell entities by their numbers there.
     pub entities: Option<PathBuf>,
+    /// A table of entities' pages: lines of an entity's id, a tab, and the page's id, or with a `[source]` its title.
+    pub pages: Option<PathBuf>,
 }
 
 /// `[linker]`
@@ -61,7 +68,8 @@ impl Config for LinkingOptions {
     }
 
     fn check(&self, document: &mut Document<'_>) {
-        let LinkedInput { files, entities } = &self.linking;
+        let LinkedInput { files, entities, pages } = &self.linking;
+        pages::check(self.source.as_ref(), ("linking.pages", pages.as_deref()), document);
         if files.is_empty() {
             document.report_key("linking.files", "expected at least one file");
         }

@@ -13,7 +13,7 @@ use sporran_extractor::{
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
-use crate::{Result, config::Document, kind::Config};
+use crate::{Result, config::Document, kind::Config, options::SourceOptions, pages};
 
 /// A whole config of knowledge-base population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct PopulationOptions {
     pub linker: Option<LinkingOptions>,
     /// `[input]`: what facts are read from.
     pub input: Option<InputOptions>,
+    /// `[source]`: the knowledge source whose pages are the provenance. With it the table `input.pages` may name pages by their
+    /// titles, and a fact's sentence has its place where its page has the same words.
+    pub source: Option<SourceOptions>,
     /// `[triples]`: how facts become triples.
     #[serde(default)]
     pub triples: TriplesOptions,
@@ -129,6 +132,10 @@ pub struct InputOptions {
     /// Only KnowledgeNet's documents of these folds; none for all.
     #[serde(default)]
     pub folds: Vec<i64>,
+    /// A table of the pages that the documents of `text` and `knowledgenet` are: lines of a document's id, a tab, and the page's
+    /// id. Facts of documents that it does not have are told without provenance. A block of text has the id `FILE:NUMBER`,
+    /// counted from 0.
+    pub pages: Option<PathBuf>,
 }
 
 /// `[triples]`
@@ -336,6 +343,9 @@ impl PopulationOptions {
             for path in teacher.input.files.iter().filter(|path| !path.is_file()) {
                 document.report_key("teacher.input.files", format!("no file {}", path.display()));
             }
+            if teacher.input.pages.is_some() {
+                document.report_key("teacher.input.pages", "expected it in `[input]` only");
+            }
             if !(teacher.weight > 0.0 && teacher.weight.is_finite()) {
                 let message = format!("expected a number above 0, found {}", teacher.weight);
                 document.report_key("teacher.weight", message);
@@ -358,7 +368,17 @@ impl PopulationOptions {
             }
         }
         self.mentions.check(document, self.coreference);
+        if populates {
+            let table = self.input.as_ref().and_then(|input| input.pages.as_deref());
+            pages::check(self.source.as_ref(), ("input.pages", table), document);
+        }
         if let Some(input) = &self.input {
+            if input.pages.is_some() && input.format == InputFormat::Kilt {
+                document.report_key(
+                    "input.pages",
+                    "expected no table where `input.format` is `kilt`: it is pages",
+                );
+            }
             let mut stems = BTreeSet::new();
             for path in &input.files {
                 if populates && !path.is_file() {

@@ -5,7 +5,8 @@ use serde::Serialize;
 use crate::{Result, key::StepKey};
 
 /// The options that no fact depends on: where things go, and how models are trained. Of `[input]` each file is a step by itself.
-const WITHOUT: [&str; 9] = [
+/// The content of the source is in the hash of its pages.
+const WITHOUT: [&str; 12] = [
     "name",
     "output",
     "annotations",
@@ -15,6 +16,9 @@ const WITHOUT: [&str; 9] = [
     "relations.bilstm",
     "linker.names",
     "input.files",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
 ];
 
 /// What facts depend on of a config.

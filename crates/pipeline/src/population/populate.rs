@@ -25,6 +25,7 @@ use crate::{
     key::StepKey,
     manifest::{StepTime, now, peak_memory_bytes},
     observe::{Observer, Unit, advance, begin},
+    pages::Pages,
 };
 
 /// What came of the input: `report.json`.
@@ -81,7 +82,7 @@ struct Done {
 }
 
 /// Reads the config's input and writes the run's folder: for each file `predictions/NAME.jsonl` (a record a fact, in KILT's
-/// layout), `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents; `report.json` and
+/// layout, with provenance where the document is a page), `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents; `report.json` and
 /// `manifest.json`. A run that was killed goes on with the first portion that is missing.
 ///
 /// # Errors
@@ -95,7 +96,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let config = folder.write_config(options)?;
     let start = Instant::now();
     let mut inputs = Inputs::default();
-    let key = options_key(options)?.read(&mut inputs)?;
+    let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
+    let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
     let populator = open(options)?;
     inputs.verify()?;
     let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
@@ -104,7 +106,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let mut mark = folder.begin(Work::Answering("populate"), names)?;
     for path in &input.files {
         let start = Instant::now();
-        let populating = Populating { options, input, folder: &folder, populator: &populator, path };
+        let (folder, populator, pages) = (&folder, &populator, &pages);
+        let populating = Populating { options, input, folder, populator, pages, path };
         files.push(populating.complete(&key, observe)?);
         mark.done(&name_of(path))?;
         times.push(StepTime { step: path.display().to_string(), seconds: start.elapsed().as_secs_f64() });
@@ -136,6 +139,7 @@ struct Populating<'a> {
     input: &'a InputOptions,
     folder: &'a Folder,
     populator: &'a Populator,
+    pages: &'a Pages,
     path: &'a Path,
 }
 
@@ -205,7 +209,7 @@ impl Populating<'_> {
                 let relation = self.options.triples.relations.get(&fact.property);
                 let relation = Node { id: relation.cloned(), name: fact.property.clone() };
                 let triple = [node(document, &fact.subject), relation, node(document, &fact.object)];
-                portion.records.push(record(source, at, fact, &triple));
+                portion.records.push(record((source, self.pages), at, fact, &triple));
                 triples.push(triple);
             }
             triples.sort_unstable();
@@ -276,10 +280,10 @@ fn node(document: &Document, argument: &Argument) -> Node {
     Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument.name) }
 }
 
-/// A fact as a prediction in KILT's layout: `subject [SEP] property`, the object, and the sentence that says so.
-fn record(source: &Source, at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
+/// A fact as a prediction in KILT's layout: `subject [SEP] property`, the object, and the page with the sentence that says so,
+/// where the document is a page. `meta.statement` has the sentence's place in the document, in code points.
+fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
     let document = &source.document;
-    let mut provenance = source.provenance(fact.sentence);
     let place = |argument: &Argument| {
         serde_json::json!({
             "start": argument.span.start,
@@ -288,17 +292,28 @@ fn record(source: &Source, at: usize, fact: &Fact, triple: &[Node; 3]) -> Record
             "confidence": argument.link.as_ref().map(|link| link.confidence),
         })
     };
-    provenance.meta = Some(serde_json::json!({
-        "document": document.id, "subject": place(&fact.subject), "object": place(&fact.object),
-    }));
-    provenance.extra.insert("text".into(), text(document, fact.sentence).into());
+    let sentence = text(document, fact.sentence);
+    let statement = serde_json::json!({
+        "document": document.id,
+        "start": fact.sentence.start,
+        "end": fact.sentence.end,
+        "text": sentence,
+        "subject": place(&fact.subject),
+        "object": place(&fact.object),
+    });
+    let provenance = source.provenance(fact.sentence, pages).map(|mut item| {
+        item.extra.insert("text".into(), sentence.into());
+        item
+    });
     let [subject, _, object] = triple.each_ref().map(|node| node.name.clone());
-    let output = Output { answer: Some(object), provenance: Some(vec![provenance]), ..Output::default() };
+    let provenance = Some(provenance.into_iter().collect());
+    let output = Output { answer: Some(object), provenance, ..Output::default() };
+    let meta = serde_json::json!({"confidence": fact.confidence, "triple": triple, "statement": statement});
     Record {
         id: format!("{}:{at}", document.id).into(),
         input: Some(format!("{subject} [SEP] {}", fact.property)),
         output: Some(vec![output]),
-        meta: Some(serde_json::json!({"confidence": fact.confidence, "triple": triple})),
+        meta: Some(meta),
         extra: serde_json::Map::new(),
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{Document, Span};
-use sporran_kilt::{Id, Page, Provenance, jsonl, knowledgenet};
+use sporran_kilt::{Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet, passage::ABSTRACT};
 
-use crate::Result;
+use crate::{Result, pages::Pages};
 
 /// A layout of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,64 +23,69 @@ pub enum InputFormat {
 /// A document to read facts from, and where it comes from.
 pub(super) struct Source {
     pub(super) document: Document,
-    page: Id,
-    title: Option<String>,
-    /// The first code point of each paragraph in the document.
-    paragraphs: Vec<usize>,
-    /// The number of the first of them on its page.
-    first: usize,
+    /// The page that it is, where the input is pages.
+    page: Option<OwnPage>,
     pub(super) annotated: Option<knowledgenet::Document>,
 }
 
+/// A page as a document.
+struct OwnPage {
+    id: Id,
+    title: String,
+    /// The first code point of each paragraph in the document, and the header that it stands under.
+    paragraphs: Vec<(usize, String)>,
+}
+
 impl Source {
-    /// Where a span stands on its page: in paragraphs, counted as its source counts them.
-    pub(super) fn provenance(&self, span: Span) -> Provenance {
-        let paragraph = |at: usize| self.paragraphs.partition_point(|start| *start <= at).saturating_sub(1);
+    /// Where a span stands on the document's page; nothing where no page is known. A page that was read knows each span's
+    /// place, that of another document only where the page has the same words.
+    pub(super) fn provenance(&self, span: Span, pages: &Pages) -> Option<Provenance> {
+        let Some(page) = &self.page else {
+            let page = pages.listed(&self.document.id)?;
+            return Some(pages.provenance(&page, self.document.slice(span)));
+        };
+        let paragraph =
+            |at: usize| page.paragraphs.partition_point(|(start, _)| *start <= at).saturating_sub(1);
         let (start, end) = (paragraph(span.start), paragraph(span.end.saturating_sub(1)));
-        let number = |at: usize| Some(Id::from((self.first + at) as i64));
-        let place = |at: usize, paragraph: usize| Some(Id::from((at - self.paragraphs[paragraph]) as i64));
-        Provenance {
-            wikipedia_id: Some(self.page.clone()),
-            title: self.title.clone(),
-            start_paragraph_id: number(start),
+        let place = |at: usize, paragraph: usize| Some(Id::from((at - page.paragraphs[paragraph].0) as i64));
+        Some(Provenance {
+            wikipedia_id: Some(page.id.clone()),
+            title: Some(page.title.clone()),
+            section: Some(page.paragraphs[start].1.clone()),
+            start_paragraph_id: Some(Id::from(start as i64)),
             start_character: place(span.start, start),
-            end_paragraph_id: number(end),
+            end_paragraph_id: Some(Id::from(end as i64)),
             end_character: place(span.end, end),
             ..Provenance::default()
-        }
+        })
     }
 
     fn of_page(page: Page) -> Self {
         let (mut text, mut paragraphs, mut at) = (String::new(), Vec::new(), 0);
+        let mut section = ABSTRACT;
         for paragraph in &page.text {
-            paragraphs.push(at);
+            if ParagraphKind::of(paragraph) == ParagraphKind::Header {
+                section = paragraph.trim();
+            }
+            paragraphs.push((at, section.to_owned()));
             text.push_str(paragraph);
             // An empty line ends a sentence, whatever the paragraph ends with.
             text.push_str("\n\n");
             at += paragraph.chars().count() + 2;
         }
         if paragraphs.is_empty() {
-            paragraphs.push(0);
+            paragraphs.push((0, section.to_owned()));
         }
         Self {
             document: Document::new(page.wikipedia_id.to_string(), text),
-            page: page.wikipedia_id,
-            title: Some(page.wikipedia_title),
-            paragraphs,
-            first: 0,
+            page: Some(OwnPage { id: page.wikipedia_id, title: page.wikipedia_title, paragraphs }),
             annotated: None,
         }
     }
 
     fn of_annotated(source: knowledgenet::Document) -> Self {
-        Self {
-            document: Document::new(source.id.to_string(), source.text.clone()),
-            page: source.id.clone(),
-            title: None,
-            paragraphs: vec![0],
-            first: 0,
-            annotated: Some(source),
-        }
+        let document = Document::new(source.id.to_string(), source.text.clone());
+        Self { document, page: None, annotated: Some(source) }
     }
 }
 
@@ -134,14 +139,8 @@ pub(super) fn each_portion(
             let mut close = |block: &mut String| -> Result<()> {
                 if !block.trim().is_empty() {
                     let text = std::mem::take(block);
-                    take(Source {
-                        document: Document::new(format!("{stem}:{number}"), text),
-                        page: Id::from(stem.clone()),
-                        title: None,
-                        paragraphs: vec![0],
-                        first: number,
-                        annotated: None,
-                    })?;
+                    let document = Document::new(format!("{stem}:{number}"), text);
+                    take(Source { document, page: None, annotated: None })?;
                     number += 1;
                 }
                 Ok(())
@@ -183,32 +182,40 @@ mod tests {
         Ok(all)
     }
 
-    fn place(source: &Source, start: usize, end: usize) -> (i64, i64, i64) {
-        let found = source.provenance(Span { start, end });
-        let number = |id: &Option<Id>| id.as_ref().unwrap().number().unwrap();
-        assert_eq!(number(&found.start_paragraph_id), number(&found.end_paragraph_id));
-        (number(&found.start_paragraph_id), number(&found.start_character), number(&found.end_character))
-    }
-
     #[test]
-    fn blocks_of_a_text_are_its_paragraphs() {
+    fn blocks_of_a_text_are_documents_that_the_table_may_know() {
         let all = read("a.txt", "Ann met\nBob.\n\n\nZoë left.\n", InputFormat::Text).unwrap();
         let texts: Vec<&str> = all.iter().map(|source| source.document.text.as_str()).collect();
         assert_eq!(texts, ["Ann met\nBob.", "Zoë left."]);
-        assert_eq!(place(&all[1], 0, 3), (1, 0, 3));
-        assert_eq!(all[1].page.text(), "a");
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("pages.tsv");
+        std::fs::write(&table, "a:1\t77\n").unwrap();
+        let pages = Pages::open(None, Some(&table), &mut |_| {}).unwrap();
+        let whole = Span { start: 0, end: 3 };
+        assert_eq!(all[0].provenance(whole, &pages), None);
+        let known = all[1].provenance(whole, &pages).unwrap();
+        assert_eq!((known.wikipedia_id, known.start_paragraph_id), (Some("77".into()), None));
     }
 
     #[test]
     fn places_on_a_page_count_from_their_paragraph() {
-        let page = r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Ann met 😀 Bob.\n"]}"#;
+        let page = r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Section::::Life.\n","Ann met 😀 Bob.\n"]}"#;
         let all = read("p.jsonl", page, InputFormat::Kilt).unwrap();
         let source = &all[0];
-        // "Zoë", its line end and the empty line take six characters.
-        assert_eq!(source.document.slice(Span { start: 6, end: 9 }), Some("Ann"));
-        assert_eq!(place(source, 6, 9), (1, 0, 3));
-        assert_eq!(place(source, 16, 19), (1, 10, 13));
-        assert_eq!(source.provenance(Span { start: 0, end: 3 }).title.as_deref(), Some("Zoë"));
+        let place = |start: usize, end: usize| {
+            let found = source.provenance(Span { start, end }, &Pages::default()).unwrap();
+            let number = |id: &Option<Id>| id.as_ref().unwrap().number().unwrap();
+            assert_eq!(number(&found.start_paragraph_id), number(&found.end_paragraph_id));
+            assert_eq!(found.title.as_deref(), Some("Zoë"));
+            let numbers =
+                [&found.start_paragraph_id, &found.start_character, &found.end_character].map(number);
+            (numbers, found.section.unwrap())
+        };
+        // "Zoë" takes six characters with its line end and the empty line, the header nineteen.
+        assert_eq!(source.document.slice(Span { start: 25, end: 28 }), Some("Ann"));
+        assert_eq!(place(25, 28), ([2, 0, 3], "Section::::Life.".to_owned()));
+        assert_eq!(place(35, 38).0, [2, 10, 13]);
+        assert_eq!(place(0, 3), ([0, 0, 3], ABSTRACT.to_owned()));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Rankings of every candidate, and the chosen sentences as predictions.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, json};
 use sporran_kilt::{
-    Id, Output, Passage, Provenance, Record, jsonl,
+    Id, Output, Passage, PassageStore, Record, jsonl,
     scores::ranking::{Candidate, Ranked},
-    wowpp::{Dialogue, Dialogues},
+    wowpp::{Dialogue, Dialogues, repaired},
 };
 use sporran_reranker::Reranker;
 
@@ -15,6 +15,7 @@ use super::data::{Labels, Selection};
 use crate::{
     Result,
     observe::{Observer, Unit, advance, begin},
+    pages::Pages,
 };
 
 /// Scores every sentence of every dialogue. The number of a sentence in its dialogue, with zeros before it, is its id.
@@ -58,16 +59,23 @@ pub fn write_ranking(path: &Path, ranked: &[Ranked]) -> Result<()> {
     write(path, ranked)
 }
 
-/// Writes a prediction for each dialogue: its best sentence as the answer, with the sentence's article as the provenance.
+/// Writes a prediction for each dialogue: its best sentence as the answer, and where `store` has the sentence's article, its
+/// page as the provenance. `meta.selection` has the sentence with its article and score in any case.
 ///
 /// # Errors
 /// Where the disk refuses; then nothing appears.
-pub fn write_predictions(path: &Path, dialogues: &Dialogues, ranked: &[Ranked]) -> Result<()> {
+pub fn write_predictions(
+    path: &Path,
+    dialogues: &Dialogues,
+    ranked: &[Ranked],
+    store: Option<Arc<PassageStore>>,
+) -> Result<()> {
+    let pages = Pages::of_store(store);
     let records: Vec<Record> = dialogues
         .0
         .iter()
         .zip(ranked)
-        .map(|((id, dialogue), ranked)| prediction(id, dialogue, ranked))
+        .map(|((id, dialogue), ranked)| prediction(id, dialogue, ranked, &pages))
         .collect();
     write(path, &records)
 }
@@ -80,32 +88,45 @@ pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
     order
 }
 
-fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked) -> Record {
+fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> Record {
     let selection = Selection::new(id, dialogue, Labels::Crowd);
-    let output = order(ranked).first().map(|&best| {
-        let passage = &selection.passages[best];
-        (passage.text.clone(), vec![evidence(passage, ranked.candidates[best].score)])
-    });
-    record(Id::from(id), selection.query.text, output)
+    let best: Vec<(&Passage, f64)> = order(ranked)
+        .first()
+        .map(|&best| (&selection.passages[best], ranked.candidates[best].score))
+        .into_iter()
+        .collect();
+    let answer = best.first().map_or_else(String::new, |(passage, _)| passage.text.clone());
+    record(Id::from(id), &selection.query.text, answer, &best, pages)
 }
 
-/// A sentence as evidence: its article, its text, its score.
-pub(super) fn evidence(passage: &Passage, score: f64) -> Provenance {
-    let mut extra = Map::new();
-    extra.insert("text".into(), Value::String(passage.text.clone()));
-    extra.insert("score".into(), score.into());
-    Provenance { title: Some(passage.page_id.clone()), extra, ..Provenance::default() }
-}
-
-/// A dialogue's prediction: an answer with its evidence, or nothing.
-pub(super) fn record(id: Id, input: String, output: Option<(String, Vec<Provenance>)>) -> Record {
-    let output = output.map(|(answer, provenance)| Output {
-        answer: Some(answer),
-        provenance: Some(provenance),
+/// A dialogue's prediction: an answer, and the sentences that it rests on with their scores, best first.
+pub(super) fn record(
+    id: Id,
+    input: &str,
+    answer: String,
+    sentences: &[(&Passage, f64)],
+    pages: &Pages,
+) -> Record {
+    let (mut provenance, mut selection) = (Vec::new(), Vec::new());
+    for (passage, score) in sentences {
+        // Its article by the name that the file gives, and by the title before the sentence where the source lacks that.
+        let names = [&passage.page_id, &passage.title];
+        if let Some(page) = names.into_iter().find_map(|name| pages.titled(&repaired(name))) {
+            let mut item = pages.provenance(&page, Some(&passage.text));
+            item.extra.insert("text".into(), passage.text.clone().into());
+            item.extra.insert("score".into(), json!(score));
+            provenance.push(item);
+        }
+        selection.push(json!({ "title": passage.page_id, "text": passage.text, "score": score }));
+    }
+    let output = Output { answer: Some(answer), provenance: Some(provenance), extra: Map::new() };
+    Record {
+        id,
+        input: Some(input.to_owned()),
+        output: Some(vec![output]),
+        meta: Some(json!({ "selection": selection })),
         extra: Map::new(),
-    });
-    let output = Some(output.into_iter().collect());
-    Record { id, input: Some(input), output, meta: None, extra: Map::new() }
+    }
 }
 
 pub(super) fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
@@ -118,7 +139,8 @@ pub(super) fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::Query;
+    use serde_json::Value;
+    use sporran_kilt::{PassageSplit, Query, store::BuildOptions};
 
     use super::*;
 
@@ -143,14 +165,31 @@ mod tests {
         assert_eq!((ranked[0].candidates[1].confidence, ranked[0].candidates[1].score), (0.9, -6.0));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.jsonl");
-        write_predictions(&path, &dialogues, &ranked).unwrap();
-        let lines = jsonl::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines[0]["output"][0]["answer"], "Short.");
-        assert_eq!(lines[0]["output"][0]["provenance"][0]["title"], "Milk");
+        let predicted = |store| {
+            write_predictions(&path, &dialogues, &ranked, store).unwrap();
+            let lines = jsonl::read_to_string(&path).unwrap();
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+        };
+        let lines = predicted(None);
+        assert_eq!(lines[0]["input"], "Hi\nTea?");
+        assert_eq!(lines[0]["output"], json!([{ "answer": "Short.", "provenance": [] }]));
         assert_eq!(
-            (&lines[0]["input"], lines[1]["output"].as_array().unwrap().len()),
-            (&"Hi\nTea?".into(), 0)
+            lines[0]["meta"]["selection"],
+            json!([{ "title": "Milk", "text": "Short.", "score": -6.0 }])
+        );
+        // No sentence is an empty answer, not no output.
+        assert_eq!(lines[1]["output"], json!([{ "answer": "", "provenance": [] }]));
+        let source = folder.path().join("pages.jsonl");
+        let page = r#"{"wikipedia_id":"7","wikipedia_title":"Milk","text":["Milk\n","It is. Short.\n"]}"#;
+        jsonl::write(&source, page.as_bytes()).unwrap();
+        let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
+        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let item = &predicted(Some(store.into()))[0]["output"][0]["provenance"][0];
+        assert_eq!(
+            *item,
+            json!({ "wikipedia_id": "7", "title": "Milk", "section": "Section::::Abstract.",
+                "start_paragraph_id": 1, "start_character": 7, "end_paragraph_id": 1, "end_character": 13,
+                "text": "Short.", "score": -6.0 })
         );
         write_ranking(&path, &ranked).unwrap();
         let report = sporran_kilt::scores::ranking::evaluate(&path, 0.6).unwrap().report;

@@ -19,7 +19,7 @@ use sporran_transformers::{DeviceName, Precision};
 
 use super::{
     data::{Labels, Selection},
-    rank::{evidence, order, rank, record, write, write_ranking},
+    rank::{order, rank, record, write, write_ranking},
 };
 use crate::{
     Result,
@@ -29,6 +29,8 @@ use crate::{
     generation::{self, GeneratorOptions},
     kind::Config,
     observe::{Event, Observer, Unit, advance, begin},
+    options::SourceOptions,
+    pages::{self, Pages},
 };
 
 /// A whole config of responses.
@@ -39,6 +41,9 @@ pub struct ResponseOptions {
     pub name: String,
     /// `output`: where runs' folders go.
     pub output: PathBuf,
+    /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceOptions>,
     /// `[dialogues]`: what is responded to.
     pub dialogues: DialoguesOptions,
     /// `[selection]`: what chooses sentences.
@@ -78,6 +83,7 @@ struct General {
     name: String,
     #[serde(default = "crate::kind::runs")]
     output: PathBuf,
+    source: Option<SourceOptions>,
     dialogues: DialoguesOptions,
     selection: ChoosingOptions,
 }
@@ -90,14 +96,15 @@ impl Config for ResponseOptions {
         if generator.is_none() {
             document.report_key("generator", "is missing");
         }
-        let General { name, output, dialogues, selection } = general?;
-        Some(Self { name, output, dialogues, selection, generator: generator? })
+        let General { name, output, source, dialogues, selection } = general?;
+        Some(Self { name, output, source, dialogues, selection, generator: generator? })
     }
 
     fn check(&self, document: &mut Document<'_>) {
         if !self.dialogues.file.is_file() {
             document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
         }
+        pages::check(self.source.as_ref(), ("source", None), document);
         let ChoosingOptions { model, precision, device } = &self.selection;
         if !model.join("reranker.json").is_file() && !model.join("config.json").is_file() {
             let message = format!("{} has neither reranker.json nor config.json", model.display());
@@ -139,7 +146,7 @@ pub struct Responded {
     pub words: Measure,
     /// Seconds of the ranking and of the generator, loading left out.
     pub seconds: [f64; 2],
-    /// The predictions in KILT's layout: the response, with the articles of the sentences as provenance.
+    /// The predictions in KILT's layout: the response, with the pages of the sentences' articles as provenance.
     pub predictions: PathBuf,
     /// Every sentence's score.
     pub ranked: PathBuf,
@@ -152,6 +159,7 @@ pub struct Responded {
 /// Whatever is wrong with files or models; [`Error::Busy`] where another process works in the run's folder.
 pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
     let folder = Folder::open(options.folder())?;
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let ChoosingOptions { model, precision, device } = &options.selection;
     let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
     let reranker = sporran_reranker::open(model, computing)?;
@@ -180,7 +188,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
             if let Some((best, _)) = asked.sentences.first() {
                 grounded.push(Answers::new([best.text.as_str()]).score(&response).f1);
             }
-            records.push(asked.record(response, &read));
+            records.push(asked.record(response, &read, &pages));
         }
         advance(observe, records.len() as u64);
     }
@@ -223,12 +231,15 @@ impl Asked {
         Self { id: Id::from(id), query, sentences: order(ranked).into_iter().map(scored).collect() }
     }
 
-    fn record(&self, response: String, read: &[usize]) -> Record {
-        let provenance = read.iter().map(|&at| {
-            let (passage, score) = &self.sentences[at];
-            evidence(passage, f64::from(*score))
-        });
-        record(self.id.clone(), self.query.text.clone(), Some((response, provenance.collect())))
+    fn record(&self, response: String, read: &[usize], pages: &Pages) -> Record {
+        let sentences: Vec<(&Passage, f64)> = read
+            .iter()
+            .map(|&at| {
+                let (passage, score) = &self.sentences[at];
+                (passage, f64::from(*score))
+            })
+            .collect();
+        record(self.id.clone(), &self.query.text, response, &sentences, pages)
     }
 }
 

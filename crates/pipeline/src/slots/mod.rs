@@ -15,7 +15,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    Output, Provenance, Record, jsonl,
+    Output, Record, jsonl,
     scores::Measure,
     zsre::{self, SlotQuestion},
 };
@@ -28,6 +28,7 @@ use crate::{
     config::Diagnostic,
     folder::{Folder, Work},
     observe::{Observer, Unit, advance, begin},
+    pages::Pages,
 };
 use model::{Candidate, SlotReader, candidates, is_right};
 
@@ -95,7 +96,7 @@ impl SlotScores {
 const PORTION: usize = 256;
 
 /// Answers the questions of the config's files, and writes `predictions/NAME.jsonl` (a record a question, in the layout of KILT's
-/// slot filling; one that is not answered has no output), `report.json` and `config.toml` into the run's folder.
+/// slot filling; one that is not answered has an empty answer), `report.json` and `config.toml` into the run's folder.
 ///
 /// # Errors
 /// [`Error::Config`] where there is no file to read; whatever is wrong with files and the model; [`Error::Busy`] where another
@@ -114,6 +115,7 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     let folder = Folder::open(options.folder())?;
     let names = files.iter().map(|(name, _)| name.clone()).collect();
     let mark = folder.begin(Work::Answering("run"), names)?;
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let mut report = SlotsReport { name: options.name.clone(), files: BTreeMap::new(), seconds: 0.0 };
@@ -134,7 +136,7 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
         observe(Event::End);
         let mut writer = jsonl::Writer::create(predictions.join(format!("{name}.jsonl")))?;
         for (at, (question, answer)) in questions.iter().zip(&answers).enumerate() {
-            writer.record(&record(&format!("{name}:{}", at + 1), question, answer.as_ref()))?;
+            writer.record(&record(&format!("{name}:{}", at + 1), question, answer.as_ref(), &pages))?;
         }
         writer.finish()?;
         report.files.insert(name, scores(&questions, &answers, &reader.model.seen));
@@ -167,25 +169,29 @@ fn scores(questions: &[SlotQuestion], answers: &[Option<Candidate>], seen: &[Str
     }
 }
 
-/// A question as a record: the sentence is its provenance, with the answer's place in it in code points.
-fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>) -> Record {
-    let output = answer.map(|answer| {
-        let characters = |bytes: usize| question.sentence[..bytes].chars().count() as i64;
-        let provenance = Provenance {
-            title: Some(question.entity.clone()),
-            start_character: Some(characters(answer.start).into()),
-            end_character: Some(characters(answer.end).into()),
-            meta: Some(serde_json::json!({"evidence_span": [question.sentence], "margin": answer.margin})),
-            ..Provenance::default()
-        };
-        let text = question.sentence[answer.start..answer.end].to_owned();
-        Output { answer: Some(text), provenance: Some(vec![provenance]), ..Output::default() }
+/// A question as a record: the answer, and the sentence on the page of the entity as provenance. `meta` has the sentence, with
+/// the answer's place in it in code points. A question that is not answered has an empty answer.
+fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>, pages: &Pages) -> Record {
+    let mut meta = serde_json::json!({
+        "template_questions": [question.question()],
+        "evidence_span": [question.sentence],
     });
+    let (mut text, mut provenance) = (String::new(), Vec::new());
+    if let Some(answer) = answer {
+        let characters = |bytes: usize| question.sentence[..bytes].chars().count();
+        meta["start"] = characters(answer.start).into();
+        meta["end"] = characters(answer.end).into();
+        meta["margin"] = answer.margin.into();
+        question.sentence[answer.start..answer.end].clone_into(&mut text);
+        let page = pages.titled(&question.entity);
+        provenance.extend(page.map(|page| pages.provenance(&page, Some(&question.sentence))));
+    }
+    let output = Output { answer: Some(text), provenance: Some(provenance), ..Output::default() };
     Record {
         id: id.into(),
         input: Some(format!("{} [SEP] {}", question.entity, question.relation)),
-        output: Some(output.into_iter().collect()),
-        meta: Some(serde_json::json!({"template_questions": [question.question()]})),
+        output: Some(vec![output]),
+        meta: Some(meta),
         extra: serde_json::Map::new(),
     }
 }

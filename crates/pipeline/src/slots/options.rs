@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
 
-use crate::{config::Document, kind::Config};
+use crate::{config::Document, kind::Config, options::SourceOptions, pages};
 
 /// A whole config of zero-shot slot filling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct SlotsOptions {
     /// `output`: where runs' folders go.
     #[serde(default = "crate::kind::runs")]
     pub output: PathBuf,
+    /// `[source]`: the knowledge source whose pages the questions' entities are; without it predictions have no provenance.
+    pub source: Option<SourceOptions>,
     /// `[slot-filling]`: the model and what it reads.
     pub slot_filling: SlotFillingOptions,
 }
@@ -90,6 +92,7 @@ impl Config for SlotsOptions {
 
     fn check(&self, document: &mut Document<'_>) {
         let options = &self.slot_filling;
+        pages::check(self.source.as_ref(), ("source", None), document);
         document.check_inputs("slot-filling.files", &options.files);
         if let Err(error) = options.device.check(options.precision) {
             document.report_key("slot-filling.device", error.to_string());

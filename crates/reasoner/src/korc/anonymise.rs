@@ -113,6 +113,7 @@ mod tests {
                 Mention { start: 25, end: 35, entity: EntityId(2) },
             ],
             relations: vec![Triple::new(1, 0, 2)],
+            place: None,
         };
         let (title, text) = anonymise(&document, EntityId(1), &["Ann Lee-Wood".to_owned()], "[singer 0007]");
         assert_eq!(title, "[singer 0007]");

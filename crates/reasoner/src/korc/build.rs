@@ -373,6 +373,7 @@ fn question(sources: &Sources<'_>, origin: &Origin, id: &str, rng: &mut ChaCha8R
         answer_ids: Some(origin.answers.iter().map(|&id| kb.entity_name(id).to_owned()).collect()),
         ans_ids: None,
         topic_entity: Some(TopicEntity::Many(vec![kb.entity_name(origin.entity).to_owned()])),
+        provenance: document.place.clone().map(|place| vec![place]),
         extra,
     }
 }

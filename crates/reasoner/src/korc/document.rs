@@ -5,7 +5,7 @@ use std::path::Path;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 use sporran_kilt::{
-    Error as FileError, Page, ParagraphKind, jsonl,
+    Error as FileError, Id, Page, ParagraphKind, Provenance, jsonl,
     kb::{EntityId, KnowledgeBase, Part, Triple},
 };
 
@@ -36,6 +36,9 @@ pub struct Document {
     pub mentions: Vec<Mention>,
     /// What the text says, between mentioned entities; sorted.
     pub relations: Vec<Triple>,
+    /// Where the text stands in the knowledge source, without the title, which may give a hidden entity away; none where it is
+    /// no page's.
+    pub place: Option<Provenance>,
 }
 
 impl Document {
@@ -66,8 +69,8 @@ pub fn pages(
     for page in jsonl::open(path)?.records::<Page>() {
         let page = page?;
         let Some(own) = entities.by_title(&page.wikipedia_title) else { continue };
-        for (number, (text, anchors)) in pieces(&page, sentences, entities).into_iter().enumerate() {
-            let mut mentions = anchors;
+        for (number, piece) in pieces(&page, sentences, entities).into_iter().enumerate() {
+            let Piece { text, mut mentions, start, end } = piece;
             name_mentions(&text, own, entities.names(own), &mut mentions);
             mentions.sort_unstable();
             let others: FxHashSet<EntityId> =
@@ -90,15 +93,35 @@ pub fn pages(
                 text,
                 mentions,
                 relations,
+                place: Some(Provenance {
+                    wikipedia_id: Some(page.wikipedia_id.clone()),
+                    start_paragraph_id: Some(Id::from(start.0 as i64)),
+                    start_character: Some(Id::from(start.1 as i64)),
+                    end_paragraph_id: Some(Id::from(end.0 as i64)),
+                    end_character: Some(Id::from(end.1 as i64)),
+                    ..Provenance::default()
+                }),
             });
         }
     }
     Ok(documents)
 }
 
-/// The running text of a page in pieces of so many sentences, with the anchors in each.
-fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<(String, Vec<Mention>)> {
-    let mut pieces: Vec<(String, Vec<Mention>)> = Vec::new();
+/// Some sentences of a page.
+#[derive(Default)]
+struct Piece {
+    text: String,
+    /// The anchors in it.
+    mentions: Vec<Mention>,
+    /// The paragraph and the character where it starts.
+    start: (usize, usize),
+    /// The paragraph, and the character behind its last there.
+    end: (usize, usize),
+}
+
+/// The running text of a page in pieces of so many sentences.
+fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut held = 0;
     for (number, paragraph) in page.text.iter().enumerate().skip(1) {
         if ParagraphKind::of(paragraph) != ParagraphKind::Text {
@@ -118,11 +141,14 @@ fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<(String, Ve
             .filter(|mention| mention.start < mention.end && mention.end <= paragraph.len())
             .collect();
         for (start, end) in sentence_spans(paragraph) {
+            let character = |byte: usize| (number, paragraph[..byte].chars().count());
             if pieces.is_empty() || (sentences > 0 && held == sentences) {
-                pieces.push(Default::default());
+                pieces.push(Piece { start: character(start), ..Piece::default() });
                 held = 0;
             }
-            let Some((text, mentions)) = pieces.last_mut() else { continue };
+            let Some(piece) = pieces.last_mut() else { continue };
+            piece.end = character(end);
+            let Piece { text, mentions, .. } = piece;
             if !text.is_empty() {
                 text.push(' ');
             }
@@ -291,6 +317,7 @@ pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Ve
             text,
             mentions,
             relations,
+            place: None,
         });
     }
     Ok(documents)
@@ -330,6 +357,24 @@ mod tests {
             found,
             ["J. R. Smith lived in Bonn.", "They sang.", "Now [x] ended (in 1900).", "The end."]
         );
+    }
+
+    #[test]
+    fn a_piece_of_a_page_knows_its_place() {
+        let page: Page = serde_json::from_str(
+            r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Zoë 😀 sang. They left. Then Zoë returned.\n",
+                "Section::::Life.\n","BULLET::::- item\n","They lived on.\n"]}"#,
+        )
+        .unwrap();
+        let found: Vec<_> = pieces(&page, 2, &Entities::default())
+            .into_iter()
+            .map(|piece| (piece.text, piece.start, piece.end))
+            .collect();
+        let expected = [
+            ("Zoë 😀 sang. They left.".to_owned(), (1, 0), (1, 22)),
+            ("Then Zoë returned. They lived on.".to_owned(), (1, 23), (4, 14)),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
