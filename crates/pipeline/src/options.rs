@@ -60,21 +60,7 @@ pub struct General {
     /// `[evidence]`: what predictions carry as provenance.
     #[serde(default)]
     pub evidence: EvidenceOptions,
-    /// What the provenance of an answer is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceSource {
-    /// The passages that the generator used, best first, and behind them the retriever's ranking.
-    Ranking,
-    /// The passages that the generator read, and no others, in its order.
-    Read,
-    /// The one passage that the generator puts first.
-    Chosen,
-    /// The one page whose title is the answer, letter for letter; nothing where no page has it.
-    Title,
-}
-
-/// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
+    /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
     #[serde(default, skip_serializing_if = "EvaluationOptions::is_default")]
     pub evaluation: EvaluationOptions,
     /// `[train]`: how `sporran train` makes the generator's model.
@@ -189,6 +175,20 @@ impl Default for EvidenceOptions {
             with_text: false,
         }
     }
+}
+
+/// What the provenance of an answer is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvidenceSource {
+    /// The passages that the generator used, best first, and behind them the retriever's ranking.
+    Ranking,
+    /// The passages that the generator read, and no others, in its order.
+    Read,
+    /// The one passage that the generator puts first.
+    Chosen,
+    /// The one page whose title is the answer, letter for letter; nothing where no page has it.
+    Title,
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.

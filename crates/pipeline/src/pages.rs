@@ -10,12 +10,7 @@ use sporran_kilt::{
 };
 
 use crate::{
-    Result,
-    assemble::store,
-    config::Document,
-    inputs::Inputs,
-    key::hash_json,
-    observe::Observer,
+    Result, assemble::store, config::Document, inputs::Inputs, key::hash_json, observe::Observer,
     options::SourceOptions,
 };
 

@@ -1,9 +1,9 @@
 //! `sporran submit check` and `sporran submit pack`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use sporran_kilt::{Dataset, Split};
+use sporran_kilt::{Dataset, PassageStore, Split};
 use sporran_pipeline::submission::{self, Entry};
 
 use super::{print, print_json};
@@ -12,20 +12,15 @@ use crate::error::{Error, Result};
 /// `sporran submit`
 #[derive(Subcommand)]
 pub(crate) enum Submit {
-    /// Compare ids and shapes of predictions with the inputs and list what is wrong by line
+    /// Check the shape of predictions, and their ids against the inputs, and list what is wrong by line
     Check(Check),
     /// Write one archive of all datasets, after checking them
     Pack(Pack),
 }
 
+/// Which of a folder's inputs.
 #[derive(Args)]
-struct Files {
-    /// The folder of the inputs, with KILT's file names
-    #[arg(long, value_name = "DIR")]
-    inputs: PathBuf,
-    /// The folder of the predictions, such as `runs/NAME/predictions`
-    #[arg(long, value_name = "DIR")]
-    predictions: PathBuf,
+struct Which {
     /// Which of the inputs
     #[arg(long, value_enum, default_value_t = Part::Test)]
     split: Part,
@@ -47,22 +42,34 @@ enum Part {
     Test,
 }
 
-impl Files {
-    fn entries(&self) -> Result<Vec<Entry>> {
+impl Which {
+    fn entries(&self, inputs: &Path, predictions: &Path) -> Result<Vec<Entry>> {
         let split = match self.split {
             Part::Train => Split::Train,
             Part::Dev => Split::Dev,
             Part::Test => Split::Test,
         };
-        Ok(submission::pair(&self.inputs, &self.predictions, split, &self.datasets)?)
+        Ok(submission::pair(inputs, predictions, split, &self.datasets)?)
     }
 }
 
 /// `sporran submit check`
 #[derive(Args)]
 pub(crate) struct Check {
+    /// Prediction files of any workflow, checked by themselves
+    #[arg(value_name = "FILE", required_unless_present = "inputs")]
+    files: Vec<PathBuf>,
+    /// The folder of the inputs, with KILT's file names
+    #[arg(long, value_name = "DIR", requires = "predictions")]
+    inputs: Option<PathBuf>,
+    /// The folder of the predictions, such as `runs/NAME/predictions`
+    #[arg(long, value_name = "DIR", requires = "inputs")]
+    predictions: Option<PathBuf>,
     #[command(flatten)]
-    files: Files,
+    which: Which,
+    /// The passage store of the knowledge source, such as `indexes/store-KEY`: provenance must name its pages, and places on them
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -71,22 +78,43 @@ pub(crate) struct Check {
 /// `sporran submit pack`
 #[derive(Args)]
 pub(crate) struct Pack {
+    /// The folder of the inputs, with KILT's file names
+    #[arg(long, value_name = "DIR")]
+    inputs: PathBuf,
+    /// The folder of the predictions, such as `runs/NAME/predictions`
+    #[arg(long, value_name = "DIR")]
+    predictions: PathBuf,
     #[command(flatten)]
-    files: Files,
+    which: Which,
     /// The archive to write, a `.tar.gz`
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+}
+
+impl Check {
+    /// What is wrong with each file, by its name.
+    fn faults(&self) -> Result<Vec<(String, Vec<String>)>> {
+        let store = self.store.as_ref().map(PassageStore::open).transpose()?;
+        let store = store.as_ref();
+        let mut faults = Vec::new();
+        for file in &self.files {
+            faults.push((file.display().to_string(), submission::check_file(file, store)?));
+        }
+        if let (Some(inputs), Some(predictions)) = (&self.inputs, &self.predictions) {
+            for entry in self.which.entries(inputs, predictions)? {
+                let found = submission::check(&entry, store)?;
+                faults.push((entry.name, found));
+            }
+        }
+        Ok(faults)
+    }
 }
 
 impl Submit {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Check(check) => {
-                let entries = check.files.entries()?;
-                let faults: Vec<(String, Vec<String>)> = entries
-                    .iter()
-                    .map(|entry| Ok((entry.name.clone(), submission::check(entry)?)))
-                    .collect::<Result<_>>()?;
+                let faults = check.faults()?;
                 let wrong: usize = faults.iter().map(|(_, faults)| faults.len()).sum();
                 if check.json {
                     let files: serde_json::Map<_, _> =
@@ -108,7 +136,7 @@ impl Submit {
                 }
             }
             Self::Pack(pack) => {
-                let entries = pack.files.entries()?;
+                let entries = pack.which.entries(&pack.inputs, &pack.predictions)?;
                 submission::pack(&entries, &pack.output)?;
                 print(&format!("{}: {} datasets\n", pack.output.display(), entries.len()))
             }

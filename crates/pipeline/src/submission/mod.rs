@@ -1,11 +1,14 @@
-//! Submission files: checked against the inputs, packed into one archive.
+//! Prediction files: checked by themselves, against their inputs and against the knowledge source, and packed into one archive.
+
+mod shape;
 
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
 use rustc_hash::FxHashMap;
-use serde_json::Value;
-use sporran_kilt::{Dataset, Id, Record, Split, jsonl};
+use sporran_kilt::{Dataset, Id, PassageStore, Record, Split, jsonl};
+
+pub use shape::shape;
 
 use crate::{Error, Result, folder::check_finished, options::TasksOptions, settings::task_files};
 
@@ -50,21 +53,40 @@ pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset
     if missing.is_empty() { Ok(entries) } else { Err(Error::Submission(missing)) }
 }
 
-/// What is wrong with a file of predictions, by line: ids that are missing, unknown or there twice, outputs of another
-/// shape than exactly one `{answer, provenance}`. Empty where all is well.
+/// What is wrong with a file of predictions, by line: ids that are missing, unknown or there twice, and what [`shape`] finds.
+/// Empty where all is well.
 ///
 /// # Errors
 /// Where a file cannot be read; [`Error::Unfinished`] for one of a run that is not finished.
-pub fn check(entry: &Entry) -> Result<Vec<String>> {
+pub fn check(entry: &Entry, store: Option<&PassageStore>) -> Result<Vec<String>> {
     check_finished(&entry.predictions)?;
     let mut expected: FxHashMap<Id, bool> = FxHashMap::default();
     for record in jsonl::open(&entry.input)?.records::<Record>() {
         expected.insert(record?.id, false);
     }
+    faults(&entry.predictions, Some(expected), store)
+}
+
+/// What is wrong with any file of predictions, whatever it answers: ids that are there twice, and what [`shape`] finds. Empty
+/// where all is well.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn check_file(predictions: &Path, store: Option<&PassageStore>) -> Result<Vec<String>> {
+    faults(predictions, None, store)
+}
+
+fn faults(
+    predictions: &Path,
+    mut expected: Option<FxHashMap<Id, bool>>,
+    store: Option<&PassageStore>,
+) -> Result<Vec<String>> {
+    let path = predictions.display();
     let mut faults = Vec::new();
-    let path = entry.predictions.display();
-    for (line, text) in jsonl::open(&entry.predictions)?.lines().collect::<sporran_kilt::Result<Vec<_>>>()? {
-        let record: Record = match jsonl::parse(&entry.predictions, line, text.as_bytes()) {
+    let mut seen: FxHashMap<Id, u64> = FxHashMap::default();
+    for line in jsonl::open(predictions)?.lines() {
+        let (line, text) = line?;
+        let record: Record = match jsonl::parse(predictions, line, text.as_bytes()) {
             Ok(record) => record,
             Err(error) => {
                 faults.push(error.to_string());
@@ -73,34 +95,18 @@ pub fn check(entry: &Entry) -> Result<Vec<String>> {
         };
         let mut fault =
             |field: &str, message: String| faults.push(format!("{path}:{line}: field `{field}`: {message}"));
-        match expected.get_mut(&record.id) {
-            None => fault("id", format!("`{}` is not among the inputs", record.id)),
-            Some(true) => fault("id", format!("`{}` stands there already", record.id)),
-            Some(seen) => *seen = true,
+        match expected.as_mut().map(|expected| expected.get_mut(&record.id)) {
+            Some(None) => fault("id", format!("`{}` is not among the inputs", record.id)),
+            Some(Some(found)) => *found = true,
+            None => {}
         }
-        match record.outputs() {
-            [output] => {
-                if output.answer.is_none() {
-                    fault("output[0].answer", "expected a string, found none".to_owned());
-                }
-                if output.provenance.is_none() {
-                    fault("output[0].provenance", "expected a list, found none".to_owned());
-                }
-                for (number, item) in output.evidence().iter().enumerate() {
-                    if item.wikipedia_id.as_ref().is_none_or(|id| id.text().is_empty()) {
-                        let field = format!("output[0].provenance[{number}].wikipedia_id");
-                        fault(&field, "expected a page's id, found none".to_owned());
-                    }
-                }
-            }
-            outputs => fault("output", format!("expected exactly one, found {}", outputs.len())),
+        if let Some(first) = seen.insert(record.id.clone(), line) {
+            fault("id", format!("expected ids that differ, found `{}` of line {first} again", record.id));
         }
-        if record.meta.as_ref().is_some_and(|meta| !matches!(meta, Value::Object(_))) {
-            fault("meta", "expected an object".to_owned());
-        }
+        shape(&record, store, &mut fault);
     }
-    let mut missing: Vec<String> =
-        expected.into_iter().filter(|(_, seen)| !seen).map(|(id, _)| id.text().into_owned()).collect();
+    let absent = expected.into_iter().flatten().filter(|(_, found)| !found);
+    let mut missing: Vec<String> = absent.map(|(id, _)| id.text().into_owned()).collect();
     missing.sort();
     if let Some(first) = missing.first() {
         faults.push(format!(
@@ -123,7 +129,7 @@ pub fn check(entry: &Entry) -> Result<Vec<String>> {
 pub fn pack(entries: &[Entry], archive: &Path) -> Result<()> {
     let mut faults = Vec::new();
     for entry in entries {
-        faults.extend(check(entry)?);
+        faults.extend(check(entry, None)?);
     }
     if !faults.is_empty() {
         return Err(Error::Submission(faults));
@@ -166,7 +172,7 @@ mod tests {
         let lines = "{\"id\":\"2\",\"output\":[{\"answer\":\"x\",\"provenance\":[{\"wikipedia_id\":\"1\"}]}]}\n\
                      {\"id\":\"a\",\"output\":[{\"answer\":\"\",\"provenance\":[]}]}\n";
         let entry = entry(folder.path(), lines);
-        assert_eq!(check(&entry).unwrap(), Vec::<String>::new());
+        assert_eq!(check(&entry, None).unwrap(), Vec::<String>::new());
         let (one, two) = (folder.path().join("1.tar.gz"), folder.path().join("2.tar.gz"));
         pack(std::slice::from_ref(&entry), &one).unwrap();
         pack(&[entry], &two).unwrap();
@@ -205,10 +211,10 @@ mod tests {
         let lines = "{\"id\":\"a\",\"output\":[{\"answer\":\"x\"}]}\n\
                      {\"id\":\"a\",\"output\":[]}\n{\"id\":\"z\",\"output\":[{\"provenance\":[{\"title\":\"T\"}]}]}\nnot json\n";
         let entry = entry(folder.path(), lines);
-        let faults = check(&entry).unwrap();
+        let faults = check(&entry, None).unwrap();
         let expected = [
             "p.jsonl:1: field `output[0].provenance`",
-            "p.jsonl:2: field `id`: `a` stands there already",
+            "p.jsonl:2: field `id`: expected ids that differ, found `a` of line 1 again",
             "p.jsonl:2: field `output`: expected exactly one, found 0",
             "p.jsonl:3: field `id`: `z` is not among the inputs",
             "p.jsonl:3: field `output[0].answer`",
@@ -220,6 +226,9 @@ mod tests {
         for (fault, expected) in faults.iter().zip(expected) {
             assert!(fault.contains(expected), "{fault}");
         }
+        // By itself, the file may have any ids.
+        let alone = check_file(&entry.predictions, None).unwrap();
+        assert_eq!(alone.len(), 6, "{alone:#?}");
         assert!(matches!(pack(&[entry], &folder.path().join("x.tar.gz")), Err(Error::Submission(_))));
         assert!(!folder.path().join("x.tar.gz").exists());
     }
