@@ -385,6 +385,7 @@ mod tests {
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Card {
+        kind: String,
         passages: u32,
         sections: Vec<Section>,
     }
@@ -393,7 +394,7 @@ mod tests {
         const VERSION: u32 = 1;
 
         fn kind(&self) -> &str {
-            "bm25"
+            &self.kind
         }
 
         fn passages_hash(&self) -> &str {
@@ -409,7 +410,7 @@ mod tests {
         let building = Folder::create(folder.into()).unwrap();
         let mut data = building.section("data").unwrap();
         data.put(b"0123456789").unwrap();
-        let header = Card { passages: 3, sections: vec![data.finish().unwrap()] };
+        let header = Card { kind: "bm25".into(), passages: 3, sections: vec![data.finish().unwrap()] };
         building.finish(&header).unwrap();
         header
     }

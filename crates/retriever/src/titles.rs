@@ -224,7 +224,7 @@ mod tests {
             let (header, files) = layout::open_unchecked(&path, KIND, store.hash()).unwrap();
             let Ok(titles) = Titles::of(&path, header, files) else { return };
             for tokens in [&[1][..], &[2, 3], &[2, 3, 4], &[5, 6]] {
-                titles.trie().contains(tokens);
+                let _ = titles.trie().contains(tokens);
                 assert!(titles.pages(tokens).into_iter().all(|page| store.passages_of(page).end <= 4));
             }
         });
