@@ -83,7 +83,7 @@ impl PassageStore {
         let title = title.trim();
         rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
             .filter(|row| u64_at(row, 12) == OWN_TITLE)
-            .map(|row| PageIndex(u32_at(row, 8)))
+            .map(|row| self.page_at(row, 8, "titles.bin"))
             .filter(|&page| self.page_title(page).trim() == title)
             .min()
     }

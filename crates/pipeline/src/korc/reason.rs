@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use sporran_generator::{CausalGenerator, TextGenerator};
 use sporran_kilt::{
-    Id, Record, jsonl,
+    Record, jsonl,
     kb::KnowledgeBase,
     korc::Question,
     scores::answer_set::{self, Scores},
