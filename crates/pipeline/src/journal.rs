@@ -62,22 +62,24 @@ impl Journal {
         let is_known = header(&line).is_some_and(|header| header.version == VERSION && header.key == key);
         let mut kept = if is_known { read as u64 } else { 0 };
         let (mut chunks, mut records) = (0, 0);
-        while is_known {
-            line.clear();
-            let read = reader.read_until(b'\n', &mut line).map_err(fail("read"))?;
-            let Some((finished, _)) = chunk(&line, key, chunks) else {
-                // A kill leaves a line without an end; anything else was not written like this.
-                if line.ends_with(b"\n") {
-                    tracing::warn!(
-                        "{}: line {} is damaged; its records and those behind it are answered again",
-                        path.display(),
-                        chunks + 2
-                    );
-                }
-                break;
-            };
-            (chunks, records) = (chunks + 1, finished);
-            kept += read as u64;
+        if is_known {
+            loop {
+                line.clear();
+                let read = reader.read_until(b'\n', &mut line).map_err(fail("read"))?;
+                let Some((finished, _)) = chunk(&line, key, chunks) else {
+                    // A kill leaves a line without an end; anything else was not written like this.
+                    if line.ends_with(b"\n") {
+                        tracing::warn!(
+                            "{}: line {} is damaged; its records and those behind it are answered again",
+                            path.display(),
+                            chunks + 2
+                        );
+                    }
+                    break;
+                };
+                (chunks, records) = (chunks + 1, finished);
+                kept += read as u64;
+            }
         }
         file.set_len(kept).map_err(fail("write"))?;
         file.seek(SeekFrom::Start(kept)).map_err(fail("write"))?;

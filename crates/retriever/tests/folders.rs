@@ -34,11 +34,14 @@ use sporran_transformers::Tokenizer;
 const WORDS: [&str; 12] =
     ["red", "green", "paris", "new", "york", "city", "big", "apple", "oslo", "blue", "river", "king"];
 
+/// What a folder answers.
+type Answers<'w> = Box<dyn Fn(&Path) -> Result<String> + Sync + 'w>;
+
 /// How a kind of folder is built, and what it answers to the same questions.
 struct Kind<'w> {
     name: &'static str,
     build: Box<dyn Fn(Place) -> Result<()> + Sync + 'w>,
-    answers: Box<dyn Fn(&Path) -> Result<String> + Sync + 'w>,
+    answers: Answers<'w>,
 }
 
 /// A store with what is built over it.
@@ -110,7 +113,7 @@ impl World {
 
     fn kinds(&self) -> Vec<Kind<'_>> {
         let queries: Vec<Query> =
-            WORDS.iter().map(|word| Query::of_text("q", &format!("{word} river"))).collect();
+            WORDS.iter().map(|word| Query::of_text("q", format!("{word} river"))).collect();
         let asked = queries.clone();
         let hash = self.store.hash();
         vec![

@@ -229,8 +229,8 @@ fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
         if name == "config.json" { b"[]".to_vec() } else { bytes.to_vec() }
     }
     let cache = TempDir::new().unwrap();
-    let wrong: [(&str, fn(&str, &[u8]) -> Vec<u8>); 2] =
-        [("config.json", other_config), ("model.safetensors", damaged)];
+    type Serve = fn(&str, &[u8]) -> Vec<u8>;
+    let wrong = [("config.json", other_config as Serve), ("model.safetensors", damaged)];
     for (file, serve) in wrong {
         let (server, _storage) = hub_with_storage(serve);
         let hub = Hub::new(cache.path()).with_endpoint(&server.address);

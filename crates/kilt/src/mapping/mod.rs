@@ -61,6 +61,9 @@ enum Fate {
     Equal,
 }
 
+/// A record of the data set's own layout with its sets of evidence on the store's pages.
+type Mapped = (Own, Vec<MappedSet>);
+
 /// Maps the evidence of records onto the pages of `store`. The output appears when all inputs have been read.
 ///
 /// # Errors
@@ -77,7 +80,7 @@ pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSum
     for path in &request.inputs {
         let mut failed = Ok(());
         jsonl::open(path)?.chunks(|path, chunk| {
-            let mapped: Result<Vec<Option<(Own, Vec<MappedSet>)>>> = chunk
+            let mapped: Result<Vec<Option<Mapped>>> = chunk
                 .par_lines()
                 .map(|(line, bytes)| one(request.layout, path, line, bytes, store))
                 .collect();
@@ -101,13 +104,7 @@ pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSum
     Ok(summary)
 }
 
-fn one(
-    layout: Layout,
-    path: &Path,
-    line: u64,
-    bytes: &[u8],
-    store: &PassageStore,
-) -> Result<Option<(Own, Vec<MappedSet>)>> {
+fn one(layout: Layout, path: &Path, line: u64, bytes: &[u8], store: &PassageStore) -> Result<Option<Mapped>> {
     let own = layout.read(path, line, bytes)?;
     let map = |set: &Vec<Piece>| {
         let mut mapped = MappedSet { items: Vec::new(), missing: 0 };
@@ -127,7 +124,7 @@ fn one(
 
 fn count_and_write(
     request: &MapRequest,
-    found: Option<(Own, Vec<MappedSet>)>,
+    found: Option<Mapped>,
     summary: &mut MapSummary,
     total: &mut f64,
     writer: &mut Writer,

@@ -183,7 +183,7 @@ mod tests {
         let page = r#"{"wikipedia_id":"7","wikipedia_title":"Milk","text":["Milk\n","It is. Short.\n"]}"#;
         jsonl::write(&source, page.as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let item = &predicted(Some(store.into()))[0]["output"][0]["provenance"][0];
         assert_eq!(
             *item,

@@ -190,7 +190,7 @@ mod tests {
         let page = r#"{"wikipedia_id":"7","wikipedia_title":"Z","text":["Z\n","Zoë.\n"]}"#;
         jsonl::write(&source, page.as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
-        let store = PassageStore::build(&build, &folder.path().join("store"), &mut |_| {}).unwrap();
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let item = |text: &str| item(text, Some(&store));
         let place = |id: &str, end: u64, character: u64| {
             format!(

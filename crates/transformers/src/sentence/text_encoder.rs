@@ -218,11 +218,11 @@ impl TextEncoder {
         };
         let firsts: Vec<String> = texts.iter().map(first).collect();
         let prompted = |(text, first)| match text {
-            &Text::One(_) => Text::One(first),
-            &Text::Pair(_, second) => Text::Pair(first, second),
+            Text::One(_) => Text::One(first),
+            Text::Pair(_, second) => Text::Pair(first, second),
         };
         let prompted: Vec<Text<'_>> =
-            texts.iter().zip(firsts.iter().map(String::as_str)).map(prompted).collect();
+            texts.iter().copied().zip(firsts.iter().map(String::as_str)).map(prompted).collect();
         self.input.rows(&prompted)
     }
 
