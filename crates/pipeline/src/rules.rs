@@ -92,7 +92,7 @@ pub struct Mined {
 /// # Errors
 /// Whatever is wrong with the knowledge base or the files.
 pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined> {
-    let underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
     let kb = KnowledgeBase::open(&options.kb)?;
     underway.verify()?;
     let graph = Graph::of(kb.triples(Part::Train));

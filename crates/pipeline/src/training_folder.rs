@@ -13,47 +13,55 @@ use crate::{
 
 /// A run's folder that this process trains in: locked, and marked as unfinished until [`Self::finish`].
 pub(crate) struct TrainingFolder {
+    root: PathBuf,
+    key: StepKey,
     inputs: Inputs,
-    mark: Mark,
-    held: Folder,
+    held: Option<(Folder, Mark)>,
 }
 
 impl TrainingFolder {
-    /// Takes hold of a folder for a training with these options, without those that it does not depend on. It goes on from
-    /// the checkpoints there, if there are any.
+    /// Hashes what a training with these options reads. Options that it does not depend on are left out. The folder is taken
+    /// hold of by [`Self::verify`], so that inputs that cannot be read leave nothing behind.
     ///
     /// # Errors
-    /// [`crate::Error::Busy`] where another process works there; [`crate::Error::OtherTraining`] where the checkpoints are of a
-    /// training that depends on something else; what reading the inputs gives.
+    /// What reading the inputs gives.
     pub(crate) fn begin(root: PathBuf, options: &impl Serialize, without: &[&str]) -> Result<Self> {
-        let held = Folder::open(root)?;
-        let key = StepKey::training(options)?.without(without);
-        Self::begin_with(held, Inputs::default(), key)
+        let mut inputs = Inputs::default();
+        let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
+        Ok(Self { root, key, inputs, held: None })
     }
 
-    /// As [`Self::begin`], in a folder that is held, with a key to which inputs may have been added.
+    /// As [`Self::begin`], in a folder that is held already, with a key to which inputs may have been added.
     ///
     /// # Errors
-    /// As there.
-    pub(crate) fn begin_with(held: Folder, mut inputs: Inputs, key: StepKey) -> Result<Self> {
-        let mark = held.begin_training(&key.read(&mut inputs)?)?;
-        Ok(Self { inputs, mark, held })
+    /// As there, and those of [`Self::verify`].
+    pub(crate) fn begin_with(folder: Folder, mut inputs: Inputs, key: StepKey) -> Result<Self> {
+        let key = key.read(&mut inputs)?;
+        let mark = folder.begin_training(&key)?;
+        Ok(Self { root: folder.root.clone(), key, inputs, held: Some((folder, mark)) })
     }
 
-    /// To be called when all inputs are loaded: what was loaded is what the key says.
+    /// To be called when all inputs are loaded and nothing is written: what was loaded is what the key says. Takes hold of the
+    /// folder; the training goes on from the checkpoints there, if there are any.
     ///
     /// # Errors
-    /// [`crate::Error::Changed`].
-    pub(crate) fn verify(&self) -> Result<()> {
-        self.inputs.verify()
+    /// [`crate::Error::Changed`]; [`crate::Error::Busy`] where another process works in the folder;
+    /// [`crate::Error::OtherTraining`] where the checkpoints are of a training that depends on something else.
+    pub(crate) fn verify(&mut self) -> Result<()> {
+        self.inputs.verify()?;
+        if self.held.is_none() {
+            let folder = Folder::open(self.root.clone())?;
+            let mark = folder.begin_training(&self.key)?;
+            self.held = Some((folder, mark));
+        }
+        Ok(())
     }
 
     /// To be called when the model is in its place.
     ///
     /// # Errors
     /// [`crate::Error::Io`] where the disk refuses.
-    pub(crate) fn finish(self) -> Result<Folder> {
-        self.mark.finish()?;
-        Ok(self.held)
+    pub(crate) fn finish(self) -> Result<()> {
+        self.held.map_or(Ok(()), |(_, mark)| mark.finish())
     }
 }

@@ -76,7 +76,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     }
     let mut inputs = Inputs::default();
     let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
-    let underway = TrainingFolder::begin_with(Folder::open(options.folder())?, inputs, key)?;
+    let mut underway = TrainingFolder::begin_with(Folder::open(options.folder())?, inputs, key)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
     let (steps, valid) = match &options.reasoner {
@@ -94,7 +94,8 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
         }
     };
-    let folder = underway.finish()?;
+    underway.finish()?;
+    let folder = Folder::open(options.folder())?;
     drop(kb);
     let (tests, mark) = answer(options, &folder, observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };

@@ -58,7 +58,7 @@ const WITHOUT: [&str; 5] = [
 /// Whatever is wrong with files or options.
 pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
     let folder = options.folder();
-    let underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
+    let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
     let kb = KnowledgeBase::open(&options.data.folder)?;
     underway.verify()?;
     let Some(search) = &options.search else {
@@ -113,7 +113,7 @@ fn one(
 /// Whatever is wrong with files or options.
 pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<Fitted> {
     let folder = options.output.join(&options.name);
-    let underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
+    let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
     let kb = KnowledgeBase::open(&options.data.folder)?;
     underway.verify()?;
     let learning =

@@ -67,9 +67,9 @@ pub struct Learned {
 /// training.
 pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<Learned> {
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
-    let underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
     let staged = StagedFolder::create(&options.relations.model)?;
-    let learned = learn(options, annotations, (&staged.path(), &underway), observe)?;
+    let learned = learn(options, annotations, (&staged.path(), &mut underway), observe)?;
     staged.commit()?;
     underway.finish()?;
     Ok(Learned { model: options.relations.model.clone(), ..learned })
@@ -87,7 +87,7 @@ fn missing(key: &str) -> Error {
 fn learn(
     options: &PopulationOptions,
     annotations: &AnnotationsOptions,
-    (model, underway): (&Path, &TrainingFolder),
+    (model, underway): (&Path, &mut TrainingFolder),
     observe: &mut Observer<'_>,
 ) -> Result<Learned> {
     let sources = load(annotations)?;

@@ -56,7 +56,7 @@ pub struct Fitted {
 /// Whatever is wrong with files, models or training.
 pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
     // Folds are trained one by one, also in several calls.
-    let underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;

@@ -48,7 +48,7 @@ pub struct TrainedTagger {
 /// # Errors
 /// Whatever is wrong with files, models or training.
 pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<TrainedTagger> {
-    let underway = TrainingFolder::begin(options.folder(), options, &["test"])?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &["test"])?;
     let (learned, judged) = annotations(options, observe)?;
     underway.verify()?;
     let folder = options.folder();
