@@ -126,7 +126,9 @@ struct Scored {
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         let scored = [&self.guess, &self.against, &self.ranking, &self.answer_sets];
-        scored.into_iter().flatten().try_for_each(|path| sporran_pipeline::check_finished(path))?;
+        for path in scored.into_iter().flatten() {
+            sporran_pipeline::check_finished(path)?;
+        }
         if let (Some(model), Some(kb)) = (&self.links, &self.kb) {
             let part = match self.part {
                 PartArg::Train => Part::Train,
