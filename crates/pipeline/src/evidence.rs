@@ -126,18 +126,23 @@ pub(crate) fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &
         })
 }
 
-/// The text of a span within one paragraph; `None` where the evidence is a page as a whole.
+/// The text of a span, its paragraphs each on a line; `None` where the evidence is a page as a whole.
 fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
     let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
     let number = |id: &Option<sporran_kilt::Id>| id.as_ref().and_then(sporran_kilt::Id::number);
-    let paragraph = u32::try_from(number(&item.start_paragraph_id)?).ok()?;
-    let (start, end) = (number(&item.start_character)?, number(&item.end_character)?);
-    let count = usize::try_from(end.checked_sub(start)?).ok()?;
-    if paragraph as usize >= store.paragraph_count(page) {
+    let first = u32::try_from(number(&item.start_paragraph_id)?).ok()?;
+    let last = number(&item.end_paragraph_id).map_or(Some(first), |last| u32::try_from(last).ok())?;
+    let start = usize::try_from(number(&item.start_character)?).ok()?;
+    let end = usize::try_from(number(&item.end_character)?).ok()?;
+    if first > last || (first == last && start > end) || last as usize >= store.paragraph_count(page) {
         return None;
     }
-    let text = store.paragraph(page, paragraph);
-    Some(text.chars().skip(usize::try_from(start).ok()?).take(count).collect())
+    let piece = |paragraph: u32| -> String {
+        let from = if paragraph == first { start } else { 0 };
+        let to = if paragraph == last { end } else { usize::MAX };
+        store.paragraph(page, paragraph).chars().take(to).skip(from).collect()
+    };
+    Some((first..=last).map(piece).collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]
@@ -191,6 +196,26 @@ mod tests {
         let all = EvidenceOptions { one_per_page: false, limit: 3, ..options.clone() };
         assert_eq!(ids(&ranked(&store, &hits, &[], &all)), ["2.2", "2.1", "1.1"]);
         assert_eq!(ids(&ranked(&store, &hits, &[PassageId(5)], &options)), ["3.2", "2.2", "1.1"]);
+    }
+
+    #[test]
+    fn a_span_is_read_over_its_paragraphs() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let text = |from: [i64; 2], to: [i64; 2]| {
+            let item = Provenance {
+                wikipedia_id: Some("1".into()),
+                start_paragraph_id: Some(from[0].into()),
+                start_character: Some(from[1].into()),
+                end_paragraph_id: Some(to[0].into()),
+                end_character: Some(to[1].into()),
+                ..Provenance::default()
+            };
+            span(&item, &store)
+        };
+        assert_eq!(text([1, 1], [1, 3]).as_deref(), Some("ne"));
+        assert_eq!(text([1, 1], [2, 2]).as_deref(), Some("ne\ntw"));
+        assert_eq!((text([2, 0], [1, 3]), text([1, 2], [1, 1]), text([1, 0], [3, 1])), (None, None, None));
     }
 
     #[test]
