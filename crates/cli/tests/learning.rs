@@ -109,7 +109,7 @@ fn both_models_learn_and_answer_over_the_index_of_before() {
         let faster = ["-q", "train", "c.toml", "train.optimizer.learning-rate=0.01"];
         let output = sporran(folder.path(), &faster).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-        let told = "expected learning-rate = 0.01, found learning-rate = 0.003";
+        let told = "`train.optimizer.learning-rate` is 0.01 now and was 0.003 then";
         assert!(errors(&output).contains(told), "{}", errors(&output));
     }
 }

@@ -189,11 +189,11 @@ fn every_other_row_of_the_table_trains_and_ranks() {
     let small = ["reranker.max-tokens=40"];
     let short = ["reranker.optimizer.epochs=1", "reranker.optimizer.warmup-steps=0"];
     for (name, more) in [
-        ("static", vec![]),
-        ("mlm", short.to_vec()),
-        ("reranker-wow", short.to_vec()),
-        ("reranker-wow-subset", [&short[..], &["data.limit=4"]].concat()),
-        ("reranker-both", [&short[..], &[original.as_str()]].concat()),
+        ("cosine-minilm", vec![]),
+        ("cosine-minilm-mlm", short.to_vec()),
+        ("features-cross-encoder-wow", short.to_vec()),
+        ("features-cross-encoder-wow-subset", [&short[..], &["data.limit=4"]].concat()),
+        ("features-cross-encoder-both", [&short[..], &[original.as_str()]].concat()),
     ] {
         let path = config(&format!("{name}.toml"));
         let call = [&["--quiet", "train", &path, &data, &from][..], &small, &more].concat();

@@ -39,6 +39,9 @@ mod tests {
         let text = r#"
             name = "r"
             coreference = "rules"
+            [source]
+            path = "pages.jsonl"
+            redirects = "redirects.tsv"
             [annotations]
             files = ["a.json"]
             [teacher]
