@@ -126,6 +126,12 @@ def bi():
         ({settings: asks[settings] | {"default_prompt_name": "sts"}}, {}),
         ({settings: {"prompts": {"query": "query : "}, "default_prompt_name": "query"}}, {"role": "document"}),
     ]
+    # `query` and `document` are always there: `encode_query` and `encode_document` take no other prompt, and no default one.
+    others = {settings: {"prompts": {"passage": "passage : ", "corpus": "the "}, "default_prompt_name": "passage"}}
+    variants += [
+        (others, {"role": "query"}), (others, {"role": "document"}), (others, {"name": "query"}),
+        (others, {"name": "document"}), (others, {}),
+    ]
     for mode in [*MODES, MODES]:
         without = asks | {pooled: base | {"pooling_mode": mode, "include_prompt": False}}
         variants += [(without, {"role": "query"}), (without, {})]

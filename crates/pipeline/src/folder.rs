@@ -126,7 +126,7 @@ impl Folder {
     /// [`Error::OtherTraining`] where they are of another one.
     pub(crate) fn begin_training(&self, key: &StepKey) -> Result<Mark> {
         let path = self.work(TRAINING_KEY);
-        if has_checkpoint(&self.root, 3)
+        if self.has_checkpoint()
             && let Ok(known) = jsonl::read_json::<StepKey>(&path)
             && let Some([name, here, there]) = key.difference(&known)
         {
@@ -135,6 +135,11 @@ impl Folder {
         }
         jsonl::write_json(&path, key)?;
         self.begin(Work::Training, Vec::new())
+    }
+
+    /// Whether a training can go on from something here.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        has_checkpoint(&self.root, 3)
     }
 
     /// Writes the config with its defaults, and gives its text.

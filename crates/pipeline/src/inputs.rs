@@ -32,16 +32,20 @@ struct Seen {
 struct Stamp {
     bytes: u64,
     modified: Option<SystemTime>,
-    file: u64,
+    /// The file's number, and when its content or its properties changed last, which no program can set.
+    file: [i64; 3],
 }
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self> {
         let about = fs::metadata(path).map_err(Error::io(path, "read"))?;
         #[cfg(unix)]
-        let file = std::os::unix::fs::MetadataExt::ino(&about);
+        let file = {
+            use std::os::unix::fs::MetadataExt as _;
+            [about.ino() as i64, about.ctime(), about.ctime_nsec()]
+        };
         #[cfg(not(unix))]
-        let file = 0;
+        let file = [0; 3];
         Ok(Self { bytes: about.len(), modified: about.modified().ok(), file })
     }
 }
@@ -64,14 +68,14 @@ impl Inputs {
         Ok(blake3)
     }
 
-    /// BLAKE3 of each file of a model's folder, and of the folders in it, that its results depend on; of the file where
-    /// `path` is one. Neither a model's card nor hidden files count.
+    /// The names of the files of a model's folder, and of the folders in it, that its results depend on, with BLAKE3 of each; that
+    /// of the file where `path` is one, without a name. Neither a model's card nor hidden files count.
     ///
     /// # Errors
     /// As [`Self::file`].
-    pub(crate) fn content(&mut self, path: &Path) -> Result<Vec<String>> {
+    pub(crate) fn content(&mut self, path: &Path) -> Result<Vec<(String, String)>> {
         if path.is_file() {
-            return Ok(vec![self.file(path)?]);
+            return Ok(vec![(String::new(), self.file(path)?)]);
         }
         let mut names = Vec::new();
         for entry in fs::read_dir(path).map_err(Error::io(path, "open"))? {
@@ -81,11 +85,13 @@ impl Inputs {
         let mut hashes = Vec::new();
         for name in names.iter().filter(|name| !name.to_string_lossy().starts_with('.')) {
             let path = path.join(name);
+            let name = name.to_string_lossy().into_owned();
             if path.is_dir() {
-                hashes.extend(self.content(&path)?);
+                let within = self.content(&path)?.into_iter();
+                hashes.extend(within.map(|(file, hash)| (format!("{name}/{file}"), hash)));
             // A model's card says where it comes from and does not change what it writes.
             } else if path.extension().is_none_or(|ending| ending != "toml" && ending != "md") {
-                hashes.push(self.file(&path)?);
+                hashes.push((name, self.file(&path)?));
             }
         }
         Ok(hashes)
@@ -173,6 +179,11 @@ mod tests {
         write(".unfinished-x/weights.bin", "half");
         assert_eq!(content(), first);
         write("part/weights.bin", "v");
+        assert_ne!(content(), first);
+        write("part/weights.bin", "w");
+        assert_eq!(content(), first);
+        // A file under another name is another setting.
+        fs::rename(folder.path().join("config.json"), folder.path().join("config.json.off")).unwrap();
         assert_ne!(content(), first);
     }
 

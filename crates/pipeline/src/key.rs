@@ -133,14 +133,13 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether an option's value is the path of something that is read. The name of a kind, say, can be that of a folder where the
-/// program runs; so a folder of one name is taken for an input by the option's name only.
+/// Whether an option's value is the path of something that is read: any file or folder that is there, but where the option holds
+/// a word, which can be the name of a folder where the program runs.
 fn is_input(option: &str, path: &Path) -> bool {
-    const FOLDERS: [&str; 5] = ["model", "from", "folder", "kb", "embedding"];
+    const WORDS: [&str; 5] = ["kind", "name", "format", "split", "coreference"];
     let last = option.rsplit('.').next().unwrap_or_default();
     // `.` and the like have no name.
-    path.file_name().is_some()
-        && (path.is_file() || (path.is_dir() && (path.components().count() > 1 || FOLDERS.contains(&last))))
+    path.file_name().is_some() && !WORDS.contains(&last) && (path.is_file() || path.is_dir())
 }
 
 #[cfg(test)]

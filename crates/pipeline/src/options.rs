@@ -196,8 +196,8 @@ pub enum EvidenceSource {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
     /// Depths at which the report has recall as well, each at least 2. Predictions hold as many items as the deepest of them
-    /// asks for, and as many passages are retrieved, where `evidence.limit` and `evidence.depth` are less. Passages of one
-    /// page are one item by default, so that `evidence.depth` has to be greater for as many pages.
+    /// asks for, where `evidence.limit` is less. With `evidence.one-per-page` more passages are retrieved for a query whose
+    /// passages are of fewer pages.
     pub recall_at: Vec<usize>,
 }
 

@@ -14,11 +14,12 @@ use sporran_kilt::{
     jsonl,
     scores::{retrieval, whole},
 };
+use sporran_retriever::Retriever;
 
 use crate::{
     Error, Result,
     assemble::{Assembly, PartHash, with_generator, without_generator},
-    evidence::{provenance, source},
+    evidence::{pages, provenance, source},
     folder::{Folder, Work},
     inputs::{Inputs, hash_file},
     journal::Journal,
@@ -101,8 +102,6 @@ fn execute(
     let files = task_files(&options.general.tasks, "tasks")?;
     let folder = Folder::open(options.general.output.join(&options.general.name))?;
     let config = options.to_toml()?;
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
-
     let mut times = Vec::new();
     let start = Instant::now();
     let mut inputs = Inputs::default();
@@ -113,6 +112,8 @@ fn execute(
 
     let names = files.iter().map(|task| task.name.clone()).collect();
     let mut mark = folder.begin(Work::Answering(command), names)?;
+    // Behind the mark: what stands beside predictions is the config that made them, or the mark says that they are not made yet.
+    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
     let (mut entries, mut reports) = (Vec::new(), Vec::new());
     for task in &files {
         let start = Instant::now();
@@ -248,7 +249,8 @@ impl Answering<'_> {
             Some(retriever) => {
                 let shaped: Vec<Query> =
                     queries.iter().map(|query| for_retrieval(query, &general.query)).collect();
-                retriever.retrieve(&shaped, general.evidence.depth)?
+                let hits = retriever.retrieve(&shaped, general.evidence.depth)?;
+                self.deepen(&**retriever, &shaped, hits)?
             }
         };
         let generations = self.generate(queries, &hits)?;
@@ -271,6 +273,35 @@ impl Answering<'_> {
         let hits =
             hits.iter().map(|row| row.iter().map(|hit| (hit.passage.0, hit.score)).collect()).collect();
         Ok((Chunk { records, hits }, written))
+    }
+
+    /// Retrieves more passages for queries whose passages are of fewer pages than the deepest recall in the report asks for.
+    fn deepen(
+        &self,
+        retriever: &dyn Retriever,
+        queries: &[Query],
+        mut hits: Vec<Vec<Hit>>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let general = &self.options.general;
+        let deepest = general.evaluation.recall_at.iter().max().filter(|_| general.evidence.one_per_page);
+        let (Some(store), Some(&wanted)) = (&self.assembly.store, deepest) else {
+            return Ok(hits);
+        };
+        let mut depth = general.evidence.depth;
+        loop {
+            // A ranking that is shorter than what was asked for holds all that there is.
+            let is_short =
+                |hits: &[Hit]| hits.len() >= depth && pages(store, hits, &general.evidence).len() < wanted;
+            let short: Vec<usize> = (0..hits.len()).filter(|&at| is_short(&hits[at])).collect();
+            if short.is_empty() {
+                return Ok(hits);
+            }
+            depth = depth.saturating_mul(2);
+            let again: Vec<Query> = short.iter().map(|&at| queries[at].clone()).collect();
+            for (at, found) in short.into_iter().zip(retriever.retrieve(&again, depth)?) {
+                hits[at] = found;
+            }
+        }
     }
 
     /// The generator's answers; `None` for each query where there is no generator.

@@ -11,7 +11,8 @@ use crate::{
     key::StepKey,
 };
 
-/// A run's folder that this process trains in: locked, and marked as unfinished until [`Self::finish`].
+/// A run's folder that this process trains in: locked, and marked as unfinished until [`Self::finish`]. A training that fails before
+/// it has a checkpoint takes its mark with it: what was in the folder before is whole.
 pub(crate) struct TrainingFolder {
     root: PathBuf,
     key: StepKey,
@@ -57,11 +58,68 @@ impl TrainingFolder {
         Ok(())
     }
 
-    /// To be called when the model is in its place.
+    /// To be called when the model is in its place. Inputs may have been loaded since [`Self::verify`].
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where the disk refuses.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.held.map_or(Ok(()), |(_, mark)| mark.finish())
+    /// [`crate::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        match self.held.take() {
+            Some((_, mark)) => {
+                self.inputs.verify()?;
+                mark.finish()
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for TrainingFolder {
+    fn drop(&mut self) {
+        let Some((folder, mark)) = self.held.take() else { return };
+        if !folder.has_checkpoint()
+            && let Err(error) = mark.finish()
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::check_finished;
+
+    #[test]
+    fn a_training_that_fails_at_once_leaves_what_was_there_usable() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let model = root.join("model/config.json");
+        let begin = || {
+            let mut underway = TrainingFolder::begin(root.clone(), &toml::Table::new(), &[]).unwrap();
+            underway.verify().unwrap();
+            underway
+        };
+        drop(begin());
+        assert!(check_finished(&model).is_ok());
+        let underway = begin();
+        assert!(check_finished(&model).is_err());
+        std::fs::create_dir_all(root.join("training/checkpoint-2")).unwrap();
+        drop(underway);
+        assert!(check_finished(&model).is_err());
+        begin().finish().unwrap();
+        assert!(check_finished(&model).is_ok());
+    }
+
+    #[test]
+    fn an_input_that_changed_during_a_training_leaves_it_unfinished() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, input) = (place.path().join("runs/r"), place.path().join("train.json"));
+        std::fs::write(&input, "a").unwrap();
+        let options = toml::Table::from_iter([("file".to_owned(), input.display().to_string().into())]);
+        let mut underway = TrainingFolder::begin(root.clone(), &options, &[]).unwrap();
+        underway.verify().unwrap();
+        std::fs::write(&input, "b").unwrap();
+        assert!(matches!(underway.finish(), Err(crate::Error::Changed { .. })));
+        assert!(check_finished(&root.join("model")).is_err());
     }
 }

@@ -195,7 +195,11 @@ fn wrong_names_and_numbers_say_what_there_is() {
     let load = |options: BiEncoderOptions| BiEncoder::load(&options).err().unwrap().to_string();
     let options = BiEncoderOptions::new(place.path().into());
     let error = load(BiEncoderOptions { prompt: Prompt::Named("qury".into()), ..options.clone() });
-    assert!(error.contains("`prompt-name`") && error.contains("`query`, found `qury`"), "{error}");
+    let names = "`query`, `document`, found `qury`";
+    assert!(error.contains("`prompt-name`") && error.contains(names), "{error}");
+    // A folder has a prompt for passages even where it sets none.
+    BiEncoder::load(&BiEncoderOptions { prompt: Prompt::Named("document".into()), ..options.clone() })
+        .unwrap();
     let error = load(BiEncoderOptions { dimensions: Some(9), ..options.clone() });
     assert!(error.contains("`dimensions`: expected 1 to 8"), "{error}");
     let dense = DenseOptions { dimensions: Some(0), ..DenseOptions::new(place.path().into()) };

@@ -150,20 +150,21 @@ impl Hub {
     }
 
     /// The folder of a model. What is not in the cache is fetched first: the config, the tokenizer's files and one form
-    /// of the weights. A commit that is there is not asked for again; a branch is, and where the hub cannot be reached,
-    /// what the cache has of it is used with a warning.
+    /// of the weights. A commit that is there is not asked for again; a branch is. Where the hub cannot be reached, which
+    /// a failed connection and a status of 5xx say, the files that the cache has of the branch are used with a warning.
+    /// Every other failure is an error: a refusal, a wrong length, a wrong hash.
     ///
     /// # Errors
     /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub does
-    /// not have it or cannot be reached; [`Error::MissingFile`] where it has no weights of a form that can be read;
-    /// [`Error::Io`].
+    /// not give it, where a file is not what the hub says of it, or where the hub cannot be reached and the cache lacks
+    /// the model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
     pub fn folder(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
         let cached = self.cached(id)?;
         match cached {
             Some(folder) if self.offline || id.is_pinned() => Ok(folder),
             None if self.offline => Err(Error::NotCached { id: id.to_string(), cache: self.cache.clone() }),
             Some(folder) => self.fetch(id, progress).or_else(|error| match error {
-                Error::Hub { source, .. } => {
+                Error::Hub { source, .. } if is_unreachable(&*source) => {
                     tracing::warn!(%id, error = %source, "the hub cannot be reached; the cached files are used");
                     Ok(folder)
                 }
@@ -191,7 +192,7 @@ impl Hub {
     }
 
     fn fetch(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
-        let wrong = |source: Cause| Error::Hub { id: id.to_string(), source };
+        let wrong = |cause: Cause| Error::Hub { id: id.to_string(), source: cause.into() };
         let remote = Remote::new(self.endpoint.clone(), self.token.clone());
         let revision = id.revision.replace('/', "%2F");
         let info: Info =
@@ -202,7 +203,8 @@ impl Hub {
         let there: BTreeSet<&str> = info.siblings.iter().map(|file| file.rfilename.as_str()).collect();
         let folder = self.model_folder(id);
         let snapshot = folder.join("snapshots").join(&info.sha);
-        let resolve = format!("{}/resolve/{revision}", id.name);
+        // By the commit, since the branch may move on between two files.
+        let resolve = format!("{}/resolve/{}", id.name, info.sha);
         let files = Files {
             remote: &remote,
             resolve: &resolve,
@@ -251,6 +253,11 @@ impl Hub {
     }
 }
 
+/// Whether the cause of an [`Error::Hub`] is that the hub cannot be reached.
+fn is_unreachable(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(source.downcast_ref::<Cause>(), Some(Cause::Unreachable(_)))
+}
+
 /// What the hub says of a model.
 #[derive(Deserialize)]
 struct Info {
@@ -288,10 +295,9 @@ impl Fetching<'_> {
             return Ok(());
         }
         let tell = &mut |done, total| (self.progress)(Progress { file, done, total });
-        self.files.get(file, tell).map_err(|source| Error::Hub {
-            id: self.id.to_string(),
-            source: format!("{file}: {source}").into(),
-        })
+        self.files
+            .get(file, tell)
+            .map_err(|cause| Error::Hub { id: self.id.to_string(), source: cause.of_file(file).into() })
     }
 }
 
@@ -301,7 +307,7 @@ impl Files<'_> {
         let path = format!("{}/{file}", self.resolve);
         let about = self.remote.about(&path)?;
         if let Some(found) = about.commit.as_ref().filter(|found| *found != self.commit) {
-            return Err(format!("the model changed while it was fetched, to {found}").into());
+            return Err(format!("expected the commit {}, found {found}", self.commit).into());
         }
         let blobs = self.folder.join("blobs");
         fs::create_dir_all(&blobs)?;

@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{self, Read, Write},
     path::Path,
     time::Duration,
 };
@@ -16,7 +16,63 @@ use sha2::Sha256;
 use ureq::{Agent, Body, http::Response};
 
 /// What went wrong, for [`crate::Error::Hub`].
-pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    /// No answer came: the connection failed or broke, or the answer's status says that the server failed (5xx).
+    #[error("{0}")]
+    Unreachable(String),
+    /// An answer came, and it is not what was asked for; or a file could not be written here.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Cause {
+    /// The same, with a file's name before the text.
+    pub(crate) fn of_file(self, file: &str) -> Self {
+        match self {
+            Self::Unreachable(text) => Self::Unreachable(format!("{file}: {text}")),
+            Self::Other(text) => Self::Other(format!("{file}: {text}")),
+        }
+    }
+
+    /// The cause of a body that could not be read to its end.
+    fn of_body(error: io::Error) -> Self {
+        ureq::Error::from(error).into()
+    }
+}
+
+impl From<String> for Cause {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+impl From<io::Error> for Cause {
+    /// The cause where a file here is concerned, not a connection.
+    fn from(error: io::Error) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<ureq::Error> for Cause {
+    fn from(error: ureq::Error) -> Self {
+        use ureq::Error::{
+            BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, Timeout, Tls,
+        };
+        let text = error.to_string();
+        match error {
+            BodyStalled
+            | ConnectProxyFailed(_)
+            | ConnectionFailed
+            | HostNotFound
+            | Io(_)
+            | Protocol(_)
+            | Timeout(_)
+            | Tls(_) => Self::Unreachable(text),
+            _ => Self::Other(text),
+        }
+    }
+}
 
 /// Redirects of one request, at most.
 const REDIRECTS: usize = 10;
@@ -55,7 +111,9 @@ impl Remote {
     /// The object at a path.
     pub(crate) fn json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Cause> {
         let response = self.get(path, None, false)?;
-        Ok(serde_json::from_reader(response.into_body().into_reader())?)
+        let mut body = Vec::new();
+        response.into_body().into_reader().read_to_end(&mut body).map_err(Cause::of_body)?;
+        serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}").into())
     }
 
     /// What the hub itself, not the host that it redirects to, says of the file at a path.
@@ -109,7 +167,7 @@ impl Remote {
             let mut reader = response.into_body().into_reader();
             let mut buffer = vec![0; BUFFER];
             loop {
-                let read = reader.read(&mut buffer)?;
+                let read = reader.read(&mut buffer).map_err(Cause::of_body)?;
                 if read == 0 {
                     break;
                 }
@@ -152,8 +210,11 @@ impl Remote {
                 url = next;
                 continue;
             }
-            if !response.status().is_success() {
-                return Err(format!("{path}: the hub answers with the status {}", response.status()).into());
+            let status = response.status();
+            if !status.is_success() {
+                let text = format!("{path}: the hub answers with the status {status}");
+                let failed = status.is_server_error();
+                return Err(if failed { Cause::Unreachable(text) } else { Cause::Other(text) });
             }
             return Ok(response);
         }
@@ -240,6 +301,17 @@ mod tests {
             ["http://hub.co", "https://hub.co:444", "https://hub.co@evil.co", "https://hub.co.evil.co"]
         {
             assert!(!same("https://hub.co", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_is_no_answer_and_a_failed_write_is_no_broken_connection() {
+        let error = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        for cause in [Cause::of_body(error()), ureq::Error::HostNotFound.into()] {
+            assert!(matches!(cause.of_file("f"), Cause::Unreachable(text) if text.starts_with("f: ")));
+        }
+        for cause in [Cause::from(error()), ureq::Error::InvalidProxyUrl.into(), "text".to_owned().into()] {
+            assert!(matches!(cause.of_file("f"), Cause::Other(text) if text.starts_with("f: ")));
         }
     }
 

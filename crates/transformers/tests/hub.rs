@@ -1,5 +1,8 @@
 //! Models of the hub: from a cache that is there, and from a server that stands in for the hub.
 
+#[path = "hub/warnings.rs"]
+mod warnings;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -14,8 +17,11 @@ use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use sporran_transformers::{Checkpoint, Error, Hub, ModelId, import};
 use tempfile::TempDir;
+use warnings::Warnings;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+/// A commit that the hub's branch no longer leads to.
+const OLDER: &str = "89abcdef0123456789abcdef0123456789abcdef";
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -44,6 +50,16 @@ fn cache() -> TempDir {
         std::os::unix::fs::symlink(&blob, snapshot.join(file)).unwrap();
     }
     cache
+}
+
+/// The same with an older commit than the hub has, and its snapshot.
+fn older() -> (TempDir, PathBuf) {
+    let cache = cache();
+    let model = cache.path().join("models--org--tiny");
+    let snapshot = model.join("snapshots").join(OLDER);
+    fs::rename(model.join("snapshots").join(COMMIT), &snapshot).unwrap();
+    fs::write(model.join("refs/main"), OLDER).unwrap();
+    (cache, snapshot)
 }
 
 /// A request: its path, and its headers in lower case.
@@ -140,7 +156,7 @@ fn by_name(files: &[(&str, Vec<u8>)]) -> Named {
 }
 
 fn file_of<'f>(asked: &Asked, files: &'f Named) -> Option<(&'f str, &'f [u8])> {
-    let name = asked.path.strip_prefix("/org/tiny/resolve/main/")?;
+    let name = asked.path.strip_prefix("/org/tiny/resolve/")?.strip_prefix(COMMIT)?.strip_prefix('/')?;
     files.get_key_value(name).map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
 }
 
@@ -172,8 +188,11 @@ fn small() -> Named {
     by_name(&[("config.json", b"{}".to_vec()), ("model.safetensors", (0..200).collect())])
 }
 
+/// The content that is served for a file, by its name and its right content.
+type Serve = fn(&str, &[u8]) -> Vec<u8>;
+
 /// A hub that redirects to another host for weights, whose contents may be others than their hashes say.
-fn hub_with_storage(serve: fn(&str, &[u8]) -> Vec<u8>) -> (Server, Server) {
+fn hub_with_storage(serve: Serve) -> (Server, Server) {
     let storage = Server::new(move |asked| {
         let files = small();
         match files.get(asked.path.trim_start_matches("/stored/")) {
@@ -208,6 +227,22 @@ fn as_it_is(_: &str, bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
+fn damaged_weights(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if name == "model.safetensors" {
+        bytes[199] = 0;
+    }
+    bytes
+}
+
+fn short_weights(name: &str, bytes: &[u8]) -> Vec<u8> {
+    if name == "model.safetensors" { bytes[..150].to_vec() } else { bytes.to_vec() }
+}
+
+fn other_config(name: &str, bytes: &[u8]) -> Vec<u8> {
+    if name == "config.json" { b"[]".to_vec() } else { bytes.to_vec() }
+}
+
 /// The contents that a cache has.
 fn blobs(cache: &TempDir) -> Vec<String> {
     let folder = cache.path().join("models--org--tiny/blobs");
@@ -218,19 +253,8 @@ fn blobs(cache: &TempDir) -> Vec<String> {
 
 #[test]
 fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
-    fn damaged(name: &str, bytes: &[u8]) -> Vec<u8> {
-        let mut bytes = bytes.to_vec();
-        if name == "model.safetensors" {
-            bytes[199] = 0;
-        }
-        bytes
-    }
-    fn other_config(name: &str, bytes: &[u8]) -> Vec<u8> {
-        if name == "config.json" { b"[]".to_vec() } else { bytes.to_vec() }
-    }
     let cache = TempDir::new().unwrap();
-    type Serve = fn(&str, &[u8]) -> Vec<u8>;
-    let wrong = [("config.json", other_config as Serve), ("model.safetensors", damaged)];
+    let wrong = [("config.json", other_config as Serve), ("model.safetensors", damaged_weights)];
     for (file, serve) in wrong {
         let (server, _storage) = hub_with_storage(serve);
         let hub = Hub::new(cache.path()).with_endpoint(&server.address);
@@ -245,6 +269,76 @@ fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
     let (server, _storage) = hub_with_storage(as_it_is);
     let folder = Hub::new(cache.path()).with_endpoint(&server.address).folder(&id("org/tiny"), &mut |_| {});
     assert_eq!(fs::read(folder.unwrap().join("model.safetensors")).unwrap(), small()["model.safetensors"]);
+}
+
+/// The branch leads to the older commit, whose files are all there.
+fn assert_older_is_kept(cache: &TempDir, snapshot: &Path) {
+    let hub = Hub::new(cache.path()).offline(true);
+    assert_eq!(hub.folder(&id("org/tiny"), &mut |_| {}).unwrap(), snapshot);
+    Checkpoint::open(snapshot).unwrap();
+}
+
+#[test]
+fn wrong_content_of_another_commit_is_an_error_and_the_cached_commit_stays() {
+    for (file, serve, expected) in [
+        ("config.json", other_config as Serve, "expected content with the hash"),
+        ("model.safetensors", damaged_weights, "expected content with the hash"),
+        ("model.safetensors", short_weights, "expected 200 bytes, found 150"),
+    ] {
+        let (server, _storage) = hub_with_storage(serve);
+        let (cache, snapshot) = older();
+        let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+        let (found, said) = Warnings::of(|| hub.folder(&id("org/tiny"), &mut |_| {}));
+        let error = found.unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.starts_with(&format!("{file}: {expected}")), "{cause}");
+        assert!(said.is_empty(), "{said:?}");
+        // Only the right config, which comes first, is there.
+        let newer = cache.path().join("models--org--tiny/snapshots").join(COMMIT);
+        assert_eq!(newer.exists(), file != "config.json");
+        assert!(!newer.join(file).exists());
+        let right = small()[file].clone();
+        assert!(!blobs(&cache).iter().any(|name| *name == sha256(&right) || *name == git_hash(&right)));
+        assert_older_is_kept(&cache, &snapshot);
+    }
+}
+
+#[test]
+fn a_refusal_is_an_error_though_the_branch_is_cached() {
+    for status in ["401 Unauthorized", "403 Forbidden", "404 Not Found"] {
+        let server = Server::new(move |_| (status, String::new(), Vec::new()));
+        let (cache, snapshot) = older();
+        let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+        let error = hub.folder(&id("org/tiny"), &mut |_| {}).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.ends_with(&format!("the status {status}")), "{cause}");
+        assert_older_is_kept(&cache, &snapshot);
+    }
+}
+
+#[test]
+fn where_the_hub_cannot_be_reached_the_cached_commit_serves_with_a_warning() {
+    let failed = || ("503 Service Unavailable", String::new(), Vec::new());
+    let down = Server::new(move |_| failed());
+    // It fails once it is asked for a file.
+    let fails_later = Server::new(move |asked| {
+        let listed = listing(asked, &small());
+        if listed.0 == "200 OK" { listed } else { failed() }
+    });
+    // Nothing listens at the last address.
+    for endpoint in [down.address.as_str(), fails_later.address.as_str(), "http://127.0.0.1:9"] {
+        let (cache, snapshot) = older();
+        let hub = Hub::new(cache.path()).with_endpoint(endpoint);
+        let (found, said) = Warnings::of(|| hub.folder(&id("org/tiny"), &mut |_| {}));
+        assert_eq!(found.unwrap(), snapshot, "{endpoint}");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("the hub cannot be reached") && said[0].contains("org/tiny@main"),
+            "{said:?}"
+        );
+        assert_older_is_kept(&cache, &snapshot);
+    }
+    assert_eq!(fails_later.log().len(), 2);
 }
 
 #[test]
@@ -338,6 +432,11 @@ fn a_model_is_fetched_once_with_its_shards_and_nothing_else() {
     assert!(!folder.join("training_args.bin").exists());
     assert_eq!(seen.len(), 6);
     assert!(seen.values().all(|(done, total)| done == total), "{seen:?}");
+    // The branch is looked up once; the files are asked for by its commit.
+    let asked = server.asked();
+    assert_eq!(asked[0], "/api/models/org/tiny/revision/main");
+    let prefix = format!("/org/tiny/resolve/{COMMIT}/");
+    assert!(asked[1..].iter().all(|path| path.starts_with(&prefix)), "{asked:?}");
     // The branch is looked up again, and no file is.
     let before = server.asked().len();
     hub.folder(&id("org/tiny"), &mut |_| panic!("a download")).unwrap();

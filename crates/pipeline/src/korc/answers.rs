@@ -126,6 +126,7 @@ impl Test<'_> {
             advance(observe, journal.records() as u64);
             journal.push(&answer(portion)?, portion.len())?;
         }
+        advance(observe, journal.records() as u64);
         self.write(&journal)?;
         observe(Event::End);
         jsonl::write_json(&path, &self.done(key)?)?;

@@ -93,7 +93,6 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
         Error::Config(vec![crate::Diagnostic::of_config("input", "is missing; nothing is read")])
     })?;
     let folder = Folder::open(options.folder())?;
-    let config = folder.write_config(options)?;
     let start = Instant::now();
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
@@ -104,6 +103,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let mut files = Vec::new();
     let names = input.files.iter().map(|path| name_of(path)).collect();
     let mut mark = folder.begin(Work::Answering("populate"), names)?;
+    let config = folder.write_config(options)?;
     for path in &input.files {
         let start = Instant::now();
         let (folder, populator, pages) = (&folder, &populator, &pages);

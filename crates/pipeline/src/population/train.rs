@@ -92,16 +92,16 @@ fn learn(
 ) -> Result<Learned> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
-    let names = match &options.linker {
-        Some(linker) => {
-            let table = build(&sources, &linker.names)?;
+    let table = options.linker.as_ref().map(|linker| build(&sources, &linker.names)).transpose()?;
+    underway.verify()?;
+    let names = match (&options.linker, table) {
+        (Some(linker), Some(table)) => {
             parent(&linker.aliases)?;
             table.save(&linker.aliases)?;
             table.len()
         }
-        None => 0,
+        _ => 0,
     };
-    underway.verify()?;
     let model = model.to_owned();
     if let Some(seq2seq) = &options.relations.seq2seq {
         let annotated = (sources.as_slice(), &properties);

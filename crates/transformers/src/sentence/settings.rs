@@ -69,25 +69,22 @@ pub enum Role {
 }
 
 impl Role {
-    /// The names of the role's prompts; the first that a folder has is taken.
-    fn names(self) -> &'static [&'static str] {
+    /// The name of the role's prompt, one of [`BUILT_IN`].
+    fn prompt_name(self) -> &'static str {
         match self {
-            Self::Query => &["query"],
-            Self::Passage => &["document", "passage", "corpus"],
-        }
-    }
-
-    fn other(self) -> Self {
-        match self {
-            Self::Query => Self::Passage,
-            Self::Passage => Self::Query,
+            Self::Query => "query",
+            Self::Passage => "document",
         }
     }
 }
 
+/// The prompts that every folder has, as in sentence-transformers; a prompt that the file does not set is empty.
+const BUILT_IN: [&str; 2] = ["query", "document"];
+
 /// What a folder of sentence-transformers sets for its vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceSettings {
+    /// The prompts by name; those of [`BUILT_IN`] are always there.
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
     /// How near two vectors are: cosine where the folder does not say it, as in sentence-transformers.
@@ -104,7 +101,7 @@ impl Default for SentenceSettings {
     /// What a folder without the file has.
     fn default() -> Self {
         Self {
-            prompts: BTreeMap::new(),
+            prompts: BUILT_IN.map(|name| (name.to_owned(), String::new())).into(),
             default_prompt_name: None,
             similarity: VectorSimilarity::Cosine,
             truncate_dim: None,
@@ -144,19 +141,13 @@ impl SentenceSettings {
             expected: expected.into(),
             found,
         };
-        let prompts: BTreeMap<String, String> = fields
-            .prompts
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, prompt)| (name, prompt.unwrap_or_default()))
-            .collect();
-        // These two are there, and empty, even where the file does not list them.
-        let built_in = ["query", "document"];
+        let mut prompts = Self::default().prompts;
+        let set = fields.prompts.unwrap_or_default().into_iter();
+        prompts.extend(set.map(|(name, prompt)| (name, prompt.unwrap_or_default())));
         if let Some(name) = &fields.default_prompt_name
             && !prompts.contains_key(name)
-            && !built_in.contains(&name.as_str())
         {
-            let expected = format!("the name of one of the `prompts`: {}", listed(prompts.keys()));
+            let expected = format!("the name of one of the `prompts`: {}", listed(&prompts));
             return Err(wrong("default_prompt_name", &expected, format!("`{name}`")));
         }
         let similarity = match &fields.similarity_fn_name {
@@ -196,46 +187,40 @@ impl SentenceSettings {
         if folder.join(MODULES).is_file() { Self::open(folder).map(Some) } else { Ok(None) }
     }
 
-    /// What is put before a text of this role: the folder's prompt for it, or else its default prompt, unless that is
-    /// named after the other role. Empty where there is none.
+    /// What is put before a text of this role: the prompt `query` before a query, as in sentence-transformers'
+    /// `encode_query`, and the prompt `document` before a passage, as in `encode_document`. It is empty where the folder
+    /// does not set it. No prompt of another name and no default prompt takes its place.
     #[must_use]
     pub fn prompt(&self, role: Role) -> &str {
-        let own = role.names().iter().find_map(|name| self.prompts.get(*name));
-        if let Some(own) = own {
-            return own;
-        }
-        let others = role.other().names();
-        match &self.default_prompt_name {
-            Some(name) if !others.contains(&name.as_str()) => self.default_prompt(),
-            _ => "",
-        }
+        self.prompts.get(role.prompt_name()).map_or("", String::as_str)
     }
 
-    /// What is put before a text without a role, empty where the folder does not say it.
+    /// What is put before a text without a role: the prompt that the folder names as its default, as in
+    /// sentence-transformers' `encode`. It is empty where the folder names none.
     #[must_use]
     pub fn default_prompt(&self) -> &str {
         let name = self.default_prompt_name.as_ref();
         name.and_then(|name| self.prompts.get(name)).map_or("", String::as_str)
     }
 
-    /// The prompt of this name.
+    /// The prompt of this name. `query` and `document` are always there, and empty where the folder does not set them.
     ///
     /// # Errors
     /// [`Error::Options`] with the names that there are.
     pub fn named_prompt(&self, name: &str) -> Result<&str> {
         self.prompts.get(name).map(String::as_str).ok_or_else(|| Error::Options {
             option: "prompt-name",
-            expected: match self.prompts.len() {
-                0 => "none, since the model's folder has no prompts".into(),
-                _ => format!("one of the folder's prompts: {}", listed(self.prompts.keys())),
-            },
+            expected: format!("one of the folder's prompts: {}", listed(&self.prompts)),
             found: format!("`{name}`"),
         })
     }
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+/// The names of the prompts, first those that every folder has.
+fn listed(prompts: &BTreeMap<String, String>) -> String {
+    let mut names: Vec<&str> = BUILT_IN.to_vec();
+    names.extend(prompts.keys().map(String::as_str).filter(|name| !BUILT_IN.contains(name)));
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -249,13 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn a_role_has_its_own_prompt_or_else_the_default_one() {
+    fn a_role_has_the_prompt_of_its_name_and_no_other() {
         for (text, query, passage, default) in [
             (r#"{"prompts": {"query": "q: ", "document": "d: "}}"#, "q: ", "d: ", ""),
-            (r#"{"prompts": {"passage": "p: ", "corpus": "c: "}}"#, "", "p: ", ""),
+            (r#"{"prompts": {"passage": "p: ", "corpus": "c: "}}"#, "", "", ""),
             (r#"{"prompts": {"document": "", "passage": "p: "}}"#, "", "", ""),
-            (r#"{"prompts": {"query": null, "x": "x: "}, "default_prompt_name": "x"}"#, "", "x: ", "x: "),
-            // A query's prompt does not belong before a passage, whether it is the default one or not.
+            // The default prompt stands before texts without a role alone.
+            (r#"{"prompts": {"query": null, "x": "x: "}, "default_prompt_name": "x"}"#, "", "", "x: "),
+            (r#"{"prompts": {"passage": "p: "}, "default_prompt_name": "passage"}"#, "", "", "p: "),
             (r#"{"prompts": {"query": "q: "}, "default_prompt_name": "query"}"#, "q: ", "", "q: "),
             (r#"{"prompts": {"document": "d: "}, "default_prompt_name": "document"}"#, "", "d: ", "d: "),
             (r#"{"prompts": null, "default_prompt_name": null}"#, "", "", ""),
@@ -275,9 +261,15 @@ mod tests {
         assert_eq!(settings.named_prompt("query").unwrap(), "q: ");
         assert_eq!(settings.named_prompt("sts").unwrap(), "");
         let error = settings.named_prompt("qury").unwrap_err().to_string();
-        assert!(error.contains("`prompt-name`") && error.contains("`query`, `sts`, found `qury`"), "{error}");
-        let error = SentenceSettings::default().named_prompt("query").unwrap_err().to_string();
-        assert!(error.contains("has no prompts"), "{error}");
+        let names = "`query`, `document`, `sts`, found `qury`";
+        assert!(error.contains("`prompt-name`") && error.contains(names), "{error}");
+        // Without prompts of the folder's, these two are empty and every other name is unknown.
+        let none = SentenceSettings::default();
+        for name in BUILT_IN {
+            assert_eq!(none.named_prompt(name).unwrap(), "");
+        }
+        let error = none.named_prompt("passage").unwrap_err().to_string();
+        assert!(error.contains("`query`, `document`, found `passage`"), "{error}");
     }
 
     #[test]
