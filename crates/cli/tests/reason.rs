@@ -72,6 +72,12 @@ fn the_bundled_embedding_model_answers_most_questions_rightly() {
     let report: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let score = |test: usize| report["tests"][test]["scores"]["p_f1"].as_f64().unwrap();
     assert!(score(0) > 0.5 && score(1) > 0.3, "{report}");
+    // The kind has to be the model's.
+    let call = ["reason", "configs/quickstart-reason.toml", &runs, "name=x", model[1]];
+    let output = sporran(&root(), &call).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = errors(&output);
+    assert!(said.contains("`reasoner.kind`") && said.contains("is of kind `embed-kgqa`"), "{said}");
 }
 
 #[test]

@@ -206,6 +206,21 @@ fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Te
     })
 }
 
+/// Sees to it that a model's folder holds the kind of model that the config names.
+fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
+    let (expected, is_right) = match options {
+        ReasonerOptions::EmbedKgqa(_) => ("embed-kgqa", matches!(found, QuestionKind::EmbedKgqa { .. })),
+        _ => ("transfer-net", matches!(found, QuestionKind::TransferNet { .. })),
+    };
+    if is_right {
+        return Ok(());
+    }
+    let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
+    let model = options.model().display();
+    let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
+    Err(Error::Config(vec![crate::Diagnostic::of_config("reasoner.kind", message)]))
+}
+
 impl<'a> System<'a> {
     fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
         Ok(match &options.reasoner {
@@ -214,7 +229,11 @@ impl<'a> System<'a> {
                 prompts: Box::new(Prompts::new(kb, system.retrieved)),
             },
             ReasonerOptions::Causal(system) => Self::Shown(Box::new(causal::generator(system)?)),
-            _ => Self::Model(Box::new(QuestionModel::load(options.reasoner.model(), kb)?)),
+            ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
+                let model = QuestionModel::load(options.reasoner.model(), kb)?;
+                check_kind(&options.reasoner, model.kind())?;
+                Self::Model(Box::new(model))
+            }
         })
     }
 }

@@ -35,7 +35,13 @@ fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn F
         (None, _) => fault("wikipedia_id", "expected a page's id, found none".to_owned()),
         (Some(_), None) => {}
         (Some(id), Some(store)) => match store.page_by_id(id) {
-            Some(page) => held = Some((store, page)),
+            Some(page) => {
+                held = Some((store, page));
+                let (expected, found) = (store.page_title(page), item.title.as_deref());
+                if let Some(found) = found.filter(|found| found.trim() != expected.trim()) {
+                    fault("title", format!("expected `{expected}`, the page's title, found `{found}`"));
+                }
+            }
             None => {
                 fault("wikipedia_id", format!("expected the id of a page of the source, found `{id}`"));
             }
@@ -205,6 +211,11 @@ mod tests {
         assert_eq!(
             item(&place("7", 2, 4)),
             ["end_paragraph_id: expected a number below 2, the page's paragraphs, found 2"]
+        );
+        assert!(item(r#""wikipedia_id":"7","title":"Z""#).is_empty());
+        assert_eq!(
+            item(r#""wikipedia_id":"7","title":"Y""#),
+            ["title: expected `Z`, the page's title, found `Y`"]
         );
         let beyond = item(&place("7", 1, 9));
         assert!(beyond.len() == 1 && beyond[0].starts_with("end_character: expected "), "{beyond:?}");

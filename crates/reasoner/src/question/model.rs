@@ -175,6 +175,12 @@ impl QuestionModel {
         })
     }
 
+    /// Which model answers.
+    #[must_use]
+    pub fn kind(&self) -> QuestionKind {
+        self.kind
+    }
+
     /// Loads a folder that [`save`](Self::save) wrote, over a knowledge base that may number its entities in another way. An
     /// entity that the model has no vector for is never an answer of EmbedKGQA.
     ///
