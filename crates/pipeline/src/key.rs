@@ -134,12 +134,12 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
 }
 
 /// Whether an option's value is the path of something that is read: any file or folder that is there, but where the option holds
-/// a word, which can be the name of a folder where the program runs.
+/// a word, which can be the name of a folder where the program runs, or names the folder that indexes are written to.
 fn is_input(option: &str, path: &Path) -> bool {
-    const WORDS: [&str; 5] = ["kind", "name", "format", "split", "coreference"];
+    const OTHERS: [&str; 6] = ["kind", "name", "format", "split", "coreference", "indexes"];
     let last = option.rsplit('.').next().unwrap_or_default();
     // `.` and the like have no name.
-    path.file_name().is_some() && !WORDS.contains(&last) && (path.is_file() || path.is_dir())
+    path.file_name().is_some() && !OTHERS.contains(&last) && (path.is_file() || path.is_dir())
 }
 
 #[cfg(test)]
