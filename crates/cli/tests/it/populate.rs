@@ -1,10 +1,8 @@
 //! `sporran populate` and the training of its models, from the shell, on minikilt.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, json, root, sporran};
+use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"

@@ -1,14 +1,12 @@
 //! `embed` and `rerank` as a shell uses them, over the seeded tiny checkpoints of the transformers crate.
 
-mod common;
-
 use std::{
     io::Write,
     path::PathBuf,
     process::{Output, Stdio},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 fn folder(name: &str) -> String {

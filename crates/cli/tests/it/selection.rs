@@ -1,13 +1,11 @@
 //! Knowledge selection from the shell: training, ranking, predictions and scores over a few dialogues made here.
 
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::{Value, json};
 
 fn config(name: &str) -> String {

@@ -1,14 +1,12 @@
 //! `sporran config show` over the configs of this repository.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use sporran_pipeline::ConfigKind;
 
 /// Every config below a folder.

@@ -1,10 +1,8 @@
 //! Retrievers that are made of others, as a config writes them and a shell runs them.
 
-mod common;
-
 use std::{fs, path::Path, process::Output};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 const PAGES: [&str; 5] = [

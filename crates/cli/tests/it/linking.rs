@@ -1,10 +1,8 @@
 //! `sporran run` with a config of entity linking, from the shell.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, json, root, sporran};
+use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"

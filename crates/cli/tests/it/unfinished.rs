@@ -1,7 +1,5 @@
 //! What a run's folder says of itself: options that change, work that was killed, folders that are in use.
 
-mod common;
-
 use std::{
     fs,
     path::Path,
@@ -10,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 
 /// Runs the program from the repository's root; gives its exit code, its output and what it wrote to standard error.
 fn call(arguments: &[&str]) -> (Option<i32>, String, String) {

@@ -1,7 +1,5 @@
 //! `sporran models`, and a decoder-only model behind `sporran generate`.
 
-mod common;
-
 use std::{
     fs,
     io::Write,
@@ -9,7 +7,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

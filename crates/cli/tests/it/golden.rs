@@ -3,10 +3,6 @@
 //!
 //! All commands run with the instructions of AVX2 and two threads, so that machines with wider instructions round alike.
 
-mod common;
-#[path = "common/encoder.rs"]
-mod encoder;
-
 use std::{
     collections::BTreeMap,
     env,
@@ -18,7 +14,7 @@ use std::{
     process::Stdio,
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -62,7 +58,10 @@ fn workspace() -> tempfile::TempDir {
     for (name, path) in links {
         symlink(path.canonicalize().unwrap(), workspace.path().join(name)).unwrap();
     }
-    encoder::encoder(workspace.path(), "who wrote the book song film king queen was born in lives she");
+    crate::common::encoder::encoder(
+        workspace.path(),
+        "who wrote the book song film king queen was born in lives she",
+    );
     workspace
 }
 

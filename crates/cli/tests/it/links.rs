@@ -1,10 +1,8 @@
 //! Embeddings and networks from the shell: training, search and scores over a small knowledge base made here.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, json, root, sporran};
+use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 use sporran_kilt::kb::{KnowledgeBase, Part};
 

@@ -1,7 +1,5 @@
 //! `sporran generate`: one line in, one line out, whatever the line.
 
-mod common;
-
 use std::{
     fs,
     io::Write,
@@ -9,7 +7,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 
 fn generate(arguments: &[&str], input: &[u8]) -> Output {
     let model: PathBuf = root().join("models/minikilt-reader");

@@ -1,10 +1,8 @@
 //! Taggers from the shell: both kinds are trained on a few sentences made here, and scored.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::{Value, json};
 
 /// Documents of two sentences in DocRED's layout: who met whom where.

@@ -1,13 +1,9 @@
 //! Relations between the entities of documents, and the questions of relations, from the shell.
 
-mod common;
-#[path = "common/encoder.rs"]
-mod encoder;
-
 use std::{fs, path::Path};
 
-use common::{errors, json, root, sporran};
-use encoder::encoder;
+use crate::common::encoder::encoder;
+use crate::common::{errors, json, root, sporran};
 use serde_json::{Value, json};
 
 /// Documents in DocRED's layout: a person was born in the first place and a company is in the second, told in two sentences.

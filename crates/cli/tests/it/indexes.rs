@@ -1,7 +1,5 @@
 //! Stores and indexes that several processes want at once, that kills leave unfinished, and that are damaged.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use common::{errors, json, root, sporran};
+use crate::common::{errors, json, root, sporran};
 
 const WORDS: [&str; 8] = ["river", "king", "song", "city", "war", "harbour", "bridge", "mountain"];
 

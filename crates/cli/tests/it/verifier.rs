@@ -1,10 +1,8 @@
 //! Fact checking from a config: a verifier is trained, checks claims and says what it goes by.
 
-mod common;
-
 use std::{fs, path::Path, process::Output};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 /// Of words that the fixture's encoder knows.

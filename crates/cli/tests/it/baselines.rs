@@ -1,11 +1,9 @@
 //! Rows of KILT's tables from the shell: titles that a model writes, a decoder-only model in context, runs beside each other,
 //! one record explained, evidence mapped.
 
-mod common;
-
 use std::{fs, path::Path, process::Output};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 const PAGES: [&str; 4] = [

@@ -1,10 +1,8 @@
 //! Wrong files end in an error that names file, line and field, with exit code 2, and leave nothing half-written.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, sporran};
+use crate::common::{errors, sporran};
 
 /// Writes a small world and a config that retrieves from it: three pages, two questions.
 fn small_world(folder: &Path) {
@@ -91,7 +89,8 @@ fn wrong_knowledge_sources_are_named_with_line_and_field() {
 #[test]
 fn a_truncated_gzip_source_is_named() {
     let said = refused(2, |folder| {
-        let bytes = fs::read(common::root().join("examples/minikilt/knowledge_source.jsonl.gz")).unwrap();
+        let bytes =
+            fs::read(crate::common::root().join("examples/minikilt/knowledge_source.jsonl.gz")).unwrap();
         fs::write(folder.join("cut.jsonl.gz"), &bytes[..bytes.len() / 2]).unwrap();
         let config =
             fs::read_to_string(folder.join("c.toml")).unwrap().replace("pages.jsonl", "cut.jsonl.gz");
@@ -183,7 +182,7 @@ fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
     assert!(errors(&output).contains("config.json"), "{}", errors(&output));
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    for entry in fs::read_dir(common::root().join("models/minikilt-reader")).unwrap() {
+    for entry in fs::read_dir(crate::common::root().join("models/minikilt-reader")).unwrap() {
         let path = entry.unwrap().path();
         fs::copy(&path, model.join(path.file_name().unwrap())).unwrap();
     }
@@ -228,7 +227,7 @@ fn a_full_disk_fails_the_work_and_leaves_nothing() {
     };
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
-    let source = common::root().join("examples/minikilt/knowledge_source.jsonl.gz");
+    let source = crate::common::root().join("examples/minikilt/knowledge_source.jsonl.gz");
     let path = format!("source.path={}", source.display());
     let indexes = format!("source.indexes={}", small.0.path().join("indexes").display());
     let output = sporran(folder.path(), &["-q", "index", "c.toml", &path, &indexes]).output().unwrap();
@@ -243,7 +242,7 @@ fn a_full_disk_fails_the_work_and_leaves_nothing() {
 fn a_gpu_is_refused_by_a_program_that_was_built_without_them() {
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
-    let model = common::root().join("models/minikilt-reader");
+    let model = crate::common::root().join("models/minikilt-reader");
     let expected = "expected `cpu`, since this program was built without the feature `cuda`, found `cuda:1`";
     let model = model.to_str().unwrap();
     let output =

@@ -1,7 +1,5 @@
 //! A run that is killed goes on where it stopped and ends with the same bytes.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -9,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 
 /// The outputs that must not depend on kills.
 fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

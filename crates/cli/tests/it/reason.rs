@@ -1,10 +1,8 @@
 //! Rules and questions over a knowledge base from the shell.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 fn stdout(folder: &Path, arguments: &[&str]) -> String {

@@ -1,5 +1,7 @@
 //! Calling the program as a user does.
 
+pub(crate) mod encoder;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},

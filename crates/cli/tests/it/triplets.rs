@@ -1,10 +1,8 @@
 //! Facts that an encoder-decoder writes, from the shell.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, json, root, sporran};
+use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"

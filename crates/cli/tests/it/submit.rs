@@ -1,10 +1,8 @@
 //! Prediction files of any workflow, checked from the shell.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::{Value, json};
 
 /// A store of two pages; the folder that it lies in.

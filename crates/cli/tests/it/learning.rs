@@ -1,11 +1,9 @@
 //! Generators that learn what to read, from a config: a memory network chooses a sentence; the encoder of RAG's questions
 //! learns through the generator, and the index of passages stays.
 
-mod common;
-
 use std::{fs, path::Path, process::Output};
 
-use common::{errors, root, sporran};
+use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
 /// Of words that the fixture's encoder knows.

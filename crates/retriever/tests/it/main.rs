@@ -1,0 +1,7 @@
+//! Integration tests of this crate, in one program so that it is linked once.
+
+mod bi_encoder;
+mod dense;
+mod dense_index;
+mod folder_settings;
+mod folders;
