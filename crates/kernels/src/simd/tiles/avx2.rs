@@ -73,16 +73,20 @@ macro_rules! step {
             rows!(add_floats $m $at),
         )
     };
-    // The first and the third byte of four are widened, then the second and the fourth.
+    // The first and the third byte of four are widened, then the second and the fourth. Shifts of memory are of AVX-512.
     (bytes $m:tt $at:literal) => {
         concat!(
-            "vpsllw ymm12, [{panel} + 128*", $at, "], 8\n",
-            "vpsllw ymm13, [{panel} + 128*", $at, " + 32], 8\n",
+            "vmovdqu ymm12, [{panel} + 128*", $at, "]\n",
+            "vmovdqu ymm13, [{panel} + 128*", $at, " + 32]\n",
+            "vpsllw ymm12, ymm12, 8\n",
+            "vpsllw ymm13, ymm13, 8\n",
             "vpsraw ymm12, ymm12, 8\n",
             "vpsraw ymm13, ymm13, 8\n",
             rows!(add_pairs $m ($at 0)),
-            "vpsraw ymm12, [{panel} + 128*", $at, "], 8\n",
-            "vpsraw ymm13, [{panel} + 128*", $at, " + 32], 8\n",
+            "vmovdqu ymm12, [{panel} + 128*", $at, "]\n",
+            "vmovdqu ymm13, [{panel} + 128*", $at, " + 32]\n",
+            "vpsraw ymm12, ymm12, 8\n",
+            "vpsraw ymm13, ymm13, 8\n",
             rows!(add_pairs $m ($at 4)),
         )
     };
