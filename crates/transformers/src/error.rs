@@ -153,6 +153,21 @@ pub enum Error {
         cache: PathBuf,
     },
 
+    /// A file in the cache whose content is not what its hash says.
+    #[error(
+        "{}: expected content with the hash {expected}, found {found}; the file was damaged after it was fetched; \
+         pull the model again where the hub can be reached",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The hash that names the content.
+        expected: String,
+        /// The hash of what is there.
+        found: String,
+    },
+
     /// A folder that would be written over.
     #[error("{}: expected no such folder or an empty one", path.display())]
     Exists {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::{
     error::{Error, Result},
     json::{self, parse},
-    remote::{About, Cause, Remote},
+    remote::{About, Cause, Remote, other_hash},
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
 };
 
@@ -159,18 +159,49 @@ impl Hub {
     /// not give it, where a file is not what the hub says of it, or where the hub cannot be reached and the cache lacks
     /// the model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
     pub fn folder(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
-        let cached = self.cached(id)?;
-        match cached {
-            Some(folder) if self.offline || id.is_pinned() => Ok(folder),
-            None if self.offline => Err(Error::NotCached { id: id.to_string(), cache: self.cache.clone() }),
-            Some(folder) => self.fetch(id, progress).or_else(|error| match error {
-                Error::Hub { source, .. } if is_unreachable(&*source) => {
-                    tracing::warn!(%id, error = %source, "the hub cannot be reached; the cached files are used");
-                    Ok(folder)
+        self.open(id, Trust::Cache, progress)
+    }
+
+    /// As [`folder`](Self::folder), but every file that is in the cache is read and compared with its hash, where the cache
+    /// knows one. A file that has another content is fetched again.
+    ///
+    /// # Errors
+    /// As for [`folder`](Self::folder); [`Error::Damaged`] for a file with another content where there is no network or the
+    /// hub cannot be reached.
+    pub fn pull(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
+        self.open(id, Trust::Hashes, progress)
+    }
+
+    fn open(&self, id: &ModelId, trust: Trust, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
+        let snapshot = self.snapshot(id)?;
+        // Before anything is believed that they say, such as the names of shards.
+        let damaged = match (trust, &snapshot) {
+            (Trust::Hashes, Some(folder)) => damage(folder)?,
+            _ => None,
+        };
+        let cached = match snapshot {
+            Some(folder) if damaged.is_none() && is_whole(&folder)? => Some(folder),
+            _ => None,
+        };
+        match (cached, damaged) {
+            (Some(folder), _) if self.offline || id.is_pinned() => Ok(folder),
+            (_, Some(error)) if self.offline => Err(error),
+            (None, None) if self.offline => {
+                Err(Error::NotCached { id: id.to_string(), cache: self.cache.clone() })
+            }
+            (cached, damaged) => {
+                match (self.fetch(id, trust, cached.as_deref(), progress), cached, damaged) {
+                    (Err(Error::Hub { source, .. }), Some(folder), _) if is_unreachable(&*source) => {
+                        tracing::warn!(%id, error = %source, "the hub cannot be reached; the cached files are used");
+                        Ok(folder)
+                    }
+                    (Err(Error::Hub { source, .. }), _, Some(error)) if is_unreachable(&*source) => {
+                        tracing::warn!(%id, error = %source, "the hub cannot be reached");
+                        Err(error)
+                    }
+                    (fetched, ..) => fetched,
                 }
-                other => Err(other),
-            }),
-            None => self.fetch(id, progress),
+            }
         }
     }
 
@@ -178,8 +209,8 @@ impl Hub {
         self.cache.join(format!("models--{}", id.name.replace('/', "--")))
     }
 
-    /// The commit's folder, where all that a model needs is there.
-    fn cached(&self, id: &ModelId) -> Result<Option<PathBuf>> {
+    /// The commit's folder, where the cache knows the commit.
+    fn snapshot(&self, id: &ModelId) -> Result<Option<PathBuf>> {
         let folder = self.model_folder(id);
         let commit = if id.is_pinned() {
             id.revision.clone()
@@ -187,11 +218,17 @@ impl Hub {
             let Some(commit) = json::text(&folder.join("refs").join(&id.revision))? else { return Ok(None) };
             commit.trim().to_owned()
         };
-        let snapshot = folder.join("snapshots").join(commit);
-        Ok(is_whole(&snapshot)?.then_some(snapshot))
+        Ok(Some(folder.join("snapshots").join(commit)))
     }
 
-    fn fetch(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
+    /// Fetches what is missing of a model. The files of the snapshot `cached` are known to be right.
+    fn fetch(
+        &self,
+        id: &ModelId,
+        trust: Trust,
+        cached: Option<&Path>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<PathBuf> {
         let wrong = |cause: Cause| Error::Hub { id: id.to_string(), source: cause.into() };
         let remote = Remote::new(self.endpoint.clone(), self.token.clone());
         let revision = id.revision.replace('/', "%2F");
@@ -211,8 +248,10 @@ impl Hub {
             commit: &info.sha,
             folder: &folder,
             snapshot: &snapshot,
+            trust,
         };
-        let mut files = Fetching { id, files, progress };
+        let is_right = cached == Some(&*snapshot);
+        let mut files = Fetching { id, files, is_right, progress };
         // The branch leads to the commit once all of it is there.
         let known = || {
             let path = folder.join("refs").join(&id.revision);
@@ -253,6 +292,49 @@ impl Hub {
     }
 }
 
+/// What is taken as it lies in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Every file that is there.
+    Cache,
+    /// A file whose content has its hash, and one whose hash is not known.
+    Hashes,
+}
+
+impl Trust {
+    /// Whether the file at `path`, whose content has the name `etag`, is taken.
+    fn accepts(self, path: &Path, etag: &str) -> std::io::Result<bool> {
+        Ok(path.exists() && (self == Self::Cache || other_hash(path, etag)?.is_none()))
+    }
+}
+
+/// The first file of a snapshot whose content is not what its hash says, among those that a model consists of.
+fn damage(snapshot: &Path) -> Result<Option<Error>> {
+    let first = |files: Vec<String>| {
+        for path in files.into_iter().map(|file| snapshot.join(file)).filter(|path| path.exists()) {
+            let Some(expected) = name_of_content(&path) else { continue };
+            if let Some(found) = other_hash(&path, &expected).map_err(Error::io(&path, "read"))? {
+                return Ok(Some(Error::Damaged { path, expected, found }));
+            }
+        }
+        Ok(None)
+    };
+    // What names other files comes before them.
+    let indices = WEIGHTS.map(|[_, index]| index);
+    let named: Vec<String> = FILES.into_iter().chain(INPUT_FILES).chain(indices).map(str::to_owned).collect();
+    if let Some(error) = first(named)? {
+        return Ok(Some(error));
+    }
+    let of_module = |module: String| MODULE_FILES.map(|file| format!("{module}/{file}"));
+    let files = module_folders(snapshot)?.into_iter().flat_map(of_module).chain(weights(snapshot)?);
+    first(files.collect())
+}
+
+/// The name of the content that a file of a snapshot is a link to.
+fn name_of_content(file: &Path) -> Option<String> {
+    fs::read_link(file).ok()?.file_name()?.to_str().map(str::to_owned)
+}
+
 /// Whether the cause of an [`Error::Hub`] is that the hub cannot be reached.
 fn is_unreachable(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(source.downcast_ref::<Cause>(), Some(Cause::Unreachable(_)))
@@ -280,18 +362,30 @@ struct Files<'a> {
     commit: &'a str,
     folder: &'a Path,
     snapshot: &'a Path,
+    trust: Trust,
 }
 
 /// Files on their way.
 struct Fetching<'a> {
     id: &'a ModelId,
     files: Files<'a>,
+    /// Whether the files of the snapshot that are there are known to be right.
+    is_right: bool,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Fetching<'_> {
     fn get(&mut self, file: &str) -> Result<()> {
-        if self.files.snapshot.join(file).exists() {
+        let place = self.files.snapshot.join(file);
+        let is_there = match (self.files.trust, name_of_content(&place)) {
+            (Trust::Hashes, Some(etag)) if !self.is_right => {
+                Trust::Hashes.accepts(&place, &etag).map_err(Error::io(&place, "read"))?
+            }
+            // Its hash is the hub's to say.
+            (Trust::Hashes, None) => false,
+            _ => place.exists(),
+        };
+        if is_there {
             return Ok(());
         }
         let tell = &mut |done, total| (self.progress)(Progress { file, done, total });
@@ -312,7 +406,7 @@ impl Files<'_> {
         let blobs = self.folder.join("blobs");
         fs::create_dir_all(&blobs)?;
         let blob = blobs.join(&about.etag);
-        if !blob.exists() {
+        if !self.trust.accepts(&blob, &about.etag)? {
             self.blob(&path, &about, &blob, tell)?;
         }
         let place = self.snapshot.join(file);
@@ -338,8 +432,16 @@ impl Files<'_> {
         let name = |ending: &str| blob.with_file_name(format!("{}.{ending}", about.etag));
         // Another process may be at the same file; then this one waits, and finds it there.
         let lock = File::create(name("lock"))?;
-        lock.lock()?;
-        if !blob.exists() {
+        if let Err(error) = lock.lock() {
+            tracing::warn!("{}: the file system cannot lock files: {error}", blob.display());
+        }
+        if !self.trust.accepts(blob, &about.etag)? {
+            if blob.exists() {
+                tracing::warn!(
+                    "{}: its content is not what its hash says; it is fetched again",
+                    blob.display()
+                );
+            }
             let part = name("part");
             self.remote.fetch(path, about, &part, tell)?;
             fs::rename(&part, blob)?;
@@ -364,19 +466,24 @@ fn link(blob: &Path, place: &Path, _: usize) -> std::io::Result<()> {
 
 /// Whether a snapshot has its config and one form of its weights.
 fn is_whole(snapshot: &Path) -> Result<bool> {
-    if !snapshot.join("config.json").exists() {
-        return Ok(false);
-    }
+    let weights = weights(snapshot)?;
+    Ok(snapshot.join("config.json").exists()
+        && !weights.is_empty()
+        && weights.iter().all(|file| snapshot.join(file).exists()))
+}
+
+/// The files of a snapshot's weights: one, or an index and its shards, which may be missing. None where there is neither.
+fn weights(snapshot: &Path) -> Result<Vec<String>> {
     for [single, index] in WEIGHTS {
         if snapshot.join(single).exists() {
-            return Ok(true);
+            return Ok(vec![single.to_owned()]);
         }
-        let index = snapshot.join(index);
-        if index.exists() {
-            return Ok(shards(&index)?.iter().all(|shard| snapshot.join(shard).exists()));
+        let path = snapshot.join(index);
+        if path.exists() {
+            return Ok(std::iter::once(index.to_owned()).chain(shards(&path)?).collect());
         }
     }
-    Ok(false)
+    Ok(Vec::new())
 }
 
 /// The files that an index names, which must lie beside it.

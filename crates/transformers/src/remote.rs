@@ -252,25 +252,37 @@ fn resolve(url: &str, location: &str) -> Result<String, Cause> {
 
 /// Holds a file to the hash that its etag is.
 fn verify(path: &Path, etag: &str) -> Result<(), Cause> {
-    let is_hex = etag.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let found = match (is_hex, etag.len()) {
-        (true, 64) => hash(Sha256::new(), path)?,
-        (true, 40) => {
-            let head = format!("blob {}\0", fs::metadata(path)?.len());
-            hash(Sha1::new().chain_update(head), path)?
-        }
-        _ => {
-            tracing::warn!("{}: the hub gives no hash for it; only its length was checked", path.display());
-            return Ok(());
-        }
-    };
-    if found.eq_ignore_ascii_case(etag) {
-        return Ok(());
+    if !is_hash(etag) {
+        tracing::warn!("{}: the hub gives no hash for it; only its length was checked", path.display());
     }
-    Err(format!("expected content with the hash {etag}, found {found}; what came is removed").into())
+    match other_hash(path, etag)? {
+        None => Ok(()),
+        Some(found) => {
+            Err(format!("expected content with the hash {etag}, found {found}; what came is removed").into())
+        }
+    }
 }
 
-fn hash<D: Digest>(mut digest: D, path: &Path) -> Result<String, Cause> {
+/// Whether the name of a content is a hash of it.
+fn is_hash(etag: &str) -> bool {
+    matches!(etag.len(), 40 | 64) && etag.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The hash of a file whose content is not what `etag` says; none where it is, and where `etag` is no hash.
+pub(crate) fn other_hash(path: &Path, etag: &str) -> io::Result<Option<String>> {
+    if !is_hash(etag) {
+        return Ok(None);
+    }
+    let found = if etag.len() == 64 {
+        hash(Sha256::new(), path)?
+    } else {
+        let head = format!("blob {}\0", fs::metadata(path)?.len());
+        hash(Sha1::new().chain_update(head), path)?
+    };
+    Ok((!found.eq_ignore_ascii_case(etag)).then_some(found))
+}
+
+fn hash<D: Digest>(mut digest: D, path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; BUFFER];
     loop {

@@ -375,6 +375,66 @@ fn a_download_goes_on_where_it_stopped_and_a_damaged_rest_is_fetched_anew() {
     }
 }
 
+/// A cache whose files have the hashes that their names say, fetched from a hub.
+fn fetched() -> (Server, Server, TempDir, PathBuf) {
+    let (server, storage) = hub_with_storage(as_it_is);
+    let cache = TempDir::new().unwrap();
+    let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+    let folder = hub.pull(&id("org/tiny"), &mut |_| {}).unwrap();
+    (server, storage, cache, folder)
+}
+
+/// Flips one bit of what a file of the cache is a link to.
+fn flip(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[1] ^= 4;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_flipped_bit_in_the_cache_is_found_by_a_pull_and_the_file_is_fetched_again() {
+    for (file, bytes) in small() {
+        let expected = if file == "config.json" { git_hash(&bytes) } else { sha256(&bytes) };
+        let (server, storage, cache, folder) = fetched();
+        let place = folder.join(&file);
+        flip(&place);
+        let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+        let damaged = fs::read(&place).unwrap();
+        let found = if file == "config.json" { git_hash(&damaged) } else { sha256(&damaged) };
+        // Without the network, of a branch and of a commit; and where the hub is away.
+        let away = hub.clone().with_endpoint("http://127.0.0.1:9");
+        for (hub, text) in [
+            (hub.clone().offline(true), "org/tiny".to_owned()),
+            (hub.clone().offline(true), format!("org/tiny@{COMMIT}")),
+            (away, "org/tiny".to_owned()),
+        ] {
+            let error = hub.pull(&id(&text), &mut |_| {}).unwrap_err();
+            assert!(
+                matches!(&error, Error::Damaged { path, expected: e, found: f } if (path, e, f) == (&place, &expected, &found)),
+                "{error}"
+            );
+        }
+        let before = server.log().len() + storage.log().len();
+        let again = hub.pull(&id("org/tiny"), &mut |_| {}).unwrap();
+        assert_eq!((again, fs::read(&place).unwrap()), (folder.clone(), bytes.clone()));
+        assert!(server.log().len() + storage.log().len() > before + 1);
+        // A right cache is not fetched, and needs no hub.
+        hub.pull(&id("org/tiny"), &mut |_| panic!("a download")).unwrap();
+        hub.offline(true).pull(&id("org/tiny"), &mut |_| {}).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_content_that_another_commit_left_is_not_linked() {
+    let (server, storage, cache, folder) = fetched();
+    flip(&folder.join("model.safetensors"));
+    fs::remove_dir_all(&folder).unwrap();
+    let hub = Hub::new(cache.path()).with_endpoint(&server.address);
+    hub.pull(&id("org/tiny"), &mut |_| {}).unwrap();
+    assert_eq!(fs::read(folder.join("model.safetensors")).unwrap(), small()["model.safetensors"]);
+    assert_eq!(storage.log().len(), 2);
+}
+
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let read = |name: &str| fs::read(data(name)).unwrap();
     vec![

@@ -230,7 +230,7 @@ impl Pull {
         let id: ModelId = self.id.parse()?;
         let hub = hub()?;
         let mut downloads = Downloads::new(quiet);
-        let folder = hub.folder(&id, &mut |progress| downloads.show(progress))?;
+        let folder = hub.pull(&id, &mut |progress| downloads.show(progress))?;
         downloads.finish();
         let revision = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let source = Card { source: Some(id.name().to_owned()), revision, ..Card::read(&folder)? };
