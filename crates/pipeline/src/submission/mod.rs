@@ -67,12 +67,13 @@ pub fn check(entry: &Entry, store: Option<&PassageStore>) -> Result<Vec<String>>
     faults(&entry.predictions, Some(expected), store)
 }
 
-/// What is wrong with any file of predictions, whatever it answers: ids that are there twice, and what [`shape`] finds. Empty
-/// where all is well.
+/// What is wrong with any file of predictions, whatever it answers: no prediction at all, ids that are there twice, and what
+/// [`shape`] finds. Empty where all is well.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// Where the file cannot be read; [`Error::Unfinished`] for one of a run that is not finished.
 pub fn check_file(predictions: &Path, store: Option<&PassageStore>) -> Result<Vec<String>> {
+    check_finished(predictions)?;
     faults(predictions, None, store)
 }
 
@@ -104,6 +105,9 @@ fn faults(
             fault("id", format!("expected ids that differ, found `{}` of line {first} again", record.id));
         }
         shape(&record, store, &mut fault);
+    }
+    if seen.is_empty() && faults.is_empty() {
+        faults.push(format!("{path}:1: field `.`: expected a prediction, found an empty file"));
     }
     let absent = expected.into_iter().flatten().filter(|(_, found)| !found);
     let mut missing: Vec<String> = absent.map(|(id, _)| id.text().into_owned()).collect();
@@ -225,6 +229,18 @@ mod tests {
         assert_eq!(faults.len(), expected.len(), "{faults:#?}");
         for (fault, expected) in faults.iter().zip(expected) {
             assert!(fault.contains(expected), "{fault}");
+        }
+        // A section that is no string does not hide what is wrong with other lines, and an empty file is not right.
+        let section = r#"{"id":1,"output":[{"answer":"x","provenance":[{"wikipedia_id":"1","section":3}]}]}"#;
+        for (text, expected) in [
+            (format!("{section}\n"), "p.jsonl:1: field `output[0].provenance[0].section`: "),
+            (String::new(), "p.jsonl:1: field `.`: expected a prediction, found an empty file"),
+            ("\n \n".to_owned(), "expected a prediction, found an empty file"),
+        ] {
+            let path = folder.path().join("other/p.jsonl");
+            jsonl::write(&path, text.as_bytes()).unwrap();
+            let alone = check_file(&path, None).unwrap();
+            assert!(alone.len() == 1 && alone[0].contains(expected), "{alone:?}");
         }
         // By itself, the file may have any ids.
         let alone = check_file(&entry.predictions, None).unwrap();

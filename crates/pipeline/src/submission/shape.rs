@@ -3,10 +3,13 @@
 use serde_json::Value;
 use sporran_kilt::{Id, PassageStore, Provenance, Record, store::PageIndex};
 
-/// Reports what is wrong with a record as a prediction, as a field and a message: outputs of another shape than exactly one
-/// `{answer, provenance}`, items without a page, and places that cannot be. With a store, items must name its pages, and
-/// places must be on them.
+/// Reports what is wrong with a record as a prediction, as a field and a message: an empty id, outputs of another shape than
+/// exactly one `{answer, provenance}`, items without a page, items that are there twice, values of a wrong type, and places
+/// that cannot be. With a store, items must name its pages, and places must be on them.
 pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMut(&str, String)) {
+    if record.id.text().is_empty() {
+        fault("id", "expected a name or a number, found an empty text".to_owned());
+    }
     match record.outputs() {
         [output] => {
             if output.answer.is_none() {
@@ -19,6 +22,11 @@ pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMu
                 check_item(item, store, &mut |field, message| {
                     fault(&format!("output[0].provenance[{number}].{field}"), message);
                 });
+                let before = &output.evidence()[..number];
+                if let Some(first) = before.iter().position(|other| is_same(other, item)) {
+                    let message = format!("expected items that differ, found the one of [{first}] again");
+                    fault(&format!("output[0].provenance[{number}]"), message);
+                }
             }
         }
         outputs => fault("output", format!("expected exactly one, found {}", outputs.len())),
@@ -28,7 +36,42 @@ pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMu
     }
 }
 
+/// Whether two items are of the same place of the same page, whatever scores they have.
+fn is_same(one: &Provenance, other: &Provenance) -> bool {
+    let page = |item: &Provenance| item.wikipedia_id.as_ref().map(|id| id.text().into_owned());
+    let place = |item: &Provenance| {
+        [&item.start_paragraph_id, &item.start_character, &item.end_paragraph_id, &item.end_character]
+            .map(|id| id.clone())
+    };
+    page(one).is_some()
+        && page(one) == page(other)
+        && place(one) == place(other)
+        && one.section == other.section
+        && one.extra.get("text") == other.extra.get("text")
+}
+
+/// A JSON value's type, for messages.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
 fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn FnMut(&str, String)) {
+    // A section that is null stands here as well.
+    for field in ["section", "text"] {
+        if let Some(found) = item.extra.get(field).filter(|found| !found.is_string()) {
+            fault(field, format!("expected a string, found {}", kind(found)));
+        }
+    }
+    if let Some(found) = item.extra.get("score").filter(|found| !found.is_number()) {
+        fault("score", format!("expected a number, found {}", kind(found)));
+    }
     let id = item.wikipedia_id.as_ref().map(Id::text).filter(|id| !id.is_empty());
     let mut held = None;
     match (&id, store) {
@@ -153,6 +196,46 @@ mod tests {
         let two = r#"[{"answer":"a","provenance":[]},{"answer":"b","provenance":[]}]"#;
         assert_eq!(found(two, None), ["output: expected exactly one, found 2"]);
         assert_eq!(found("[{}]", None).len(), 2);
+    }
+
+    #[test]
+    fn an_id_is_not_empty_and_no_item_is_there_twice() {
+        for id in ["", "  "] {
+            let text = format!(r#"{{"id":"{id}","output":[{{"answer":"x","provenance":[]}}]}}"#);
+            let mut found = Vec::new();
+            let record: Record = serde_json::from_str(&text).unwrap();
+            shape(&record, None, &mut |field, message| found.push(format!("{field}: {message}")));
+            assert_eq!(found, ["id: expected a name or a number, found an empty text"]);
+        }
+        let both = |one: &str, other: &str| {
+            let items = format!(r#"{{"wikipedia_id":"7"{one}}},{{"wikipedia_id":7{other}}}"#);
+            found(&format!(r#"[{{"answer":"x","provenance":[{items}]}}]"#), None)
+        };
+        let again = "output[0].provenance[1]: expected items that differ, found the one of [0] again";
+        assert_eq!(both("", r#","score":1"#), [again]);
+        let place = r#","start_paragraph_id":1,"end_paragraph_id":1"#;
+        assert_eq!(both(place, place), [again]);
+        assert!(both(place, "").is_empty());
+        assert!(both(r#","section":"A""#, r#","section":"B""#).is_empty());
+        assert!(both(r#","text":"a""#, r#","text":"b""#).is_empty());
+        assert!(
+            found(r#"[{"answer":"x","provenance":[{"wikipedia_id":1},{"wikipedia_id":2}]}]"#, None)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn values_have_their_types() {
+        for (field, expected) in [
+            (r#""section":null"#, "section: expected a string, found null"),
+            (r#""text":["x"]"#, "text: expected a string, found a list"),
+            (r#""text":null"#, "text: expected a string, found null"),
+            (r#""score":"0.5""#, "score: expected a number, found a string"),
+            (r#""score":null"#, "score: expected a number, found null"),
+        ] {
+            assert_eq!(item(&format!(r#""wikipedia_id":"7",{field}"#), None), [expected]);
+        }
+        assert!(item(r#""wikipedia_id":"7","section":"S","text":"","score":-1.5e3"#, None).is_empty());
     }
 
     #[test]
