@@ -105,6 +105,12 @@ pub enum Error {
         /// The store or index that the file is part of.
         folder: PathBuf,
     },
+    /// An input that was written to, replaced or removed between its hashing and its use; nothing of the step is kept.
+    #[error("{path}: changed while it was read; run again")]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something in the place of a new store or index that is none itself, so it is not replaced.
     #[error(
         "{path}: expected nothing, or a folder of the same kind, in the place of the new one, found something else; move it away or choose another folder"

@@ -6,7 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Result, jsonl::TEMPORARY};
+use crate::{
+    Error, Result,
+    folder::{Lock, put_back, replace},
+    jsonl::TEMPORARY,
+};
 
 /// How the name of the hidden folder ends in which another is written.
 const UNFINISHED: &str = ".unfinished";
@@ -25,8 +29,8 @@ const OLD: &str = "old";
 pub struct StagedFolder {
     target: PathBuf,
     hidden: PathBuf,
-    /// Held while the process lives.
-    lock: File,
+    /// Released last.
+    _lock: Lock,
 }
 
 impl StagedFolder {
@@ -40,12 +44,11 @@ impl StagedFolder {
         let name = target.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
         let hidden = target.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy()));
         fs::create_dir_all(&hidden).map_err(failed)?;
-        let lock = File::create(hidden.join(LOCK)).map_err(failed)?;
-        lock.try_lock().map_err(|_| {
+        let lock = Lock::try_take(&hidden.join(LOCK))?.ok_or_else(|| {
             failed(io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing this folder"))
         })?;
-        recover(&hidden, target).map_err(failed)?;
-        let staged = Self { target: target.to_owned(), hidden, lock };
+        put_back(target, &hidden.join(OLD)).map_err(failed)?;
+        let staged = Self { target: target.to_owned(), hidden, _lock: lock };
         for name in [NEW, OLD] {
             match fs::remove_dir_all(staged.hidden.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -70,13 +73,8 @@ impl StagedFolder {
         let Self { target, hidden, .. } = &self;
         let failed = |source| Error::io(target, "write", source);
         sync(&self.path()).map_err(failed)?;
-        if target.exists() {
-            fs::rename(target, hidden.join(OLD)).map_err(failed)?;
-        }
-        if let Err(error) = fs::rename(self.path(), target) {
-            recover(hidden, target).map_err(failed)?;
-            return Err(Error::io(target, "rename", error));
-        }
+        replace(&self.path(), target, &hidden.join(OLD))
+            .map_err(|error| Error::io(target, "rename", error))?;
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)
     }
@@ -87,17 +85,7 @@ impl Drop for StagedFolder {
         if let Err(error) = fs::remove_dir_all(&self.hidden) {
             tracing::warn!(folder = %self.hidden.display(), %error, "could not remove an unfinished folder");
         }
-        // It is unlocked anyhow when it is closed.
-        let _ = self.lock.unlock();
     }
-}
-
-/// Puts back what a kill between the two renamings of a commit took away.
-fn recover(hidden: &Path, target: &Path) -> io::Result<()> {
-    if !target.exists() && hidden.join(OLD).exists() {
-        fs::rename(hidden.join(OLD), target)?;
-    }
-    Ok(())
 }
 
 /// Makes sure that all files below a folder are on disk.
@@ -126,36 +114,25 @@ pub fn remove_leftovers(folder: &Path) -> Result<()> {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
         let kind = entry.file_type().map_err(|error| Error::io(&path, "read", error))?;
-        let removed = if kind.is_file() && name.starts_with(TEMPORARY) {
-            fs::remove_file(&path)
-        } else if !kind.is_dir() {
-            Ok(())
-        } else if name.starts_with(TEMPORARY_FOLDER) {
-            fs::remove_dir_all(&path)
+        let removed = |result: io::Result<()>| result.map_err(|error| Error::io(&path, "remove", error));
+        if kind.is_file() && name.starts_with(TEMPORARY) {
+            removed(fs::remove_file(&path))?;
+        }
+        if !kind.is_dir() {
+            continue;
+        }
+        if name.starts_with(TEMPORARY_FOLDER) {
+            removed(fs::remove_dir_all(&path))?;
         } else if let Some(of) = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED)) {
-            remove_staged(&path, &folder.join(of))
-        } else if name.starts_with('.') {
-            Ok(())
-        } else {
+            // Where a process is writing it, it stays.
+            if let Some(_lock) = Lock::try_take(&path.join(LOCK))? {
+                removed(put_back(&folder.join(of), &path.join(OLD)).and_then(|_| fs::remove_dir_all(&path)))?;
+            }
+        } else if !name.starts_with('.') {
             remove_leftovers(&path)?;
-            Ok(())
-        };
-        removed.map_err(|error| Error::io(&path, "remove", error))?;
-    }
-    Ok(())
-}
-
-/// Removes a folder that was not finished, if nobody is writing it.
-fn remove_staged(hidden: &Path, target: &Path) -> io::Result<()> {
-    if let Ok(lock) = File::open(hidden.join(LOCK)) {
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Ok(()),
-            Err(fs::TryLockError::Error(error)) => return Err(error),
         }
     }
-    recover(hidden, target)?;
-    fs::remove_dir_all(hidden)
+    Ok(())
 }
 
 #[cfg(test)]

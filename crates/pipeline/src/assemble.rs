@@ -26,7 +26,7 @@ use crate::{
     Diagnostic, Error, Result,
     folder::check_finished,
     generation::GeneratorOptions,
-    inputs::Inputs,
+    inputs::{Inputs, changed},
     key::hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     options::{Options, PagesOptions, SourceOptions},
@@ -351,8 +351,8 @@ impl Indexes<'_, '_> {
     }
 
     fn dense(&mut self, options: &DenseOptions) -> Result<Dense> {
-        let key = hash_json(&("dense", options.key()?, self.store.hash()));
-        let (folder, hash) = self.place("dense", key);
+        let made_by = options.key()?;
+        let (folder, hash) = self.place("dense", hash_json(&("dense", &made_by, self.store.hash())));
         self.record("search", options);
         if options.passage_model.is_some() {
             let blake3 = hash_json(&self.inputs.content(&options.model)?);
@@ -362,6 +362,12 @@ impl Indexes<'_, '_> {
         if let Some(place) = vacant(&folder, step, self.observe)? {
             let store = self.store;
             begin(self.observe, step, store.len() as u64, Unit::Passages);
+            // The model was hashed before it was loaded.
+            let asked = options.clone();
+            let place = place.checked(move || match asked.key() {
+                Ok(now) if now == made_by => Ok(()),
+                _ => Err(changed(asked.passage_model.as_ref().unwrap_or(&asked.model))),
+            });
             let passages = |from: PassageId| passages(store, from);
             let observe = &mut *self.observe;
             let mut progress = |progress| {
@@ -389,15 +395,26 @@ impl Indexes<'_, '_> {
     fn entity_title(&mut self, options: &EntityTitleOptions) -> Result<TitleRetriever> {
         let model = EntityTitle::load(options)?;
         let tokenizer = model.tokenizer();
+        // Of these options, the index depends on one and on the tokenizer: a new option does not compile.
+        let EntityTitleOptions {
+            redirects,
+            model: _,
+            precision: _,
+            device: _,
+            prompt: _,
+            constrained: _,
+            generation: _,
+            batch_size: _,
+            batch_tokens: _,
+        } = *options;
         let (folder, hash) =
-            self.place("titles", hash_json(&(tokenizer.json(), options.redirects, self.store.hash())));
+            self.place("titles", hash_json(&(tokenizer.json(), redirects, self.store.hash())));
         let blake3 = hash_json(&(options, self.inputs.content(&options.model)?));
         self.hashes.push(PartHash { part: "titles", path: options.model.clone(), blake3 });
         let step = "index titles";
         if let Some(place) = vacant(&folder, step, self.observe)? {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
-            let redirects = options.redirects;
             Titles::build(self.store, tokenizer, redirects, place, &mut |done| advance(observe, done))?;
             (self.observe)(Event::End);
         }
@@ -409,13 +426,15 @@ impl Indexes<'_, '_> {
         if let Some(aliases) = &self.aliases {
             return Ok(Arc::clone(aliases));
         }
-        let (folder, hash) = self.place("names", hash_json(&("names", self.store.hash())));
+        // Not the store alone, which has no links: the names of pages are the texts of links to them as well.
+        let source = self.inputs.file(&self.source.path)?;
+        let (folder, hash) = self.place("names", hash_json(&("names", source, self.store.hash())));
         let step = "index names";
         if let Some(place) = vacant(&folder, step, self.observe)? {
             begin(self.observe, step, self.store.pages() as u64, Unit::Records);
             let observe = &mut *self.observe;
+            let place = unchanged(place, self.inputs);
             Aliases::build(&self.source.path, self.store, place, &mut |done| advance(observe, done))?;
-            verified(self.inputs, &folder)?;
             (self.observe)(Event::End);
         }
         let aliases = Arc::new(Aliases::open(&folder, &hash)?);
@@ -488,8 +507,8 @@ pub(crate) fn store(
         };
         let size = fs::metadata(&source.path).map_err(Error::io(&source.path, "open"))?.len();
         begin(observe, step, size, Unit::Bytes);
+        let place = unchanged(place, inputs);
         let store = PassageStore::build(&build, place, &mut |progress| advance(observe, progress.read))?;
-        verified(inputs, &folder)?;
         observe(Event::End);
         store
     } else {
@@ -499,11 +518,8 @@ pub(crate) fn store(
     Ok(Arc::new(store))
 }
 
-/// Removes what was just built where an input changed meanwhile: its name says that it was made from other content.
-fn verified(inputs: &Inputs, built: &Path) -> Result<()> {
-    inputs.verify().inspect_err(|_| {
-        if let Err(error) = fs::remove_dir_all(built) {
-            tracing::warn!(folder = %built.display(), %error, "could not remove what was made from changed files");
-        }
-    })
+/// A place whose folder gets its name only if no input changed since it was hashed: the name says what it was made from.
+fn unchanged(place: Place, inputs: &Inputs) -> Place {
+    let inputs = inputs.clone();
+    place.checked(move || inputs.verify())
 }

@@ -56,12 +56,6 @@ pub enum Error {
         /// Who holds it.
         process: String,
     },
-    /// An input that was written to, replaced or removed between its hashing and its use; nothing of the step is kept.
-    #[error("{path}: changed while it was read; run again")]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
     /// What a run or a training is to be asked for before it is finished.
     #[error("{folder}: not finished: {how_far}; {go_on}")]
     Unfinished {
@@ -122,7 +116,6 @@ impl Error {
             Self::Config(_)
             | Self::Submission(_)
             | Self::Busy { .. }
-            | Self::Changed { .. }
             | Self::Unfinished { .. }
             | Self::OtherTraining { .. } => true,
             Self::Kilt(error) => error.is_input(),

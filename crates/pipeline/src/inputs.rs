@@ -16,19 +16,19 @@ const SMALL: u64 = 1 << 20;
 ///
 /// A step hashes a file, then reads it again to use it. [`Self::verify`] after the reading proves that both saw the same
 /// bytes: the hash is that of what was used.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
     files: BTreeMap<PathBuf, Seen>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     stamp: Stamp,
     blake3: String,
 }
 
 /// What changes when a file is written to or replaced.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
     modified: Option<SystemTime>,
@@ -54,15 +54,15 @@ impl Inputs {
     /// BLAKE3 of a file's content; a file that was hashed before is not read again.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read; [`Error::Changed`] where it was written to since, or meanwhile.
+    /// [`Error::Io`] where it cannot be read; [`sporran_kilt::Error::Changed`] where it was written to since, or meanwhile.
     pub(crate) fn file(&mut self, path: &Path) -> Result<String> {
         let stamp = Stamp::of(path)?;
         if let Some(seen) = self.files.get(path) {
-            return if seen.stamp == stamp { Ok(seen.blake3.clone()) } else { Err(changed(path)) };
+            return if seen.stamp == stamp { Ok(seen.blake3.clone()) } else { Err(changed(path).into()) };
         }
         let blake3 = hash_file(path)?;
         if Stamp::of(path)? != stamp {
-            return Err(changed(path));
+            return Err(changed(path).into());
         }
         self.files.insert(path.to_owned(), Seen { stamp, blake3: blake3.clone() });
         Ok(blake3)
@@ -100,8 +100,8 @@ impl Inputs {
     /// Sees to it that every file is still what it was when it was hashed.
     ///
     /// # Errors
-    /// [`Error::Changed`] with the first that is not.
-    pub(crate) fn verify(&self) -> Result<()> {
+    /// [`sporran_kilt::Error::Changed`] with the first that is not.
+    pub(crate) fn verify(&self) -> sporran_kilt::Result<()> {
         for (path, seen) in &self.files {
             let is_same = Stamp::of(path).is_ok_and(|stamp| stamp == seen.stamp)
                 && (seen.stamp.bytes > SMALL || hash_file(path).is_ok_and(|hash| hash == seen.blake3));
@@ -113,8 +113,9 @@ impl Inputs {
     }
 }
 
-fn changed(path: &Path) -> Error {
-    Error::Changed { path: path.to_owned() }
+/// That a file is not what it was.
+pub(crate) fn changed(path: &Path) -> sporran_kilt::Error {
+    sporran_kilt::Error::Changed { path: path.to_owned() }
 }
 
 /// BLAKE3 of a file's content.
@@ -157,10 +158,10 @@ mod tests {
         inputs.file(&path).unwrap();
         fs::write(&path, "b page\n").unwrap();
         fs::File::options().append(true).open(&path).unwrap().set_modified(before).unwrap();
-        assert!(matches!(inputs.verify(), Err(Error::Changed { .. })));
+        assert!(matches!(inputs.verify(), Err(sporran_kilt::Error::Changed { .. })));
         // Another file of the same name, and none at all.
         fs::remove_file(&path).unwrap();
-        assert!(matches!(inputs.verify(), Err(Error::Changed { .. })));
+        assert!(matches!(inputs.verify(), Err(sporran_kilt::Error::Changed { .. })));
     }
 
     #[test]
@@ -218,7 +219,10 @@ mod tests {
             }
         };
         let error = crate::assemble_retrieval(&options, &mut observe).err().unwrap();
-        assert!(matches!(&error, Error::Changed { path } if *path == source), "{error}");
+        assert!(
+            matches!(&error, Error::Kilt(sporran_kilt::Error::Changed { path }) if *path == source),
+            "{error}"
+        );
         let built = || fs::read_dir(&indexes).unwrap().count();
         assert_eq!(built(), 0);
         let again = crate::assemble_retrieval(&options, &mut observe).unwrap();

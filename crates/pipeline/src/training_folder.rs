@@ -46,7 +46,7 @@ impl TrainingFolder {
     /// folder; the training goes on from the checkpoints there, if there are any.
     ///
     /// # Errors
-    /// [`crate::Error::Changed`]; [`crate::Error::Busy`] where another process works in the folder;
+    /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] where another process works in the folder;
     /// [`crate::Error::OtherTraining`] where the checkpoints are of a training that depends on something else.
     pub(crate) fn verify(&mut self) -> Result<()> {
         self.inputs.verify()?;
@@ -61,7 +61,7 @@ impl TrainingFolder {
     /// To be called when the model is in its place. Inputs may have been loaded since [`Self::verify`].
     ///
     /// # Errors
-    /// [`crate::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
+    /// [`sporran_kilt::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
     pub(crate) fn finish(mut self) -> Result<()> {
         match self.held.take() {
             Some((_, mark)) => {
@@ -119,7 +119,7 @@ mod tests {
         let mut underway = TrainingFolder::begin(root.clone(), &options, &[]).unwrap();
         underway.verify().unwrap();
         std::fs::write(&input, "b").unwrap();
-        assert!(matches!(underway.finish(), Err(crate::Error::Changed { .. })));
+        assert!(matches!(underway.finish(), Err(crate::Error::Kilt(sporran_kilt::Error::Changed { .. }))));
         assert!(check_finished(&root.join("model")).is_err());
     }
 }

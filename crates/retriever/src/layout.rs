@@ -220,6 +220,7 @@ fn read_header<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str
 
 /// Reads a header of a version, or of any, and compares its checksum.
 fn parse_header<H: DeserializeOwned>(folder: &Path, version: Option<u32>) -> Result<(PathBuf, H)> {
+    folder::restore(folder);
     let path = folder.join(HEADER);
     let bytes = fs::read(&path).map_err(Error::io(&path, "read"))?;
     let damaged = |message: String| Error::Header { path: path.clone(), message };

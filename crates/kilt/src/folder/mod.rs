@@ -5,18 +5,23 @@
 //! | path | what |
 //! |---|---|
 //! | `.NAME.building.lock` | a file that is locked while a process builds `NAME`; its text names the process |
+//! | `.NAME.building.held` | stands for that lock where the file system cannot lock files |
 //! | `.NAME.building` | the folder that is being built |
-//! | `.NAME.replaced` | the folder that stood at `NAME` before, until the new one has its name |
+//! | `.NAME.replaced` | the folder that stood at `NAME` before, where the system cannot exchange two folders in one step, until the new one has its name |
 //!
 //! A process that finds the lock taken waits until the other process ends, however it ends. [`Place::vacant`] then says
 //! whether there is still something to build. What a killed process left is removed by the next build in the same
-//! parent folder, except where a build can go on: such a build keeps a file named [`JOURNAL`] in its folder.
+//! parent folder, except where a build can go on: such a build keeps a file named [`JOURNAL`] in its folder. A kill loses
+//! no folder that stood in the place before: [`restore`] puts it back.
 //!
 //! A finished folder lists the length and the BLAKE3 hash of its files in a header. [`Contents`] compares them.
 
 mod contents;
+mod exchange;
 mod lock;
 mod place;
 
 pub use contents::{Contents, File, STAMP};
-pub use place::{Building, JOURNAL, Leftover, Place, leftovers};
+pub(crate) use exchange::{put_back, replace};
+pub use lock::Lock;
+pub use place::{Building, JOURNAL, Leftover, Place, leftovers, restore};

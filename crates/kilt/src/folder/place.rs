@@ -1,11 +1,11 @@
 //! Where a folder is built, and the folder while it is built.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
-use super::lock::{Lock, holder};
+use super::{Lock, put_back, replace};
 use crate::{Error, Result};
 
 /// A file of this name in an unfinished folder says that the next build goes on with it.
@@ -14,20 +14,31 @@ pub const JOURNAL: &str = "journal";
 const BUILDING: &str = "building";
 const REPLACED: &str = "replaced";
 const LOCK: &str = "building.lock";
+/// What stands for the lock on file systems that cannot lock files: see [`Lock::stand_in`].
+const HELD: &str = "building.held";
+
+/// What has to hold before a folder gets its name.
+type Check = Box<dyn FnOnce() -> Result<()>>;
 
 /// Where a folder is to be built.
 ///
 /// A path is a place whose folder, if there is one, is replaced. [`vacant`](Self::vacant) gives a place that is empty.
-#[derive(Debug)]
 pub struct Place {
     target: PathBuf,
     /// Held from the moment at which the place was found empty.
     lock: Option<Lock>,
+    check: Option<Check>,
 }
 
 impl<P: AsRef<Path>> From<P> for Place {
     fn from(target: P) -> Self {
-        Self { target: target.as_ref().to_owned(), lock: None }
+        Self { target: target.as_ref().to_owned(), lock: None, check: None }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("target", &self.target).finish_non_exhaustive()
     }
 }
 
@@ -42,22 +53,37 @@ impl Place {
             return Ok(None);
         }
         let lock = lock(target)?;
+        restore_locked(target)?;
         if target.exists() {
             return Ok(None);
         }
-        Ok(Some(Self { target: target.to_owned(), lock: Some(lock) }))
+        Ok(Some(Self { target: target.to_owned(), lock: Some(lock), check: None }))
+    }
+
+    /// The same place, where a folder gets its name only if `check` finds nothing wrong once all of it is written. Otherwise
+    /// nothing of it is kept. With it, no kill leaves a finished folder that was made from something that changed
+    /// meanwhile.
+    #[must_use]
+    pub fn checked(self, check: impl FnOnce() -> Result<()> + 'static) -> Self {
+        Self { check: Some(Box::new(check)), ..self }
     }
 }
 
 /// A folder that gets its name when it is finished, and goes away if it is not.
-#[derive(Debug)]
 pub struct Building {
     target: PathBuf,
     folder: PathBuf,
+    check: Option<Check>,
     /// Whether the folder outlives this value: it has its name now, or the next build goes on with it.
     stays: bool,
     /// Released last.
     _lock: Lock,
+}
+
+impl fmt::Debug for Building {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Building").field("folder", &self.folder).finish_non_exhaustive()
+    }
 }
 
 impl Building {
@@ -74,24 +100,29 @@ impl Building {
         Ok(building)
     }
 
-    /// As [`create`](Self::create), but what an unfinished build left is still there, and what this one leaves will be.
+    /// As [`create`](Self::create), but what an unfinished build with a [`JOURNAL`] left is still there, and what this one
+    /// leaves will be.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn resume(place: Place, is_ours: impl Fn(&Path) -> bool) -> Result<Self> {
         let building = Self::prepare(place, is_ours)?;
+        if !building.path(JOURNAL).exists() {
+            remove(&building.folder)?;
+        }
         fs::create_dir_all(&building.folder).map_err(|error| Error::io(&building.folder, "create", error))?;
         Ok(building)
     }
 
     fn prepare(place: Place, is_ours: impl Fn(&Path) -> bool) -> Result<Self> {
-        let Place { target, lock: held } = place;
+        let Place { target, lock: held, check } = place;
         let in_the_way = || Error::InTheWay { path: target.clone() };
         let folder = beside(&target, BUILDING).ok_or_else(in_the_way)?;
         let lock = match held {
             Some(lock) => lock,
             None => lock(&target)?,
         };
+        restore_locked(&target)?;
         if target.exists() && !is_ours(&target) {
             let mut entries = fs::read_dir(&target).map_err(|_| in_the_way())?;
             if entries.next().is_some() {
@@ -102,7 +133,7 @@ impl Building {
             remove(&replaced)?;
         }
         remove_abandoned(parent(&target));
-        Ok(Self { target, folder, stays: true, _lock: lock })
+        Ok(Self { target, folder, check, stays: true, _lock: lock })
     }
 
     /// The folder while it is built.
@@ -118,18 +149,19 @@ impl Building {
     /// Puts the folder in its place, instead of one that stands there now, and says where that is.
     ///
     /// # Errors
-    /// [`Error::Io`] where the system refuses.
+    /// What the place's check finds wrong, and then nothing of the folder is kept; [`Error::Io`] where the system refuses.
     pub fn finish(mut self) -> Result<PathBuf> {
-        let rename = |from: &Path, to: &Path| {
-            fs::rename(from, to).map_err(|error| Error::io(&self.target, "rename", error))
-        };
-        let replaced = beside(&self.target, REPLACED).filter(|_| self.target.exists());
-        if let Some(replaced) = &replaced {
-            rename(&self.target, replaced)?;
+        if let Some(check) = self.check.take() {
+            check().inspect_err(|_| self.stays = false)?;
         }
-        rename(&self.folder, &self.target)?;
+        let in_the_way = || Error::InTheWay { path: self.target.clone() };
+        let spare = beside(&self.target, REPLACED).ok_or_else(in_the_way)?;
+        let has_replaced = replace(&self.folder, &self.target, &spare)
+            .map_err(|error| Error::io(&self.target, "rename", error))?;
         self.stays = true;
-        replaced.as_deref().map_or(Ok(()), remove)?;
+        if has_replaced {
+            remove(&self.folder)?;
+        }
         Ok(self.target.clone())
     }
 }
@@ -175,16 +207,43 @@ pub fn leftovers(parent: &Path) -> Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// Removes what killed builds left in `parent`. What cannot be removed stays: it is in nobody's way.
+/// Puts back the folder `target` that a kill took away while another was put in its place. Every opening of a folder that
+/// can be replaced begins with this. What stands at `target` is left alone, and so is a missing folder that was not taken away.
+pub fn restore(target: &Path) {
+    if target.exists() || beside(target, REPLACED).is_none_or(|replaced| !replaced.is_dir()) {
+        return;
+    }
+    // A process that builds here is between two renamings, and puts the new folder in the place.
+    if let Err(error) = lock(target).and_then(|_lock| restore_locked(target)) {
+        tracing::warn!("could not put back a folder that a killed process took away: {error}");
+    }
+}
+
+/// As [`restore`], by whoever holds the lock.
+fn restore_locked(target: &Path) -> Result<()> {
+    let Some(replaced) = beside(target, REPLACED) else { return Ok(()) };
+    if put_back(target, &replaced).map_err(|error| Error::io(target, "rename", error))? {
+        tracing::warn!(folder = %target.display(), "put back what a killed process took away");
+    }
+    Ok(())
+}
+
+/// Removes what killed builds left in `parent`, and puts back what they took away. What cannot be removed stays: it is in
+/// nobody's way.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Some(target) = target_of(&path, LOCK) else { continue };
+        let Some(target) = target_of(&path, LOCK).or_else(|| target_of(&path, HELD)) else { continue };
+        let Some(path) = beside(&target, LOCK) else { continue };
         // A file that another program made under such a name is left alone.
-        if holder(&path).is_none() {
+        if Lock::holder(&path).is_none() {
             continue;
         }
         let Some(lock) = Lock::take_abandoned(&path) else { continue };
+        if let Err(error) = restore_locked(&target) {
+            tracing::warn!("could not put back a folder that a killed process took away: {error}");
+            continue;
+        }
         for ending in [BUILDING, REPLACED] {
             let Some(folder) = beside(&target, ending).filter(|folder| folder.is_dir()) else { continue };
             if folder.join(JOURNAL).exists() {
@@ -327,14 +386,70 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_in_any_moment_of_a_replacement_loses_neither_folder() {
+        let text = |folder: &Path| fs::read_to_string(folder.join("header")).unwrap_or_default();
+        let opens: [fn(&Path); 4] = [
+            |target| restore(target),
+            |target| assert!(Place::vacant(target).unwrap().is_none()),
+            |target| drop(create(target).unwrap()),
+            // A build of something else in the same folder.
+            |target| drop(create(&target.with_file_name("other")).unwrap()),
+        ];
+        for open in opens {
+            let place = tempfile::tempdir().unwrap();
+            let (parent, target) = (place.path(), place.path().join("index"));
+            // Between two renamings, where the system cannot exchange folders.
+            killed(parent, "index", &[("building", "header"), ("replaced", "header")]);
+            fs::write(parent.join(".index.replaced/header"), "old").unwrap();
+            open(&target);
+            assert_eq!(text(&target), "old");
+            assert!(!parent.join(".index.replaced").exists());
+            drop(create(&target).unwrap());
+            assert_eq!((names(parent), text(&target).as_str()), (vec!["index".to_owned()], "old"));
+        }
+        // After an exchange, before the old folder was removed: no build goes on with that one.
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("index");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("header"), "new").unwrap();
+        killed(place.path(), "index", &[("building", "header")]);
+        let building = Building::resume((&target).into(), is_ours).unwrap();
+        assert_eq!((names(building.folder()), text(&target).as_str()), (Vec::new(), "new"));
+        // Nothing was taken away.
+        restore(&place.path().join("none"));
+        assert!(!place.path().join("none").exists());
+    }
+
+    #[test]
+    fn a_folder_whose_check_fails_gets_no_name_and_nothing_of_it_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("index");
+        let changed = || Err(Error::Changed { path: "source".into() });
+        let begins: [fn(Place) -> Result<Building>; 2] =
+            [|place| Building::create(place, is_ours), |place| Building::resume(place, is_ours)];
+        for begin in begins {
+            let building = begin(Place::from(&target).checked(changed)).unwrap();
+            fs::write(building.path("header"), "of another source").unwrap();
+            fs::write(building.path(JOURNAL), "").unwrap();
+            assert!(matches!(building.finish(), Err(Error::Changed { .. })));
+            assert_eq!(names(place.path()), [""; 0]);
+        }
+        let building = Building::create(Place::from(&target).checked(|| Ok(())), is_ours).unwrap();
+        building.finish().unwrap();
+        assert!(target.exists());
+    }
+
+    #[test]
     fn what_killed_builds_left_goes_away_with_the_next_build_and_nothing_else_does() {
         let place = tempfile::tempdir().unwrap();
         let parent = place.path();
         let at_work = create(&parent.join("names")).unwrap();
         killed(parent, "store", &[("building", "text.bin"), ("replaced", "text.bin")]);
+        fs::create_dir(parent.join("store")).unwrap();
         killed(parent, "bm25", &[]);
         killed(parent, "dense", &[("building", JOURNAL)]);
         killed(parent, "index", &[("building", "old"), ("replaced", "header")]);
+        fs::create_dir(parent.join("index")).unwrap();
         fs::write(parent.join(".mail.building.lock"), "another program's").unwrap();
         fs::create_dir(parent.join(".mail.building")).unwrap();
 
@@ -354,7 +469,9 @@ mod tests {
                 ".mail.building",
                 ".mail.building.lock",
                 ".names.building",
-                ".names.building.lock"
+                ".names.building.lock",
+                "index",
+                "store"
             ]
         );
         drop(at_work);
@@ -363,6 +480,9 @@ mod tests {
             let building = Building::resume((&parent.join("dense")).into(), is_ours).unwrap();
             assert_eq!(names(building.folder()), [JOURNAL]);
         }
-        assert_eq!(names(parent), [".dense.building", ".mail.building", ".mail.building.lock"]);
+        assert_eq!(
+            names(parent),
+            [".dense.building", ".mail.building", ".mail.building.lock", "index", "store"]
+        );
     }
 }

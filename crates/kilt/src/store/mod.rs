@@ -172,6 +172,7 @@ impl PassageStore {
 
     /// Maps the files of a store after checking what they are and how long.
     fn map(folder: &Path) -> Result<Self> {
+        folder::restore(folder);
         let path = folder.join(MANIFEST);
         let value: serde_json::Value = crate::jsonl::read_json(&path)?;
         let format = value.get("format").and_then(|format| format.as_str()).unwrap_or_default();

@@ -174,7 +174,7 @@ impl Populating<'_> {
         })?;
         if let Err(error) = inputs.verify() {
             journal.remove()?;
-            return Err(error);
+            return Err(error.into());
         }
         let counts = self.write(&journal, &name)?;
         observe(Event::End);
