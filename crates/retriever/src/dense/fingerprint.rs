@@ -23,24 +23,44 @@ const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
 /// [`Error::Io`] where a file cannot be read; [`Error::Transformers`] and [`Error::Option`] for a setting of a folder that
 /// cannot be used.
 pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
-    let (key, folder) = match &options.passage_model {
+    // Each option has its say here, or none: a new one does not compile.
+    let DenseOptions {
+        model,
+        passage_model,
+        pooling,
+        dimensions,
+        passage_template,
+        // As the folder says where the option does not.
+        similarity: _,
+        max_tokens,
+        precision,
+        // Of queries.
+        query_template: _,
+        query_max_tokens: _,
+        // Of the rounding of sums.
+        device: _,
+        batch_tokens: _,
+        // Of what becomes of the vectors: see `DenseOptions::key`.
+        index: _,
+    } = options;
+    let (key, folder) = match passage_model {
         Some(folder) => ("passage-model", folder),
-        None => ("model", &options.model),
+        None => ("model", model),
     };
     // Read by name beside the files, so that an index that an older version built without them is not taken for this one.
-    let prompt = match options.passage_template {
+    let prompt = match passage_template {
         None => settings(folder)?.map(|settings| settings.prompt(Role::Passage).to_owned()),
         Some(_) => None,
     };
     let key = json!({
         key: folder_hash(folder)?,
-        "pooling": options.pooling,
-        "dimensions": options.dimensions,
+        "pooling": pooling,
+        "dimensions": dimensions,
         "prompt": prompt,
-        "passage-template": options.passage_template,
+        "passage-template": passage_template,
         "similarity": options.similarity()?,
-        "max-tokens": options.max_tokens,
-        "precision": options.precision,
+        "max-tokens": max_tokens,
+        "precision": precision,
     });
     Ok(blake3::hash(key.to_string().as_bytes()).to_hex().to_string())
 }
