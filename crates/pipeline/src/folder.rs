@@ -1,12 +1,13 @@
 //! A run's folder: who works in it, what killed processes left there, and whether its work is finished.
 
 use std::{
-    fs::{self, File},
+    collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{jsonl, remove_leftovers};
+use sporran_kilt::{folder::Lock, jsonl, remove_leftovers};
 
 use crate::{Error, Result, journal::Journal, key::StepKey, kind};
 
@@ -15,10 +16,14 @@ const WORK: &str = "work";
 /// In it: the lock, and what the checkpoints of a training depend on.
 const LOCK: &str = "lock";
 const TRAINING_KEY: &str = "training.json";
+/// The files that the latest call that answers was asked for, and where those are that it was not asked for any more.
+const WRITTEN: &str = "written.json";
+const ASIDE: &str = "aside";
 /// What answering writes; everything else is made by training.
-const ANSWERS: [&str; 8] = [
+const ANSWERS: [&str; 9] = [
     "predictions",
     "predictions.jsonl",
+    "ranking.jsonl",
     "retrieval",
     "answer-sets",
     "triples",
@@ -30,13 +35,13 @@ const ANSWERS: [&str; 8] = [
 /// A run's folder, held by this process.
 pub(crate) struct Folder {
     pub(crate) root: PathBuf,
-    /// Held while the process lives; the system lets go of it however the process ends.
-    _lock: File,
+    /// Released last.
+    _lock: Lock,
 }
 
 /// What is done in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+enum Work {
     /// A model is made, by `sporran train`.
     Training,
     /// Predictions are made, by a command of this name.
@@ -50,6 +55,12 @@ impl Work {
             Self::Answering(_) => "answers.unfinished",
         })
     }
+}
+
+/// A file of answers: what it is called, and the paths in the run's folder that its results have.
+pub(crate) struct AnswerFile {
+    pub(crate) name: String,
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// Says that work in a folder is not finished; the file goes away when it is.
@@ -89,27 +100,77 @@ impl Folder {
         let work = root.join(WORK);
         fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
         let path = work.join(LOCK);
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(Error::io(&path, "open"))?;
-        if lock.try_lock().is_err() {
-            let process = fs::read_to_string(&path).unwrap_or_default();
-            return Err(Error::Busy { path, process: process.trim().to_owned() });
-        }
-        lock.set_len(0)
-            .and_then(|()| std::io::Write::write_all(&mut lock, std::process::id().to_string().as_bytes()))
-            .map_err(Error::io(&path, "write"))?;
+        let Some(lock) = Lock::try_take(&path)? else {
+            let process = holder(&path);
+            return Err(Error::Busy { path, process });
+        };
         // Of a process that was killed while it wrote: the lock says that nobody writes here now.
         remove_leftovers(&root)?;
         Ok(Self { root, _lock: lock })
     }
 
+    /// Marks the answers to some files as missing. Results of files that an earlier call was asked for and that this one is not
+    /// asked for go to `work/aside`, where nobody takes them for results of this config. They come back when they are asked
+    /// for again, so that they need not be made again.
+    pub(crate) fn begin_answers(&self, command: &'static str, files: Vec<AnswerFile>) -> Result<Mark> {
+        let mark =
+            self.begin(Work::Answering(command), files.iter().map(|file| file.name.clone()).collect())?;
+        let asked: BTreeSet<PathBuf> = files.into_iter().flat_map(|file| file.paths).collect();
+        let aside = self.work(ASIDE);
+        let rename = |from: &Path, to: &Path| -> Result<()> {
+            let parent = to.parent().unwrap_or(to);
+            fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+            fs::rename(from, to).map_err(Error::io(from, "rename"))
+        };
+        for path in self.written().difference(&asked) {
+            let (from, to) = (self.root.join(path), aside.join(path));
+            if from.is_file() {
+                tracing::warn!(
+                    "{}: an earlier config of this run asked for it and this one does not; it is now {}",
+                    from.display(),
+                    to.display()
+                );
+                rename(&from, &to)?;
+            }
+        }
+        for path in &asked {
+            let (from, to) = (aside.join(path), self.root.join(path));
+            if from.is_file() && !to.exists() {
+                rename(&from, &to)?;
+            }
+        }
+        jsonl::write_json(self.work(WRITTEN), &asked)?;
+        Ok(mark)
+    }
+
+    /// The files in the run's folder that the latest call was asked for: as it noted them, or as the manifest of an older
+    /// version lists them.
+    fn written(&self) -> BTreeSet<PathBuf> {
+        if let Ok(written) = jsonl::read_json(&self.work(WRITTEN)) {
+            return written;
+        }
+        #[derive(Default, Deserialize)]
+        struct Manifest {
+            tasks: Vec<Task>,
+        }
+        #[derive(Deserialize)]
+        struct Task {
+            predictions: PathBuf,
+        }
+        let manifest: Manifest = jsonl::read_json(&self.root.join("manifest.json")).unwrap_or_default();
+        let both = |task: Task| {
+            let ranking = ranking_of(&task.predictions);
+            [task.predictions, ranking]
+        };
+        // Joined to the root, a whole path would lead elsewhere.
+        let paths = manifest.tasks.into_iter().flat_map(both);
+        paths
+            .filter(|path| path.components().all(|part| matches!(part, std::path::Component::Normal(_))))
+            .collect()
+    }
+
     /// Marks work as unfinished, and the predictions for these files as missing.
-    pub(crate) fn begin(&self, work: Work, files: Vec<String>) -> Result<Mark> {
+    fn begin(&self, work: Work, files: Vec<String>) -> Result<Mark> {
         let command = match work {
             Work::Training => "train",
             Work::Answering(command) => command,
@@ -155,6 +216,12 @@ impl Folder {
     }
 }
 
+/// The ranking of a task file, in the run's folder, by the path or the name of its predictions.
+pub(crate) fn ranking_of(predictions: &Path) -> PathBuf {
+    let name = predictions.file_name().unwrap_or_default().to_string_lossy();
+    Path::new("retrieval").join(format!("{}.trec", name.trim_end_matches(".jsonl")))
+}
+
 /// Whether there is a checkpoint in a folder or in those below, so many deep.
 fn has_checkpoint(folder: &Path, depth: usize) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
@@ -176,8 +243,10 @@ pub fn check_finished(path: &Path) -> Result<()> {
     let rest = path.strip_prefix(root).unwrap_or(path);
     let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));
-    if !is_answer && Work::Training.file(root).is_file() {
-        return Err(unfinished(root, "its training has not come to its end".into(), "train"));
+    if !is_answer {
+        let is_trained = !Work::Training.file(root).is_file();
+        let how_far = "its training has not come to its end".to_owned();
+        return if is_trained { Ok(()) } else { Err(unfinished(root, how_far, "train")) };
     }
     let mark = Work::Answering("run").file(root);
     let mut found: Unfinished = if mark.is_file() { jsonl::read_json(&mark)? } else { Unfinished::default() };
@@ -194,21 +263,17 @@ pub fn check_finished(path: &Path) -> Result<()> {
     let last = rest.file_name().map(|name| name.to_string_lossy().into_owned());
     let asked =
         last.filter(|name| !name.starts_with("report.") && name.contains('.')).map(|name| stem(&name));
-    let concerned = |name: &&String| match &asked {
-        Some(asked) => *asked == stem(name),
-        // A folder of predictions has all of them, one of a model none.
-        None => is_answer,
-    };
-    let missing: Vec<&String> = found.files.iter().filter(concerned).collect();
-    if (asked.is_some() || !is_answer) && missing.is_empty() {
-        return Ok(());
-    }
+    // Where what is asked for is there, the rest of the run is not.
+    let is_asked = |name: &String| asked.as_ref() == Some(&stem(name));
+    let is_missing = found.files.iter().any(is_asked);
+    let concerned = |name: &&String| !is_missing || is_asked(name);
+    let missing = found.files.iter().find(concerned);
     let journal = journals.iter().filter(concerned).find_map(|name| {
         let progress = Journal::progress(&root.join(WORK).join(format!("{name}.journal")))?;
         let total = progress.total.map_or_else(String::new, |total| format!(" of {}", grouped(total)));
         Some(format!("{}{total} records of {name}", grouped(progress.records)))
     });
-    let how_far = journal.unwrap_or_else(|| match missing.first() {
+    let how_far = journal.unwrap_or_else(|| match missing {
         Some(file) => format!("nothing of {file} is answered"),
         None => "its report is not written".to_owned(),
     });
@@ -217,15 +282,18 @@ pub fn check_finished(path: &Path) -> Result<()> {
 
 fn unfinished(root: &Path, how_far: String, command: &str) -> Error {
     let lock = root.join(WORK).join(LOCK);
-    let is_at_work = File::open(&lock).is_ok_and(|lock| lock.try_lock().is_err());
-    let go_on = if is_at_work {
-        let process = fs::read_to_string(&lock).unwrap_or_default();
-        format!("process {} is at work on it", process.trim())
+    let go_on = if Lock::is_held(&lock) {
+        format!("process {} is at work on it", holder(&lock))
     } else {
         format!("go on with `sporran {command}` and its config")
     };
     let folder = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root.to_owned() };
     Error::Unfinished { folder, how_far, go_on }
+}
+
+/// The number of the process that holds a lock.
+fn holder(lock: &Path) -> String {
+    Lock::holder(lock).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The names of the files whose answers are in a journal.
@@ -282,19 +350,20 @@ mod tests {
         );
         assert!(message(&root).contains("384 of 1,757"));
         assert!(message(&file("retrieval/b-dev.trec")).contains("nothing of b-dev.jsonl"));
-        // A file of the run that is there is fine, and so is a model.
+        // A file that is there is one of a run that is not finished all the same; a model is fine.
         mark.done("a-dev.jsonl").unwrap();
         journal.remove().unwrap();
-        assert_eq!(message(&file("predictions/a-dev.jsonl")), "");
+        assert!(message(&file("predictions/a-dev.jsonl")).contains("nothing of b-dev.jsonl"));
         assert_eq!(message(&file("model")), "");
         assert!(message(&file("report.json")).contains("nothing of b-dev.jsonl"));
         mark.done("b-dev.jsonl").unwrap();
-        assert_eq!(message(&file("predictions/b-dev.jsonl")), "");
+        assert!(message(&file("predictions/b-dev.jsonl")).contains("report is not written"));
         assert!(message(&root).contains("report is not written"));
         drop(folder);
         assert!(message(&root).contains("go on with `sporran run` and its config"));
         mark.finish().unwrap();
         assert_eq!(message(&root), "");
+        assert_eq!(message(&file("predictions/b-dev.jsonl")), "");
         // Of a version without marks.
         Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
         assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
@@ -323,6 +392,43 @@ mod tests {
         let mark = folder.begin_training(&key("rate = 0.2")).unwrap();
         drop((folder, mark));
         assert!(message(&root.join("rules.tsv")).contains("go on with `sporran train` and its config"));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_any_more_is_set_aside_and_comes_back() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path().join("r")).unwrap();
+        let write = |path: &str| jsonl::write(folder.root.join(path), path.as_bytes()).unwrap();
+        let is_there = |path: &str| folder.root.join(path).is_file();
+        let both = |name: &str| {
+            let predictions = Path::new("predictions").join(name);
+            AnswerFile { name: name.into(), paths: vec![ranking_of(&predictions), predictions] }
+        };
+        let begin = |names: &[&str]| {
+            folder.begin_answers("run", names.iter().map(|name| both(name)).collect()).unwrap();
+        };
+        begin(&["a.jsonl", "b.jsonl"]);
+        for path in
+            ["predictions/a.jsonl", "predictions/b.jsonl", "retrieval/b.trec", "predictions/own.jsonl"]
+        {
+            write(path);
+        }
+        begin(&["a.jsonl"]);
+        assert!(is_there("predictions/a.jsonl") && is_there("predictions/own.jsonl"));
+        for path in ["predictions/b.jsonl", "retrieval/b.trec"] {
+            assert!(!is_there(path) && is_there(&format!("work/aside/{path}")));
+        }
+        begin(&["a.jsonl", "b.jsonl"]);
+        assert!(is_there("predictions/b.jsonl") && is_there("retrieval/b.trec"));
+        // Of a version that noted nothing; and nothing outside the folder is touched.
+        fs::remove_file(folder.work(WRITTEN)).unwrap();
+        fs::write(place.path().join("x"), "").unwrap();
+        let manifest =
+            serde_json::json!({"tasks": [{"predictions": "predictions/b.jsonl"}, {"predictions": "../x"}]});
+        jsonl::write_json(folder.root.join("manifest.json"), &manifest).unwrap();
+        begin(&["c.jsonl"]);
+        assert!(!is_there("predictions/b.jsonl") && !is_there("retrieval/b.trec"));
+        assert!(is_there("predictions/a.jsonl") && place.path().join("x").exists());
     }
 
     #[test]

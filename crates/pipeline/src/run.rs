@@ -20,7 +20,7 @@ use crate::{
     Error, Result,
     assemble::{Assembly, PartHash, with_generator, without_generator},
     evidence::{pages, provenance, source},
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder, ranking_of},
     inputs::{Inputs, hash_file},
     journal::Journal,
     key::StepKey,
@@ -65,7 +65,7 @@ impl Folder {
     }
 
     fn ranking(&self, task: &TaskFile) -> PathBuf {
-        self.root.join("retrieval").join(format!("{}.trec", task.name.trim_end_matches(".jsonl")))
+        self.root.join(ranking_of(Path::new(&task.name)))
     }
 
     fn of_task(&self, task: &TaskFile, ending: &str) -> PathBuf {
@@ -110,8 +110,12 @@ fn execute(
     let key = with_parts(key, &assembly.hashes);
     times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
 
-    let names = files.iter().map(|task| task.name.clone()).collect();
-    let mut mark = folder.begin(Work::Answering(command), names)?;
+    let answers = files.iter().map(|task| {
+        let ranking = assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
+        let paths = std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect();
+        AnswerFile { name: task.name.clone(), paths }
+    });
+    let mut mark = folder.begin_answers(command, answers.collect())?;
     // Behind the mark: what stands beside predictions is the config that made them, or the mark says that they are not made yet.
     jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
     let (mut entries, mut reports) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@
 mod options;
 mod train;
 
-use std::{collections::BTreeMap, fs, time::Instant};
+use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use serde::Serialize;
 use sporran_extractor::documents::DocumentRelations;
@@ -23,7 +23,7 @@ pub use train::{TrainedDocuments, train};
 use crate::{
     Error, Event, Result,
     config::Diagnostic,
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder},
     observe::{Observer, Unit, advance, begin},
     pages::Pages,
 };
@@ -69,8 +69,13 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     }
     let model = DocumentRelations::load(&options.model(), own.device, own.precision)?;
     let folder = Folder::open(options.folder())?;
-    let names = files.iter().map(|(name, _)| name.clone()).collect();
-    let mark = folder.begin(Work::Answering("run"), names)?;
+    let answers = |(name, _): &(String, _)| AnswerFile {
+        name: name.clone(),
+        paths: ["jsonl", "json"]
+            .map(|ending| Path::new("predictions").join(format!("{name}.{ending}")))
+            .into(),
+    };
+    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;

@@ -1,6 +1,6 @@
 //! Answering questions: sets of answers with what they rest on, written as predictions in KILT's layout and as answer sets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sporran_generator::{CausalGenerator, TextGenerator};
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    folder::{Folder, Mark, Work},
+    folder::{AnswerFile, Folder, Mark},
     inputs::Inputs,
     key::StepKey,
     observe::Observer,
@@ -157,8 +157,13 @@ fn answer(
     let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
     let tests = data::tests(options)?;
     inputs.verify()?;
-    let names = tests.iter().map(|(_, path, _)| answers::stem(path)).collect();
-    let mut mark = folder.begin(Work::Answering("reason"), names)?;
+    let files = tests.iter().map(|(_, path, _)| {
+        let name = answers::stem(path);
+        let paths =
+            ["predictions", "answer-sets"].map(|folder| Path::new(folder).join(format!("{name}.jsonl")));
+        AnswerFile { name, paths: paths.into() }
+    });
+    let mut mark = folder.begin_answers("reason", files.collect())?;
     let mut system = None;
     let mut tested = Vec::new();
     for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {

@@ -4,7 +4,11 @@
 
 mod options;
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
@@ -22,7 +26,7 @@ pub use options::{LinkedInput, LinkingOptions, NamedEntities};
 
 use crate::{
     Error, Event, Result,
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder},
     observe::{Observer, Unit, advance, begin},
     pages::Pages,
     population::{build_names, coreference, finder, linker},
@@ -95,8 +99,11 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
 
     let folder = Folder::open(options.folder())?;
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let names = files.iter().map(|(path, _)| stem(path)).collect();
-    let mark = folder.begin(Work::Answering("run"), names)?;
+    let answers = |(path, _): &(&PathBuf, _)| AnswerFile {
+        name: stem(path),
+        paths: vec![Path::new("predictions").join(format!("{}.jsonl", stem(path)))],
+    };
+    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
     let start = Instant::now();

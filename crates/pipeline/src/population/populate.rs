@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Event, Result,
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder},
     inputs::{Inputs, hash_file},
     journal::Journal,
     key::StepKey,
@@ -101,8 +101,11 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     inputs.verify()?;
     let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
     let mut files = Vec::new();
-    let names = input.files.iter().map(|path| name_of(path)).collect();
-    let mut mark = folder.begin(Work::Answering("populate"), names)?;
+    let answers = |path: &PathBuf| {
+        let name = name_of(path);
+        AnswerFile { paths: paths_of(&name, input.format), name }
+    };
+    let mut mark = folder.begin_answers("populate", input.files.iter().map(answers).collect())?;
     let config = folder.write_config(options)?;
     for path in &input.files {
         let start = Instant::now();
@@ -127,6 +130,21 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     jsonl::write_json(folder.root.join("manifest.json"), &manifest)?;
     mark.finish()?;
     Ok(report)
+}
+
+/// What is written of an input file: its facts as records, as a table and as N-Triples, and KnowledgeNet's documents with their
+/// facts.
+fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
+    let stem = name.split('.').next().unwrap_or(name);
+    let mut paths: Vec<PathBuf> = vec![
+        format!("predictions/{stem}.jsonl").into(),
+        format!("triples/{stem}.tsv").into(),
+        format!("triples/{stem}.nt").into(),
+    ];
+    if format == InputFormat::Knowledgenet {
+        paths.push(format!("knowledgenet/{stem}.json").into());
+    }
+    paths
 }
 
 fn name_of(path: &Path) -> String {
@@ -225,19 +243,11 @@ impl Populating<'_> {
 
     /// Turns the complete journal into files.
     fn write(&self, journal: &Journal, name: &str) -> Result<PopulatedFile> {
-        let stem = name.split('.').next().unwrap_or(name);
-        let mut written: Vec<PathBuf> =
-            vec![format!("predictions/{stem}.jsonl").into(), format!("triples/{stem}.tsv").into()];
-        written.push(format!("triples/{stem}.nt").into());
+        let written = paths_of(name, self.input.format);
         let create = |path: &PathBuf| jsonl::Writer::create(self.folder.root.join(path));
         let (mut records, mut table, mut statements) =
             (create(&written[0])?, create(&written[1])?, create(&written[2])?);
-        let mut again = None;
-        if self.input.format == InputFormat::Knowledgenet {
-            let path = PathBuf::from(format!("knowledgenet/{stem}.json"));
-            again = Some(create(&path)?);
-            written.push(path);
-        }
+        let mut again = written.get(3).map(create).transpose()?;
         let mut counts = PopulatedFile { input: self.path.to_owned(), written, ..PopulatedFile::default() };
         journal.read(|portion: Portion| {
             counts.documents += portion.counts.documents;

@@ -25,7 +25,7 @@ use crate::{
     Result,
     assemble::load_generator,
     config::Document,
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder},
     generation::{self, GeneratorOptions},
     kind::Config,
     observe::{Event, Observer, Unit, advance, begin},
@@ -167,7 +167,9 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
-    let mark = folder.begin(Work::Answering("run"), vec!["predictions".into(), "ranking".into()])?;
+    let answers = ["predictions", "ranking"]
+        .map(|name| AnswerFile { name: name.into(), paths: vec![format!("{name}.jsonl").into()] });
+    let mark = folder.begin_answers("run", answers.into())?;
 
     let start = std::time::Instant::now();
     let ranked = rank(&dialogues, &*reranker, observe)?;

@@ -10,6 +10,7 @@ mod train;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    path::Path,
     time::Instant,
 };
 
@@ -26,7 +27,7 @@ pub use train::{TrainedSlots, train};
 use crate::{
     Error, Event, Result,
     config::Diagnostic,
-    folder::{Folder, Work},
+    folder::{AnswerFile, Folder},
     observe::{Observer, Unit, advance, begin},
     pages::Pages,
 };
@@ -113,8 +114,11 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     }
     let reader = SlotReader::load(&options.model(), own.device, own.precision)?;
     let folder = Folder::open(options.folder())?;
-    let names = files.iter().map(|(name, _)| name.clone()).collect();
-    let mark = folder.begin(Work::Answering("run"), names)?;
+    let answers = |(name, _): &(String, _)| AnswerFile {
+        name: name.clone(),
+        paths: vec![Path::new("predictions").join(format!("{name}.jsonl"))],
+    };
+    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let predictions = folder.root.join("predictions");
     fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
