@@ -1,6 +1,8 @@
 //! What can go wrong when facts are extracted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use sporran_transformers::Error as Model;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -62,4 +64,28 @@ pub enum Error {
         /// What is wrong with its place.
         message: String,
     },
+}
+
+impl Error {
+    /// The error of a file whose sizes do not fit its weights. `field` names the file's field for a tensor, its expected shape and
+    /// its shape. Other errors stay as they are.
+    pub(crate) fn unfit(
+        file: &Path,
+        field: impl Fn(&str, &[usize], Option<&[usize]>) -> &'static str,
+        error: Model,
+    ) -> Self {
+        let what = |field: &str| format!("{}: field `{field}`", file.display());
+        match error {
+            Model::Stored { tensor, expected, found } => Self::Model {
+                what: what(field(&tensor, &expected, found.as_deref())),
+                expected: match &found {
+                    Some(found) => format!("a value for tensor `{tensor}`, whose shape is {found:?}"),
+                    None => format!("a value for the weights, which lack a tensor `{tensor}`"),
+                },
+                found: format!("one for the shape {expected:?}"),
+            },
+            Model::Options { option, expected, found } => Self::Model { what: what(option), expected, found },
+            other => other.into(),
+        }
+    }
 }

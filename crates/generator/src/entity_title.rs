@@ -64,7 +64,8 @@ fn batch_tokens() -> usize {
 
 impl EntityTitleOptions {
     /// What the search is asked for, with the defaults of this kind.
-    fn generation(&self) -> GenerationOptions {
+    #[must_use]
+    pub fn generation(&self) -> GenerationOptions {
         let beams = self.generation.num_beams.unwrap_or(10);
         self.generation.or(&GenerationOptions {
             num_beams: Some(beams),

@@ -105,6 +105,12 @@ pub enum Error {
         /// The store or index that the file is part of.
         folder: PathBuf,
     },
+    /// A file where a folder is to be made.
+    #[error("{path}: expected a folder, found a file")]
+    NotAFolder {
+        /// The file.
+        path: PathBuf,
+    },
     /// An input that was written to, replaced or removed between its hashing and its use; nothing of the step is kept.
     #[error("{path}: changed while it was read; run again")]
     Changed {

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    folder::{Lock, put_back, replace},
+    folder::{Lock, make, put_back, replace},
     jsonl::TEMPORARY,
 };
 
@@ -41,9 +41,8 @@ impl StagedFolder {
     pub fn create(target: impl AsRef<Path>) -> Result<Self> {
         let target = target.as_ref();
         let failed = |source| Error::io(target, "write", source);
-        let name = target.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-        let hidden = target.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy()));
-        fs::create_dir_all(&hidden).map_err(failed)?;
+        let hidden = hidden(target).ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+        make(&hidden)?;
         let lock = Lock::try_take(&hidden.join(LOCK))?.ok_or_else(|| {
             failed(io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing this folder"))
         })?;
@@ -57,6 +56,12 @@ impl StagedFolder {
         }
         fs::create_dir(staged.path()).map_err(failed)?;
         Ok(staged)
+    }
+
+    /// Whether a process writes the folder `target` and none stands there yet, or one was killed while it wrote it.
+    #[must_use]
+    pub fn is_unfinished(target: &Path) -> bool {
+        !target.exists() && hidden(target).is_some_and(|hidden| hidden.is_dir())
     }
 
     /// Where its files are written.
@@ -78,6 +83,12 @@ impl StagedFolder {
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)
     }
+}
+
+/// The folder that `target` is written in; none for a path without a name.
+fn hidden(target: &Path) -> Option<PathBuf> {
+    let name = target.file_name()?;
+    Some(target.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy())))
 }
 
 impl Drop for StagedFolder {
@@ -159,13 +170,15 @@ mod tests {
     fn a_folder_appears_whole_and_the_one_before_stays_until_then() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("x/model");
+        assert!(!StagedFolder::is_unfinished(&target));
         let staged = StagedFolder::create(&target).unwrap();
         write(&staged.path(), "first");
-        assert!(!target.exists());
+        assert!(!target.exists() && StagedFolder::is_unfinished(&target));
         let error = StagedFolder::create(&target).unwrap_err().to_string();
         assert!(error.contains("model"), "{error}");
         staged.commit().unwrap();
         assert_eq!(text(&target), "first");
+        assert!(!StagedFolder::is_unfinished(&target));
         let staged = StagedFolder::create(&target).unwrap();
         fs::write(staged.path().join("c"), "").unwrap();
         drop(staged);

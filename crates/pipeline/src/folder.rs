@@ -7,7 +7,11 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{folder::Lock, jsonl, remove_leftovers};
+use sporran_kilt::{
+    StagedFolder,
+    folder::{Lock, make},
+    jsonl, remove_leftovers,
+};
 
 use crate::{Error, Result, journal::Journal, key::StepKey, kind};
 
@@ -16,7 +20,7 @@ const WORK: &str = "work";
 /// In it: the lock, and what the checkpoints of a training depend on.
 const LOCK: &str = "lock";
 const TRAINING_KEY: &str = "training.json";
-/// The files that the latest call that answers was asked for, and where those are that it was not asked for any more.
+/// The list of the results that the last answering call had to write, and the folder of earlier results that it had not.
 const WRITTEN: &str = "written.json";
 const ASIDE: &str = "aside";
 /// What answering writes; everything else is made by training.
@@ -98,7 +102,7 @@ impl Folder {
     /// [`Error::Busy`] where another process holds the lock; [`Error::Io`] where the disk refuses.
     pub(crate) fn open(root: PathBuf) -> Result<Self> {
         let work = root.join(WORK);
-        fs::create_dir_all(&work).map_err(Error::io(&work, "write"))?;
+        make(&work)?;
         let path = work.join(LOCK);
         let Some(lock) = Lock::try_take(&path)? else {
             let process = holder(&path);
@@ -109,9 +113,9 @@ impl Folder {
         Ok(Self { root, _lock: lock })
     }
 
-    /// Marks the answers to some files as missing. Results of files that an earlier call was asked for and that this one is not
-    /// asked for go to `work/aside`, where nobody takes them for results of this config. They come back when they are asked
-    /// for again, so that they need not be made again.
+    /// Marks the answers to some files as missing. Results that an earlier call wrote and that this config does not produce are
+    /// moved to `work/aside`, so that they do not look like results of this config. They return when a config produces them
+    /// again, and need not be computed again.
     pub(crate) fn begin_answers(&self, command: &'static str, files: Vec<AnswerFile>) -> Result<Mark> {
         let mark =
             self.begin(Work::Answering(command), files.iter().map(|file| file.name.clone()).collect())?;
@@ -126,7 +130,7 @@ impl Folder {
             let (from, to) = (self.root.join(path), aside.join(path));
             if from.is_file() {
                 tracing::warn!(
-                    "{}: an earlier config of this run asked for it and this one does not; it is now {}",
+                    "{}: an earlier config of this run produced it and this one does not; it is now {}",
                     from.display(),
                     to.display()
                 );
@@ -143,8 +147,7 @@ impl Folder {
         Ok(mark)
     }
 
-    /// The files in the run's folder that the latest call was asked for: as it noted them, or as the manifest of an older
-    /// version lists them.
+    /// The results that the last call had to write, in the run's folder: its own list, or that of an older version's manifest.
     fn written(&self) -> BTreeSet<PathBuf> {
         if let Ok(written) = jsonl::read_json(&self.work(WRITTEN)) {
             return written;
@@ -263,7 +266,7 @@ pub fn check_finished(path: &Path) -> Result<()> {
     let last = rest.file_name().map(|name| name.to_string_lossy().into_owned());
     let asked =
         last.filter(|name| !name.starts_with("report.") && name.contains('.')).map(|name| stem(&name));
-    // Where what is asked for is there, the rest of the run is not.
+    // If the file of `path` is there, another part of the run is missing.
     let is_asked = |name: &String| asked.as_ref() == Some(&stem(name));
     let is_missing = found.files.iter().any(is_asked);
     let concerned = |name: &&String| !is_missing || is_asked(name);
@@ -278,6 +281,25 @@ pub fn check_finished(path: &Path) -> Result<()> {
         None => "its report is not written".to_owned(),
     });
     Err(unfinished(root, how_far, &found.command))
+}
+
+/// [`check_finished`] for a model's folder. It may also be the folder of the run that trains the model, and a folder outside any
+/// run whose writing was interrupted.
+///
+/// # Errors
+/// [`Error::Unfinished`].
+pub fn check_model(folder: &Path) -> Result<()> {
+    if folder.join(WORK).join(LOCK).is_file() && !folder.join("config.json").exists() {
+        return check_finished(&folder.join("model"));
+    }
+    if StagedFolder::is_unfinished(folder) {
+        return Err(Error::Unfinished {
+            folder: folder.to_owned(),
+            how_far: "it was not written to its end".to_owned(),
+            go_on: "go on with the command that makes it, such as `sporran train` and its config".to_owned(),
+        });
+    }
+    check_finished(folder)
 }
 
 fn unfinished(root: &Path, how_far: String, command: &str) -> Error {
@@ -379,6 +401,10 @@ mod tests {
         let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
         assert!(message(&root.join("model")).contains("training has not come to its end"));
         assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
+        for folder in [root.clone(), root.join("model")] {
+            let error = check_model(&folder).unwrap_err().to_string();
+            assert!(error.contains("training has not come to its end"), "{error}");
+        }
         assert_eq!(message(&root.join("predictions/a.jsonl")), "");
         // Without a checkpoint there is nothing to go on from.
         let other = folder.begin_training(&key("rate = 0.2")).unwrap();
@@ -392,10 +418,16 @@ mod tests {
         let mark = folder.begin_training(&key("rate = 0.2")).unwrap();
         drop((folder, mark));
         assert!(message(&root.join("rules.tsv")).contains("go on with `sporran train` and its config"));
+        // A model that goes elsewhere.
+        let elsewhere = place.path().join("models/m");
+        check_model(&elsewhere).unwrap();
+        fs::create_dir_all(place.path().join("models/.m.unfinished/new")).unwrap();
+        let error = check_model(&elsewhere).unwrap_err().to_string();
+        assert!(error.contains("not written to its end") && error.contains("`sporran train`"), "{error}");
     }
 
     #[test]
-    fn what_is_not_asked_for_any_more_is_set_aside_and_comes_back() {
+    fn what_a_config_no_longer_produces_is_set_aside_and_comes_back() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path().join("r")).unwrap();
         let write = |path: &str| jsonl::write(folder.root.join(path), path.as_bytes()).unwrap();

@@ -58,7 +58,7 @@ pub use comparison::{Comparison, Cost, Form, Score, System, Table, Task, compare
 pub use config::Diagnostic;
 pub use error::{Error, Result};
 pub use explain::{Answer, Evidence, Explanation, explain};
-pub use folder::check_finished;
+pub use folder::{check_finished, check_model};
 pub use integrity::{Checked, Unfinished, Verification, verify};
 pub use kind::{Config, ConfigKind, show};
 pub use observe::{Event, Observer, Unit};

@@ -145,13 +145,26 @@ pub(crate) fn check(
     (key, table): (&str, Option<&Path>),
     document: &mut Document<'_>,
 ) {
-    let files = source.map_or([("source.path", None), ("source.redirects", None)], |source| {
-        [("source.path", Some(source.path.as_path())), ("source.redirects", source.redirects.as_deref())]
-    });
-    for (key, path) in files.into_iter().chain([(key, table)]) {
+    if let Some(source) = source {
+        check_source(source, document);
+    }
+    if let Some(path) = table.filter(|path| !path.is_file()) {
+        document.report_key(key, format!("no file {}", path.display()));
+    }
+}
+
+/// Reports what is wrong with `[source]`: missing files, and a file where the folder of indexes should be.
+pub(crate) fn check_source(source: &SourceOptions, document: &mut Document<'_>) {
+    let files = [("source.path", Some(&source.path)), ("source.redirects", source.redirects.as_ref())];
+    for (key, path) in files {
         if let Some(path) = path.filter(|path| !path.is_file()) {
             document.report_key(key, format!("no file {}", path.display()));
         }
+    }
+    let there = source.indexes.ancestors().find(|path| path.exists());
+    if let Some(file) = there.filter(|path| !path.is_dir()) {
+        document
+            .report_key("source.indexes", format!("expected a folder, found the file {}", file.display()));
     }
 }
 

@@ -108,6 +108,7 @@ fn execute(
     let key = options_key(&options.to_table()?)?.read(&mut inputs)?;
     let assembly = assemble(options, inputs, observe)?;
     let key = with_parts(key, &assembly.hashes);
+    let overrides = overrides(options)?;
     times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
 
     let answers = files.iter().map(|task| {
@@ -143,7 +144,7 @@ fn execute(
         seed: options.general.seed,
         config: blake3::hash(config.as_bytes()).to_hex().to_string(),
         parts: assembly.hashes,
-        overrides: overrides(options.retriever.as_ref())?,
+        overrides,
         tasks: entries,
         seconds: times,
         peak_memory_bytes: peak_memory_bytes(),

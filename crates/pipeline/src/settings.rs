@@ -11,6 +11,7 @@ use crate::{
     encoders::EncoderTraining,
     generation::{self, GeneratorOptions},
     options::{Options, Target, TasksOptions},
+    pages::check_source,
     rag::dense_options,
     retrieval,
 };
@@ -182,12 +183,7 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
         }
     }
     if let Some(source) = &general.source {
-        if !source.path.is_file() {
-            document.report_key("source.path", format!("no file {}", source.path.display()));
-        }
-        if let Some(path) = source.redirects.as_ref().filter(|path| !path.is_file()) {
-            document.report_key("source.redirects", format!("no file {}", path.display()));
-        }
+        check_source(source, document);
     } else if options.retriever.is_some() {
         document.report_key("source", "is missing; a retriever needs passages");
     }

@@ -137,16 +137,24 @@ impl CrossEncoder {
     /// before the query.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Where the tokenizer or the model fails, and for a pair without a token.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        let prompt = &self.folder.prompt;
-        if prompt.is_empty() {
-            return Ok(self.classifier.logits(pairs)?);
-        }
-        let queries: Vec<String> = pairs.iter().map(|(query, _)| format!("{prompt}{query}")).collect();
-        let prompted: Vec<(&str, &str)> =
-            queries.iter().zip(pairs).map(|(query, (_, passage))| (query.as_str(), *passage)).collect();
-        Ok(self.classifier.logits(&prompted)?)
+        let queries = self.prompted(pairs);
+        Ok(self.classifier.logits(&with_queries(&queries, pairs))?)
+    }
+
+    /// As [`logits`](Self::logits), with none for a pair without a token (see [`PairClassifier::logits_where_read`]).
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn logits_where_read(&self, pairs: &[(&str, &str)]) -> Result<Vec<Option<Vec<f32>>>> {
+        let queries = self.prompted(pairs);
+        Ok(self.classifier.logits_where_read(&with_queries(&queries, pairs))?)
+    }
+
+    /// The queries of pairs, with the folder's default prompt before them.
+    fn prompted(&self, pairs: &[(&str, &str)]) -> Vec<String> {
+        pairs.iter().map(|(query, _)| format!("{}{query}", self.folder.prompt)).collect()
     }
 
     /// What becomes of the logits of a pair in sentence-transformers' `CrossEncoder.predict`: the activation that the
@@ -157,6 +165,11 @@ impl CrossEncoder {
     pub fn activation(&self) -> Result<ScoreActivation> {
         Ok(self.folder.activation(self.labels())?)
     }
+}
+
+/// Pairs with other queries.
+fn with_queries<'a>(queries: &'a [String], pairs: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    queries.iter().zip(pairs).map(|(query, (_, passage))| (query.as_str(), *passage)).collect()
 }
 
 impl Reranker for CrossEncoder {

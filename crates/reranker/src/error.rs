@@ -25,7 +25,10 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A model that does not score pairs.
-    #[error("{folder}: expected a head for sequence classification with one label or two, found {found}")]
+    #[error(
+        "{folder}: expected a head for sequence classification with one label or two, found {found}; a passage needs one \
+         score: the logit of one label, or that of the second of two less that of the first"
+    )]
     Head {
         /// The model's folder.
         folder: PathBuf,

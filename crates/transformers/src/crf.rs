@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use candle_nn::Init;
 
 use crate::{
     error::{Error, Result},
     training::{Gradients, Variables},
+    weights::stored_values,
 };
 
 /// Which labels may begin a sequence, and which may follow which.
@@ -89,22 +90,12 @@ impl Crf {
     /// Takes the weights under `name` from `tensors`.
     ///
     /// # Errors
-    /// [`Error::Training`] where a tensor is missing or has another shape.
+    /// [`Error::Stored`] where a tensor is missing or has another shape.
     pub fn open(grammar: CrfGrammar, name: &str, tensors: &HashMap<String, Tensor>) -> Result<Self> {
         let labels = grammar.labels;
         let weights = |at: usize| -> Result<Vec<f32>> {
-            let name = format!("{name}.{}", NAMES[at]);
-            let expected = if at == 0 { vec![labels, labels] } else { vec![labels] };
-            match tensors.get(&name) {
-                Some(tensor) if tensor.dims() == expected => {
-                    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
-                }
-                other => Err(Error::Training {
-                    what: format!("tensor `{name}`"),
-                    expected: format!("shape {expected:?}"),
-                    found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
-                }),
-            }
+            let shape: &[usize] = if at == 0 { &[labels, labels] } else { &[labels] };
+            stored_values(tensors, &format!("{name}.{}", NAMES[at]), shape)
         };
         Ok(Self::new(grammar.clone(), [weights(0)?, weights(1)?, weights(2)?]))
     }

@@ -153,6 +153,17 @@ pub enum Error {
         cache: PathBuf,
     },
 
+    /// A tensor of a file of weights that is missing or has another shape than its config says.
+    #[error("tensor `{tensor}`: expected the shape {expected:?}, found {}", shape_of(found.as_deref()))]
+    Stored {
+        /// Its name.
+        tensor: String,
+        /// The shape by the config.
+        expected: Vec<usize>,
+        /// Its shape; none where it is missing.
+        found: Option<Vec<usize>>,
+    },
+
     /// A file in the cache whose content is not what its hash says.
     #[error(
         "{}: expected content with the hash {expected}, found {found}; the file was damaged after it was fetched; \
@@ -352,4 +363,9 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { path, action, source }
     }
+}
+
+/// A shape as a message has it.
+fn shape_of(shape: Option<&[usize]>) -> String {
+    shape.map_or_else(|| "no such tensor".to_owned(), |shape| format!("{shape:?}"))
 }

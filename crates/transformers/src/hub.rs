@@ -292,7 +292,7 @@ impl Hub {
     }
 }
 
-/// What is taken as it lies in the cache.
+/// Which files of the cache are used without reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     /// Every file that is there.

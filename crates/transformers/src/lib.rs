@@ -103,5 +103,5 @@ pub use t5::T5;
 pub use t5_config::T5Config;
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::SpecialTokens;
-pub use weights::{Parameter, initialise, parameters};
+pub use weights::{Parameter, initialise, parameters, stored_values};
 pub use word_input::{WordInput, WordRow};

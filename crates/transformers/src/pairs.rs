@@ -80,17 +80,37 @@ impl PairClassifier {
     /// The logits of each pair, one for each label.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Where the tokenizer or the model fails; [`Error::Batch`] for a pair without a token.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
+        let found = self.logits_where_read(pairs)?.into_iter().enumerate();
+        let logits = |(at, row): (usize, Option<Vec<f32>>)| {
+            row.ok_or_else(|| Error::Batch {
+                expected: "a token in every pair of texts".into(),
+                found: format!(
+                    "none in pair {at}: both texts are empty, and the tokenizer adds no special tokens"
+                ),
+            })
+        };
+        found.map(logits).collect()
+    }
+
+    /// As [`logits`](Self::logits), but a pair without a token, of which there is nothing to read, has none. That is one of empty
+    /// texts where the tokenizer adds no special tokens.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the model fails.
+    pub fn logits_where_read(&self, pairs: &[(&str, &str)]) -> Result<Vec<Option<Vec<f32>>>> {
         let texts: Vec<Text<'_>> = pairs.iter().map(|(first, second)| Text::Pair(first, second)).collect();
         let rows = self.input.rows(&texts)?;
-        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        let (places, read): (Vec<usize>, Vec<EncoderRow>) =
+            rows.into_iter().enumerate().filter(|(_, row)| !row.ids.is_empty()).unzip();
+        let lengths: Vec<usize> = read.iter().map(|row| row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
-        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &rows))?;
-        let mut logits = vec![Vec::new(); pairs.len()];
+        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &read))?;
+        let mut logits = vec![None; pairs.len()];
         for (batch, part) in batches.iter().zip(parts) {
             for (&at, row) in batch.iter().zip(part) {
-                logits[at] = row;
+                logits[places[at]] = Some(row);
             }
         }
         Ok(logits)

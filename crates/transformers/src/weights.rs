@@ -1,6 +1,7 @@
 //! What tensors a model has, and fresh ones from a seed.
 
 use std::{
+    collections::HashMap,
     f64::consts::TAU,
     sync::{Mutex, PoisonError},
 };
@@ -21,6 +22,23 @@ pub struct Parameter {
     pub shape: Shape,
     /// What a fresh tensor is filled with.
     pub init: Init,
+}
+
+/// The values of the tensor `name` among those of a file, in 32 bits.
+///
+/// # Errors
+/// [`Error::Stored`] where there is none or it has another shape.
+pub fn stored_values(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    match tensors.get(name) {
+        Some(tensor) if tensor.dims() == shape => {
+            Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+        }
+        other => Err(Error::Stored {
+            tensor: name.to_owned(),
+            expected: shape.to_vec(),
+            found: other.map(|tensor| tensor.dims().to_vec()),
+        }),
+    }
 }
 
 /// Hands out zeros that take no memory, and notes what is asked for.

@@ -61,7 +61,7 @@ pub(crate) struct Rerank {
     #[arg(long)]
     raw_scores: bool,
     /// Print one JSON object a line: {"scores": [..]}, a number for each passage, or a list of two for a model with two
-    /// labels
+    /// labels; null where query and passage have no tokens
     #[arg(long)]
     json: bool,
 }
@@ -73,11 +73,14 @@ const LINES: usize = 64;
 struct Request {
     query: String,
     passages: Vec<String>,
+    /// The line that it stands on.
+    #[serde(skip)]
+    line: u64,
 }
 
 #[derive(Serialize)]
 struct Answer {
-    scores: Vec<Score>,
+    scores: Vec<Option<Score>>,
 }
 
 /// The score of a passage: one number, or one for each label.
@@ -116,12 +119,15 @@ impl Rerank {
         })?;
         let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
         let mut blank = 0usize;
-        let parse = |line: String| {
-            if line.trim().is_empty() {
+        let mut line = 0;
+        let parse = |text: String| {
+            line += 1;
+            if text.trim().is_empty() {
                 blank += 1;
                 return Ok(Request::default());
             }
-            serde_json::from_str::<Request>(&line)
+            serde_json::from_str::<Request>(&text)
+                .map(|request| Request { line, ..request })
                 .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
         };
         let done = Lines::stdin(LINES).each_portion(parse, |requests| {
@@ -131,14 +137,22 @@ impl Rerank {
                     request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
                 })
                 .collect();
-            let mut logits = model.logits(&pairs)?.into_iter();
+            let mut logits = model.logits_where_read(&pairs)?.into_iter();
             for request in requests {
                 let rows = logits.by_ref().take(request.passages.len());
-                let scores: Vec<Score> = rows.map(|row| Score::of(activation.scores(&row))).collect();
+                let score = |row: Option<Vec<f32>>| row.map(|row| Score::of(activation.scores(&row)));
+                let scores: Vec<Option<Score>> = rows.map(score).collect();
+                if scores.iter().any(Option::is_none) {
+                    tracing::warn!(
+                        "standard input:{}: an empty query and an empty passage have no tokens, and no score",
+                        request.line
+                    );
+                }
                 if self.json {
                     print_json(&Answer { scores })?;
                 } else {
-                    let scores: Vec<String> = scores.iter().map(Score::text).collect();
+                    let text = |score: &Option<Score>| score.as_ref().map_or_else(|| "-".into(), Score::text);
+                    let scores: Vec<String> = scores.iter().map(text).collect();
                     print(&format!("{}\n", scores.join(" ")))?;
                 }
             }

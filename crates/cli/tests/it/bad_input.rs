@@ -174,6 +174,62 @@ fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_folder_is_named() {
+    let file = |name: &'static str, line: &'static str| {
+        move |folder: &Path| {
+            fs::write(folder.join(name), "").unwrap();
+            let config = fs::read_to_string(folder.join("c.toml")).unwrap();
+            fs::write(folder.join("c.toml"), config.replace("[tasks]", line)).unwrap();
+        }
+    };
+    let said = refused(2, file("there", "indexes = \"there\"\n[tasks]"));
+    assert!(said.contains("there: expected a folder, found a file"), "{said}");
+    let said = refused(2, file("indexes", "[tasks]"));
+    assert!(said.contains("indexes: expected a folder, found a file"), "{said}");
+    let said = refused(2, file("runs", "[tasks]"));
+    assert!(said.contains("runs: expected a folder, found a file"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    small_world(folder.path());
+    file("there", "indexes = \"there/below\"\n[tasks]")(folder.path());
+    let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("c.toml:4: `source.indexes`: expected a folder, found the file there"), "{said}");
+}
+
+#[test]
+fn a_tagger_whose_sizes_do_not_fit_its_weights_is_named_with_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = crate::common::root();
+    let tagger = folder.path().join("tagger");
+    fs::create_dir(&tagger).unwrap();
+    for entry in fs::read_dir(root.join("models/ner-small")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, tagger.join(path.file_name().unwrap())).unwrap();
+    }
+    let good = fs::read_to_string(tagger.join("tagger.json")).unwrap();
+    let place = |key: &str, path: &Path| format!("{key}={}", path.display());
+    let (mentions, output) = (place("mentions.tagger", &tagger), place("output", folder.path()));
+    for (field, name, value) in [
+        ("features.buckets", "buckets", 3u64),
+        ("lstm.inputs", "width", 5),
+        ("lstm.hidden", "hidden", 7),
+        ("lstm.layers", "layers", 1 << 40),
+    ] {
+        let mut config: serde_json::Value = serde_json::from_str(&good).unwrap();
+        let table = if ["buckets", "width"].contains(&name) { "features" } else { "lstm" };
+        assert!(config[table][name].is_u64(), "{config}");
+        config[table][name] = value.into();
+        fs::write(tagger.join("tagger.json"), config.to_string()).unwrap();
+        let arguments = ["-q", "populate", "configs/quickstart-kbp.toml", &mentions, &output];
+        let output = sporran(&root, &arguments).output().unwrap();
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("tagger/tagger.json: field `{field}`: expected ")), "{said}");
+    }
+}
+
+#[test]
 fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let generate = |arguments: &[&str]| sporran(folder.path(), arguments).output().unwrap();

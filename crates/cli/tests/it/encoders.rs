@@ -108,6 +108,62 @@ fn rerank_prints_a_score_for_each_passage() {
     assert_eq!(counts, [vec![2, 2], vec![], vec![2]]);
 }
 
+/// A model's folder whose tokenizer adds no special tokens.
+fn without_special_tokens(name: &str) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(PathBuf::from(folder(name)).join(file), place.path().join(file)).unwrap();
+    }
+    let path = place.path().join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(tokenizer["post_processor"].is_object());
+    tokenizer["post_processor"] = Value::Null;
+    std::fs::write(path, tokenizer.to_string()).unwrap();
+    place
+}
+
+#[test]
+fn an_empty_text_without_special_tokens_has_a_result_and_ends_no_call() {
+    let model = without_special_tokens("bert-sequence");
+    let folder = model.path().display().to_string();
+    for pooling in ["mean", "cls", "max", "lasttoken", "weightedmean"] {
+        let embed = |input: &[u8]| {
+            let output = over(&["embed", "--model", &folder, "--pooling", pooling, "--json"], input);
+            assert!(output.status.success(), "{}", errors(&output));
+            lines(&output)
+        };
+        let found = embed(b"war\n\nriver\n");
+        assert_eq!(found.len(), 3);
+        assert!(numbers(&found[1]["vector"]).iter().all(|value| *value == 0.0), "{}", found[1]);
+        assert_eq!([found[0].clone(), found[2].clone()].as_slice(), embed(b"war\nriver\n"));
+        assert_eq!(embed(b"\n"), [found[1].clone()]);
+    }
+    let input = concat!(
+        r#"{"query": "who", "passages": ["river"]}"#,
+        "\n",
+        r#"{"query": "", "passages": ["river", ""]}"#,
+        "\n",
+        r#"{"query": "who", "passages": [""]}"#,
+        "\n"
+    );
+    let output = over(&["rerank", "--model", &folder, "--json"], input.as_bytes());
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = lines(&output);
+    let is_number: Vec<Vec<bool>> = found
+        .iter()
+        .map(|line| line["scores"].as_array().unwrap().iter().map(Value::is_f64).collect())
+        .collect();
+    assert_eq!(is_number, [vec![true], vec![true, false], vec![true]]);
+    assert!(
+        errors(&output).contains("standard input:2: an empty query and an empty passage"),
+        "{}",
+        errors(&output)
+    );
+    let output = over(&["rerank", "--model", &folder], input.as_bytes());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().nth(1).unwrap().ends_with(" -"), "{text}");
+}
+
 #[test]
 fn embed_takes_a_prompt_by_name_or_as_text_and_fewer_dimensions() {
     let place = tempfile::tempdir().unwrap();

@@ -122,6 +122,26 @@ fn what_kills_leave_goes_away_with_the_next_build() {
 }
 
 #[test]
+fn pages_of_the_same_text_with_other_links_have_other_names() {
+    let folder = tempfile::tempdir().unwrap();
+    world(folder.path(), 30);
+    let path = folder.path().join("pages.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let names = || -> Vec<String> {
+        success(index(folder.path()));
+        let entries = fs::read_dir(folder.path().join("indexes")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("names-")).collect()
+    };
+    assert_eq!(names().len(), 1);
+    // The store does not hold links, and its content is the same.
+    let link = r#""anchors":[{"text":"the stream","href":"https://en.wikipedia.org/wiki/river_0"}],"text":"#;
+    fs::write(&path, text.replacen(r#""text":"#, link, 1)).unwrap();
+    assert_eq!(names().len(), 2);
+    assert_eq!(names().len(), 2);
+}
+
+#[test]
 fn a_flipped_bit_stops_every_verb_and_doctor_names_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     world(folder.path(), 300);

@@ -111,11 +111,69 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         assert!(errors.contains("not finished") && errors.contains("records of"), "{arguments:?} {errors}");
         assert!(errors.contains("go on with `sporran run` and its config"), "{errors}");
     }
+    // A file that is finished is one of a run that is not.
+    let finished = folder.join("predictions/nq-dev-kilt.jsonl").display().to_string();
+    let journal = folder.join("work/nq-dev-kilt.jsonl.journal");
+    kill_when(sporran(&root(), &arguments).spawn().unwrap(), || lines(&journal) > 0);
+    for arguments in [
+        &["evaluate", "--gold", gold, "--guess", &guess][..],
+        &["evaluate", "--gold", "examples/minikilt/kilt/nq-dev-kilt.jsonl", "--guess", &finished],
+        &["submit", "check", &guess],
+    ] {
+        let (code, printed, errors) = call(arguments);
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{arguments:?} {errors}");
+        assert!(errors.contains("records of nq-dev-kilt.jsonl"), "{errors}");
+        assert!(errors.contains("go on with `sporran run` and its config"), "{errors}");
+    }
     let (code, _, errors) = call(&arguments);
     assert_eq!(code, Some(0), "{errors}");
     let (code, printed, errors) = call(&["evaluate", "--gold", gold, "--guess", &guess]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(printed.contains("Rprec"), "{printed}");
+}
+
+#[test]
+fn results_that_a_config_no_longer_produces_are_set_aside() {
+    let place = tempfile::tempdir().unwrap();
+    let retrieve = |datasets: &str| {
+        let (output, indexes, datasets) = (
+            format!("output={}", place.path().display()),
+            format!("source.indexes={}", place.path().join("indexes").display()),
+            format!("tasks.datasets={datasets}"),
+        );
+        let arguments =
+            ["retrieve", "configs/quickstart.toml", &output, &indexes, &datasets, "tasks.limit=5", "also=[]"];
+        let (code, _, errors) = call(&arguments);
+        assert_eq!(code, Some(0), "{errors}");
+        errors
+    };
+    let folder = place.path().join("quickstart-retrieval");
+    let names = |part: &str| {
+        let entries = fs::read_dir(folder.join(part)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    retrieve("[\"nq\", \"fever\"]");
+    let own = folder.join("predictions/own.jsonl");
+    fs::write(&own, "").unwrap();
+    let written =
+        |name: &str| fs::metadata(folder.join("predictions").join(name)).unwrap().modified().unwrap();
+    let before = written("nq-dev-kilt.jsonl");
+    let said = retrieve("[\"fever\"]");
+    assert!(
+        said.contains("predictions/nq-dev-kilt.jsonl: an earlier config of this run produced it"),
+        "{said}"
+    );
+    assert_eq!(names("predictions"), ["fever-dev-kilt.jsonl", "own.jsonl"]);
+    assert_eq!(names("retrieval"), ["fever-dev-kilt.trec"]);
+    assert_eq!(names("work/aside/predictions"), ["nq-dev-kilt.jsonl"]);
+    assert_eq!(names("work/aside/retrieval"), ["nq-dev-kilt.trec"]);
+    // It returns unchanged when it is requested again.
+    retrieve("[\"nq\", \"fever\"]");
+    assert_eq!(names("predictions"), ["fever-dev-kilt.jsonl", "nq-dev-kilt.jsonl", "own.jsonl"]);
+    assert_eq!(written("nq-dev-kilt.jsonl"), before);
 }
 
 #[test]
@@ -146,6 +204,19 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
     let (code, printed, errors) = call(&asked);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
     assert!(errors.contains("not finished") && errors.contains("go on with `sporran train`"), "{errors}");
+    // Other commands open it as a model: by its folder, and by that of the training.
+    for asked in [&model, &folder.display().to_string()] {
+        for verb in
+            [&["generate", "--model"][..], &["embed", "--model"], &["rerank", "--model"], &["models", "show"]]
+        {
+            let (code, printed, errors) = call(&[verb, &[asked]].concat());
+            assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
+            assert!(
+                errors.contains("training has not come to its end; go on with `sporran train`"),
+                "{errors}"
+            );
+        }
+    }
 
     // Other options do not go on from its checkpoint.
     let other = train(&["embedding.training.learning-rate=0.2"]);

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{Device, Tensor, Var};
 use candle_nn::Init;
 use sporran_kernels::{Dropout, Isa, Machine, Matrix, Precision, Product, Rows};
 use sporran_transformers::{
-    BiLstm, LstmOptions, PackedBiLstm,
+    BiLstm, LstmOptions, PackedBiLstm, stored_values,
     training::{Emitter, Gradients, ScoreLoss, Variables},
 };
 
@@ -190,20 +190,6 @@ pub(super) struct BiLstmTagger {
     bias: Vec<f32>,
 }
 
-/// The values of a tensor of this name and shape.
-pub(crate) fn weights_of(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usize]) -> Model<Vec<f32>> {
-    match tensors.get(name) {
-        Some(tensor) if tensor.dims() == shape => {
-            Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
-        }
-        other => Err(sporran_transformers::Error::Training {
-            what: format!("tensor `{name}`"),
-            expected: format!("shape {shape:?}"),
-            found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
-        }),
-    }
-}
-
 impl BiLstmTagger {
     pub(super) fn open(
         features: WordFeatures,
@@ -211,10 +197,10 @@ impl BiLstmTagger {
         labels: usize,
         tensors: &HashMap<String, Tensor>,
     ) -> Model<Self> {
-        let take = |name: &str, shape: &[usize]| weights_of(tensors, name, shape);
+        let take = |name: &str, shape: &[usize]| stored_values(tensors, name, shape);
         if features.inputs() != lstm.inputs {
             return Err(sporran_transformers::Error::Options {
-                option: "inputs",
+                option: "lstm.inputs",
                 expected: format!("{}, {GROUPS} groups and {FLAGS} flags", features.inputs()),
                 found: lstm.inputs.to_string(),
             });
@@ -242,6 +228,28 @@ impl BiLstmTagger {
     }
 }
 
+/// The field of a tagger's file that a tensor's shape belongs to.
+pub(super) fn field_of(tensor: &str, expected: &[usize], found: Option<&[usize]>) -> &'static str {
+    let differs = |at: usize| found.is_none_or(|found| found.get(at) != expected.get(at));
+    match tensor {
+        TABLE if differs(0) => "features.buckets",
+        TABLE => "features.width",
+        name if HEAD.contains(&name) => {
+            if differs(0) {
+                "labels"
+            } else {
+                "lstm.hidden"
+            }
+        }
+        name if name.starts_with(LSTM) => match found {
+            None => "lstm.layers",
+            Some(_) if !differs(0) => "lstm.inputs",
+            Some(_) => "lstm.hidden",
+        },
+        _ => "labels",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sporran_transformers::{
@@ -260,6 +268,22 @@ mod tests {
         // What is free has no part in the loss but through its neighbours.
         allowed[0] = u32::MAX;
         TaggedRow { input, allowed }
+    }
+
+    #[test]
+    fn a_shape_that_does_not_fit_belongs_to_a_field() {
+        for (tensor, expected, found, field) in [
+            (TABLE, &[9, 4][..], Some(&[8, 4][..]), "features.buckets"),
+            (TABLE, &[8, 5], Some(&[8, 4]), "features.width"),
+            (HEAD[0], &[7, 12], Some(&[7, 10]), "lstm.hidden"),
+            (HEAD[1], &[8], Some(&[7]), "labels"),
+            ("lstm.weight_ih_l0", &[24, 9], Some(&[20, 9]), "lstm.hidden"),
+            ("lstm.weight_ih_l0", &[20, 9], Some(&[20, 8]), "lstm.inputs"),
+            ("lstm.weight_ih_l2", &[20, 9], None, "lstm.layers"),
+            ("crf.start", &[7], None, "labels"),
+        ] {
+            assert_eq!(field_of(tensor, expected, found), field, "{tensor}");
+        }
     }
 
     #[test]

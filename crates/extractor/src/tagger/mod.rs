@@ -70,13 +70,14 @@ impl Tagger {
     /// Opens a folder that `sporran train` made.
     ///
     /// # Errors
-    /// What reading `tagger.json` gives, and [`Error::Transformers`] where weights are missing or have another shape.
+    /// What reading `tagger.json` gives; [`Error::Model`] with its field where weights are missing or have another shape.
     pub fn open(folder: &Path, computing: Computing) -> Result<Self> {
         let saved = SavedTagger::read(folder)?;
         let path = folder.join("model.safetensors");
         let tensors: HashMap<String, Tensor> = candle_core::safetensors::load(&path, &Device::Cpu)
             .map_err(|source| Error::Weights { path, source: Box::new(source) })?;
-        let crf = Crf::open(tag_grammar(), "crf", &tensors)?;
+        let unfit = |error| Error::unfit(&folder.join(saved::FILE), bilstm::field_of, error);
+        let crf = Crf::open(tag_grammar(), "crf", &tensors).map_err(unfit)?;
         let scorer = match saved {
             SavedTagger::EncoderCrf { max_tokens, marks_case, .. } => {
                 let checkpoint = Checkpoint::open(folder)?;
@@ -84,11 +85,13 @@ impl Tagger {
                 if !matches!(model.head, Head::Token(_)) {
                     return Err(Error::Head { folder: folder.into(), found: model.head.name() });
                 }
-                let input = Box::new(WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case)?);
+                let input = WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case);
+                let input = Box::new(input.map_err(unfit)?);
                 Scorer::Encoder { model, input }
             }
             SavedTagger::BilstmCrf { labels, features, lstm } => {
-                Scorer::BiLstm(bilstm::BiLstmTagger::open(features, lstm, labels.len(), &tensors)?)
+                let opened = bilstm::BiLstmTagger::open(features, lstm, labels.len(), &tensors);
+                Scorer::BiLstm(opened.map_err(unfit)?)
             }
         };
         Ok(Self { scorer, crf, batch_tokens: computing.batch_tokens.max(1) })

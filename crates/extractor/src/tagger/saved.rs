@@ -10,7 +10,7 @@ use super::WordFeatures;
 use crate::{Error, Result};
 
 /// The file that says what a folder holds.
-const FILE: &str = "tagger.json";
+pub(super) const FILE: &str = "tagger.json";
 
 /// What a folder holds beside `model.safetensors`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! A folder in the place of another, without a moment at which a kill loses either.
+//! Replacing a folder so that a kill loses neither the old one nor the new one.
 
 use std::{fs, io, path::Path};
 

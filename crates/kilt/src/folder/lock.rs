@@ -54,8 +54,8 @@ impl Lock {
 
     /// Takes the lock at `path`; none where another process holds it. The file stays when the lock is released.
     ///
-    /// Where the file system has no locks, a file beside it that only one process can create stands for the lock, with a
-    /// warning. That one goes away with the lock; one of a process that was killed on this machine is taken over.
+    /// Where the file system has no locks, a second file that only one process can create stands for the lock, with a
+    /// warning. It is removed with the lock. If its process was killed on this machine, it is taken over.
     ///
     /// # Errors
     /// [`Error::Io`] where the file cannot be made.
@@ -64,12 +64,12 @@ impl Lock {
     }
 
     fn acquire(path: &Path, waits: bool, stays: bool, try_lock: TryLock) -> Result<Option<Self>> {
-        let mut told = None;
+        let mut last = None;
         loop {
             let mut file = open(path, true)?;
             let mut locked = try_lock(&file);
             if waits && matches!(locked, Err(TryLockError::WouldBlock)) {
-                say_that_it_waits(path, "", &mut told);
+                say_that_it_waits(path, "", &mut last);
                 locked = file.lock().map_err(TryLockError::Error);
             }
             match locked {
@@ -138,7 +138,7 @@ impl Lock {
     /// wait.
     fn create(path: &Path, waits: bool) -> Result<Option<Self>> {
         let path = Self::stand_in(path);
-        let mut told = None;
+        let mut last = None;
         loop {
             match File::options().write(true).create_new(true).open(&path) {
                 Ok(file) => {
@@ -160,7 +160,7 @@ impl Lock {
                 );
                 return Ok(None);
             }
-            say_that_it_waits(&path, "; if that process was killed, delete this file", &mut told);
+            say_that_it_waits(&path, "; if that process was killed, delete this file", &mut last);
             std::thread::sleep(PAUSE);
         }
     }
@@ -179,14 +179,14 @@ impl Drop for Lock {
 }
 
 /// Says on the log that this process waits for another, once and then at times.
-fn say_that_it_waits(path: &Path, advice: &str, told: &mut Option<Instant>) {
-    if told.is_none_or(|at| at.elapsed() >= REMINDER) {
+fn say_that_it_waits(path: &Path, advice: &str, last: &mut Option<Instant>) {
+    if last.is_none_or(|at| at.elapsed() >= REMINDER) {
         tracing::warn!(
             "{}: another process is at work (process {}); waiting for it{advice}",
             path.display(),
             Lock::holder(path).unwrap_or_else(|| "unknown".into())
         );
-        *told = Some(Instant::now());
+        *last = Some(Instant::now());
     }
 }
 

@@ -25,3 +25,39 @@ pub use contents::{Contents, File, STAMP};
 pub(crate) use exchange::{put_back, replace};
 pub use lock::Lock;
 pub use place::{Building, JOURNAL, Leftover, Place, leftovers, restore};
+
+use std::{fs, path::Path};
+
+use crate::{Error, Result};
+
+/// Makes a folder, and those around it that are missing.
+///
+/// # Errors
+/// [`Error::NotAFolder`] where one of them is a file; [`Error::Io`] where the system refuses.
+pub fn make(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| match folder.ancestors().find(|path| path.exists()) {
+        Some(path) if !path.is_dir() => Error::NotAFolder { path: path.to_owned() },
+        _ => Error::io(folder, "create", error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_the_place_of_a_folder_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("indexes");
+        make(&place.path().join("a/b")).unwrap();
+        fs::write(&file, "").unwrap();
+        for folder in [file.clone(), file.join("store/x")] {
+            let error = make(&folder).unwrap_err();
+            assert!(
+                matches!(&error, Error::NotAFolder { path } if *path == file) && error.is_input(),
+                "{error}"
+            );
+        }
+        assert!(matches!(Place::vacant(&file.join("store")), Err(Error::NotAFolder { .. })));
+    }
+}

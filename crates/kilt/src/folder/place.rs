@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Lock, put_back, replace};
+use super::{Lock, make, put_back, replace};
 use crate::{Error, Result};
 
 /// A file of this name in an unfinished folder says that the next build goes on with it.
@@ -228,8 +228,8 @@ fn restore_locked(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what killed builds left in `parent`, and puts back what they took away. What cannot be removed stays: it is in
-/// nobody's way.
+/// Removes what killed builds left in `parent`, and puts back what they took away. What cannot be removed stays and does no
+/// harm.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -262,7 +262,7 @@ fn remove_abandoned(parent: &Path) {
 fn lock(target: &Path) -> Result<Lock> {
     let path = beside(target, LOCK).ok_or_else(|| Error::InTheWay { path: target.to_owned() })?;
     let parent = parent(target);
-    fs::create_dir_all(parent).map_err(|error| Error::io(parent, "create", error))?;
+    make(parent)?;
     Lock::take(&path)
 }
 
@@ -407,7 +407,7 @@ mod tests {
             drop(create(&target).unwrap());
             assert_eq!((names(parent), text(&target).as_str()), (vec!["index".to_owned()], "old"));
         }
-        // After an exchange, before the old folder was removed: no build goes on with that one.
+        // After an exchange, before the old folder was removed: no build resumes from it.
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("index");
         fs::create_dir(&target).unwrap();

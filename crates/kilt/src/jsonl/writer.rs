@@ -49,7 +49,7 @@ impl Writer {
     /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are made.
     ///
     /// # Errors
-    /// [`Error::Io`] where the folder cannot be made or written to.
+    /// [`Error::Io`] where the folder cannot be made or written to; [`Error::NotAFolder`] where it is a file.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let fail = |source| Error::io(path, "write", source);
@@ -58,7 +58,7 @@ impl Writer {
         } else {
             let folder =
                 path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            std::fs::create_dir_all(folder).map_err(fail)?;
+            crate::folder::make(folder)?;
             Target::File(temporary_in(folder).map_err(fail)?)
         };
         let target = BufWriter::with_capacity(BUFFER, target);

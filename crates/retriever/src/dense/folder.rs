@@ -12,9 +12,6 @@ use crate::{Error, Result};
 /// A setting of a model's folder in whose place a config sets another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Override {
-    /// The option's name in the config.
-    #[serde(skip)]
-    pub option: &'static str,
     /// What the folder says.
     pub folder: String,
     /// What the config says.
@@ -54,15 +51,15 @@ impl DenseOptions {
         Ok(Similarity::InnerProduct)
     }
 
-    /// The settings of the folders in whose place the options set others.
+    /// The settings of the folders in whose place the options set others, by the names of these options.
     ///
     /// # Errors
     /// What is wrong with a folder's files.
-    pub fn overrides(&self) -> Result<Vec<Override>> {
+    pub fn overrides(&self) -> Result<Vec<(&'static str, Override)>> {
         let mut found = Vec::new();
         let mut push = |option, folder: String, config: String| {
             if folder != config {
-                found.push(Override { option, folder, config });
+                found.push((option, Override { folder, config }));
             }
         };
         let passages = self.passage_model.as_ref().unwrap_or(&self.model);

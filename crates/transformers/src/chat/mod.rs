@@ -97,6 +97,19 @@ impl ChatTemplate {
         template.render(Value::from_pairs(context)).map_err(wrong)
     }
 
+    /// The system's words that the template writes where a conversation has none, as that of Qwen 2 does; none where it writes
+    /// none, or other words do not take their place.
+    #[must_use]
+    pub fn default_system(&self) -> Option<String> {
+        const PROBE: &str = "system-probe";
+        let user = || ChatMessage::new("user", "a");
+        let asked = self.render(&[ChatMessage::new("system", PROBE), user()], true).ok()?;
+        let alone = self.render(&[user()], true).ok()?;
+        let (before, after) = asked.split_once(PROBE)?;
+        let words = alone.strip_prefix(before)?.strip_suffix(after)?;
+        (!words.is_empty()).then(|| words.to_owned())
+    }
+
     /// The token that the model's tokenizer calls its end.
     #[must_use]
     pub fn eos_token(&self) -> Option<&str> {

@@ -127,3 +127,20 @@ fn marks_of_training_keep_their_white_space_control() {
     let marked = "{%- generation %}a{% endgeneration -%} {% generations %}";
     assert_eq!(without_generation_marks(marked), "{%- if true %}a{% endif -%} {% generations %}");
 }
+
+#[test]
+fn the_words_of_a_system_that_a_conversation_lacks_are_known_where_a_template_writes_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let default = |text: &str| {
+        write(folder.path(), "chat_template.jinja", text);
+        ChatTemplate::open(folder.path()).unwrap().unwrap().default_system()
+    };
+    let turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>";
+    let first = "{% if messages[0].role != 'system' %}<system>Be kind.{% endif %}";
+    assert_eq!(default(&format!("{first}{turns}")).as_deref(), Some("Be kind."));
+    assert_eq!(default(turns), None);
+    // Words that stand there with or without the conversation's own.
+    assert_eq!(default(&format!("<system>Today.{turns}")), None);
+    let refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+    assert_eq!(default(&format!("{refuses}{turns}")), None);
+}

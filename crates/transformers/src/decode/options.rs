@@ -244,6 +244,39 @@ impl GenerationOptions {
         })
     }
 
+    /// The options that are set here and that take the place of another value among `defaults`: each by its name in a config,
+    /// with the value there and the value here. A bound on the new tokens takes the place of one on the length.
+    #[must_use]
+    pub fn replacing(&self, defaults: &Self) -> Vec<(String, String, String)> {
+        // Plain data, whose JSON cannot fail.
+        let fields = |options: &Self| match serde_json::to_value(options) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let (own, defaults) = (fields(self), fields(defaults));
+        let other_bound = |name: &str| match name.split_once('-') {
+            Some((side, "new-tokens")) => format!("{side}-length"),
+            Some((side, "length")) => format!("{side}-new-tokens"),
+            _ => name.to_owned(),
+        };
+        let text =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let mut found = Vec::new();
+        for (name, value) in own {
+            let rival = other_bound(&name);
+            match (defaults.get(&name), defaults.get(&rival)) {
+                (Some(default), _) if *default != value => {
+                    found.push((name, text(default), text(&value)));
+                }
+                (None, Some(default)) => {
+                    found.push((name, format!("{rival} {default}"), text(&value)));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// These options, and those of `defaults` where they are not set. A bound on the new tokens that is set here
     /// is not narrowed by a bound on the length that comes from `defaults`, nor the other way round.
     #[must_use]
@@ -294,6 +327,43 @@ mod tests {
 
     use super::{EarlyStopping, GenerationOptions};
     use crate::tokens::SpecialTokens;
+
+    #[test]
+    fn what_takes_the_place_of_a_default_is_named_with_both_values() {
+        let folder = GenerationOptions {
+            max_length: Some(64),
+            min_new_tokens: Some(2),
+            num_beams: Some(4),
+            do_sample: Some(true),
+            temperature: Some(0.6),
+            early_stopping: Some(EarlyStopping::Never),
+            ..GenerationOptions::default()
+        };
+        let own = GenerationOptions {
+            max_new_tokens: Some(32),
+            min_length: Some(3),
+            num_beams: Some(1),
+            do_sample: Some(true),
+            temperature: Some(0.5),
+            early_stopping: Some(EarlyStopping::Yes),
+            length_penalty: Some(2.0),
+            ..GenerationOptions::default()
+        };
+        let mut found = own.replacing(&folder);
+        found.sort();
+        let expected = [
+            ("early-stopping", "never", "true"),
+            ("max-new-tokens", "max-length 64", "32"),
+            ("min-length", "min-new-tokens 2", "3"),
+            ("num-beams", "4", "1"),
+            ("temperature", "0.6", "0.5"),
+        ];
+        assert_eq!(found, expected.map(|(name, there, here)| (name.into(), there.into(), here.into())));
+        assert!(
+            GenerationOptions::default().replacing(&folder).is_empty()
+                && folder.replacing(&folder).is_empty()
+        );
+    }
 
     fn tokens() -> SpecialTokens {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }

@@ -17,6 +17,7 @@ use sporran_kernels::{Dropout, Isa, Rows};
 use crate::{
     error::{Error, Result},
     training::{Gradients, Variables},
+    weights::stored_values,
 };
 
 use direction::{Direction, Kept, Packed, WEIGHTS};
@@ -40,7 +41,7 @@ impl LstmOptions {
     /// The width of its states.
     #[must_use]
     pub fn width(&self) -> usize {
-        2 * self.hidden
+        self.hidden.saturating_mul(2)
     }
 
     /// The width of what layer `at` reads.
@@ -62,14 +63,15 @@ impl LstmOptions {
 
     /// The names and shapes of its weights under `name`, as PyTorch has them.
     fn parameters(&self, name: &str) -> Vec<(String, Vec<usize>)> {
+        let gates = self.hidden.saturating_mul(4);
         let mut found = Vec::new();
         for layer in 0..self.layers {
             for ending in ["", "_reverse"] {
                 for weight in WEIGHTS {
                     let shape = match weight {
-                        "weight_ih" => vec![4 * self.hidden, self.inputs_of(layer)],
-                        "weight_hh" => vec![4 * self.hidden, self.hidden],
-                        _ => vec![4 * self.hidden],
+                        "weight_ih" => vec![gates, self.inputs_of(layer)],
+                        "weight_hh" => vec![gates, self.hidden],
+                        _ => vec![gates],
                     };
                     found.push((format!("{name}.{weight}_l{layer}{ending}"), shape));
                 }
@@ -247,23 +249,13 @@ impl PackedBiLstm {
     /// Takes the weights under `name` from `tensors`.
     ///
     /// # Errors
-    /// [`Error::Options`] for a shape without cells, and [`Error::Training`] where a tensor is missing or has another shape.
+    /// [`Error::Options`] for a shape without cells, and [`Error::Stored`] where a tensor is missing or has another shape.
     pub fn open(options: LstmOptions, name: &str, tensors: &HashMap<String, Tensor>) -> Result<Self> {
         options.check()?;
+        // Each layer has tensors: where there are more layers than tensors, one of the first is missed.
+        let options = LstmOptions { layers: options.layers.min(tensors.len() + 1), ..options };
         let parameters = options.parameters(name);
-        Self::new(options, |at| {
-            let (name, shape) = &parameters[at];
-            match tensors.get(name) {
-                Some(tensor) if tensor.dims() == shape => {
-                    Ok(tensor.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()?)
-                }
-                other => Err(Error::Training {
-                    what: format!("tensor `{name}`"),
-                    expected: format!("shape {shape:?}"),
-                    found: other.map_or_else(|| "none".into(), |tensor| format!("shape {:?}", tensor.dims())),
-                }),
-            }
-        })
+        Self::new(options, |at| stored_values(tensors, &parameters[at].0, &parameters[at].1))
     }
 
     fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {

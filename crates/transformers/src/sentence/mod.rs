@@ -44,6 +44,8 @@ pub struct Sentences {
     /// What the folder sets for its vectors.
     pub settings: SentenceSettings,
     steps: Vec<Step>,
+    /// The files that say what the pooling is and what each step is.
+    configs: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -138,9 +140,12 @@ impl Sentences {
         let encoder = encoder_folder(folder, &path, &modules)?;
         InputSettings::open(&encoder)?.check_states()?;
         let mut pooling = None;
-        let mut steps = Vec::new();
+        let (mut steps, mut configs) = (Vec::new(), Vec::new());
         for (at, module) in modules.iter().enumerate().skip(1) {
             let inside = folder.join(&module.path);
+            if module.kind() != "Dropout" {
+                configs.push(inside.join(CONFIG));
+            }
             match module.kind() {
                 "Pooling" if pooling.is_none() => pooling = Some(pooling::read(&inside)?),
                 "Normalize" if pooling.is_some() => steps.push(read_normalize(&inside)?),
@@ -159,7 +164,7 @@ impl Sentences {
             return Err(unexpected(&path, 1, "`Pooling`", "none"));
         };
         let settings = SentenceSettings::open(folder)?;
-        Ok(Some(Self { encoder, pooling, include_prompt, settings, steps }))
+        Ok(Some(Self { encoder, pooling, include_prompt, settings, steps, configs }))
     }
 
     /// One kind of pooling for a folder that does not say what becomes of its states.
@@ -171,6 +176,7 @@ impl Sentences {
             include_prompt: true,
             settings: SentenceSettings::default(),
             steps: Vec::new(),
+            configs: Vec::new(),
         }
     }
 
@@ -179,7 +185,7 @@ impl Sentences {
     /// # Errors
     /// [`Error::Options`] where it cannot: the folder puts several poolings together for a layer.
     pub fn with_pooling(self, pooling: Pooling) -> Result<Self> {
-        if self.pooling.len() != 1 && self.steps.iter().any(Step::fixes_width) {
+        if self.pooling.len() != 1 && self.steps.iter().any(|step| step.inputs().is_some()) {
             let expected = format!("{} poolings put together, for the layer after them", self.pooling.len());
             return Err(Error::Options { option: "pooling", expected, found: format!("`{pooling}`") });
         }
@@ -198,6 +204,40 @@ impl Sentences {
             [pooling] if self.steps.iter().all(Step::keeps_direction) => Some(*pooling),
             _ => None,
         }
+    }
+
+    /// Sees to it that each step takes as many values as the one before gives, for states of this width.
+    ///
+    /// # Errors
+    /// [`Error::Config`], for the file of the pooling where the first step that takes vectors of one width is not met.
+    pub(crate) fn check_widths(&self, states: usize) -> Result<()> {
+        let mut width = states * self.pooling.len();
+        let mut is_pooled = true;
+        let wrong = |path: &Path, field: &str, expected: String, found: String| {
+            Err(Error::Config { path: path.into(), field: field.into(), expected, found })
+        };
+        for (step, config) in self.steps.iter().zip(self.configs.iter().skip(1)) {
+            if let Some(inputs) = step.inputs() {
+                match self.configs.first() {
+                    _ if inputs == width => {}
+                    Some(pooling) if is_pooled => {
+                        let expected = format!(
+                            "poolings whose vectors have {inputs} values together, as {} takes",
+                            config.display()
+                        );
+                        let found = format!("{} of {states} values", self.pooling.len());
+                        return wrong(pooling, "pooling_mode", expected, found);
+                    }
+                    _ => {
+                        let expected = format!("{width}, as many values as the module before gives");
+                        return wrong(config, step.inputs_field(), expected, inputs.to_string());
+                    }
+                }
+                is_pooled = false;
+            }
+            width = step.width(width);
+        }
+        Ok(())
     }
 
     /// The width of the vectors, for states of this width.
@@ -310,6 +350,35 @@ mod tests {
         }
         let without = open(MODULES, r#"{"include_prompt": false}"#).unwrap().unwrap();
         assert!(!without.include_prompt);
+    }
+
+    #[test]
+    fn a_pooling_that_does_not_fit_the_layer_after_it_is_named() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("modules.json", &MODULES.replace("models.Normalize", "models.LayerNorm"));
+        write("2_Normalize/config.json", r#"{"dimension": 8}"#);
+        let ones = Tensor::ones(8, DType::F32, &Device::Cpu).unwrap();
+        let tensors = ["norm.weight", "norm.bias"].map(|name| (name, ones.clone())).into();
+        let weights = folder.path().join("2_Normalize/model.safetensors");
+        candle_core::safetensors::save(&tensors, weights).unwrap();
+        let check = |pooling: &str, states: usize| {
+            write("1_Pooling/config.json", pooling);
+            let opened = Sentences::open(folder.path(), DType::F32, &Device::Cpu).unwrap().unwrap();
+            opened.check_widths(states)
+        };
+        let both = r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}"#;
+        check(both, 4).unwrap();
+        let error = check(r#"{"pooling_mode_cls_token": true}"#, 4).unwrap_err().to_string();
+        assert!(
+            error.contains("1_Pooling/config.json: field `pooling_mode`: expected poolings whose"),
+            "{error}"
+        );
+        assert!(error.contains("2_Normalize/config.json takes, found 1 of 4 values"), "{error}");
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Step {
         }
     }
 
+    /// The width of the inputs that it takes, where it takes those of one width only.
+    pub(super) fn inputs(&self) -> Option<usize> {
+        match self {
+            Self::Dense { weight, .. } => Some(weight.dims()[1]),
+            Self::LayerNorm { weight, .. } => Some(weight.dims()[0]),
+            Self::Normalize => None,
+        }
+    }
+
     /// The width of its results for inputs of `width` values.
     pub(super) fn width(&self, width: usize) -> usize {
         match self {
@@ -86,9 +95,9 @@ impl Step {
         matches!(self, Self::Normalize)
     }
 
-    /// Whether it takes inputs of one width only.
-    pub(super) fn fixes_width(&self) -> bool {
-        !matches!(self, Self::Normalize)
+    /// The field of its module's config that says how many values it takes.
+    pub(super) fn inputs_field(&self) -> &'static str {
+        if matches!(self, Self::LayerNorm { .. }) { "dimension" } else { "in_features" }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 
 use super::{Pooling, Role, SentenceSettings, Sentences, VectorSimilarity};
 use crate::{
@@ -79,6 +79,8 @@ pub struct TextEncoder {
     batch_tokens: usize,
     /// The width of the vectors that are kept.
     width: usize,
+    /// The numbers that states come in.
+    dtype: DType,
 }
 
 impl TextEncoder {
@@ -115,7 +117,10 @@ impl TextEncoder {
         };
         let whole = match &reduction {
             Reduction::Dpr(head) => head.width(),
-            Reduction::Sentences(sentences) => sentences.width(model.body.width()),
+            Reduction::Sentences(sentences) => {
+                sentences.check_widths(model.body.width())?;
+                sentences.width(model.body.width())
+            }
         };
         let own = match &reduction {
             Reduction::Dpr(_) => None,
@@ -134,7 +139,8 @@ impl TextEncoder {
         let input = EncoderInput::open(&checkpoint, length, options.max_tokens, options.truncation)?;
         let (body, reduction, input) = (model.body.into(), Arc::new(reduction), Arc::new(input));
         let prompt = Prompt { text: String::new(), skipped: 0 };
-        let encoder = Self { body, reduction, input, prompt, batch_tokens: options.batch_tokens, width };
+        let batch_tokens = options.batch_tokens;
+        let encoder = Self { body, reduction, input, prompt, batch_tokens, width, dtype };
         let default = encoder.settings().map(|settings| settings.default_prompt().to_owned());
         Ok(Some(match default {
             Some(prompt) => encoder.with_prompt(&prompt)?,
@@ -228,20 +234,49 @@ impl TextEncoder {
 
     /// The vectors of inputs, row after row, [`width`](Self::width) values each.
     ///
+    /// An empty text of a tokenizer that adds no special tokens has no token. What is pooled of it is zero, as sentence-transformers
+    /// has it for all means and the last token of a padded row; the steps after the pooling make of that what they do.
+    ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn encode(&self, texts: &[Text<'_>]) -> Result<Vec<f32>> {
-        let rows = self.rows(texts)?;
-        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
-        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
-        let parts = each_batch(self.device(), &batches, |batch| self.batch(batch, &rows))?;
-        let mut values = vec![0.0; texts.len() * self.width];
-        for (batch, part) in batches.iter().zip(parts) {
-            for (&at, vector) in batch.iter().zip(part.chunks_exact(self.width)) {
-                values[at * self.width..][..self.width].copy_from_slice(vector);
+        let (mut places, mut read, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, row) in self.rows(texts)?.into_iter().enumerate() {
+            if row.ids.len() > self.prompt.skipped {
+                places.push(at);
+                read.push(row);
+            } else {
+                empty.push(at);
             }
         }
+        let lengths: Vec<usize> = read.iter().map(|row| row.ids.len()).collect();
+        let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
+        let parts = each_batch(self.device(), &batches, |batch| self.batch(batch, &read))?;
+        let mut values = vec![0.0; texts.len() * self.width];
+        let mut put = |at: usize, vector: &[f32]| {
+            values[at * self.width..][..self.width].copy_from_slice(vector);
+        };
+        for (batch, part) in batches.iter().zip(parts) {
+            for (&at, vector) in batch.iter().zip(part.chunks_exact(self.width)) {
+                put(places[at], vector);
+            }
+        }
+        if !empty.is_empty() {
+            let vector = self.of_nothing()?;
+            empty.into_iter().for_each(|at| put(at, &vector));
+        }
         Ok(values)
+    }
+
+    /// The vector of an input without a token.
+    fn of_nothing(&self) -> Result<Vec<f32>> {
+        let zeros = Tensor::zeros((1, self.body.width()), self.dtype, self.device())?;
+        self.values(&match &*self.reduction {
+            Reduction::Dpr(head) => head.forward(&zeros)?,
+            Reduction::Sentences(sentences) => {
+                sentences.after_pooling(&vec![zeros; sentences.pooling.len()])?
+            }
+        })
     }
 
     fn batch(&self, batch: &[usize], rows: &[EncoderRow]) -> Result<Vec<f32>> {
@@ -251,6 +286,11 @@ impl TextEncoder {
             Reduction::Dpr(head) => head.forward(&self.body.first_states(&input)?)?,
             Reduction::Sentences(sentences) => sentences.encode(&*self.body, &input, self.prompt.skipped)?,
         };
+        self.values(&vectors)
+    }
+
+    /// The values of vectors that are kept.
+    fn values(&self, vectors: &Tensor) -> Result<Vec<f32>> {
         let kept = vectors.narrow(1, 0, self.width)?;
         Ok(kept.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }

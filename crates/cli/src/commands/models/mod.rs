@@ -222,7 +222,9 @@ pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
     }
     let imported = Path::new("models").join(model);
     let is_name = model.components().count() == 1 && !model.is_dir();
-    Ok(if is_name && imported.is_dir() { imported } else { model.to_owned() })
+    let folder = if is_name && imported.is_dir() { imported } else { model.to_owned() };
+    sporran_pipeline::check_model(&folder)?;
+    Ok(folder)
 }
 
 impl Pull {
@@ -250,6 +252,7 @@ impl Pull {
 
 impl Import {
     fn run(self) -> Result<()> {
+        sporran_pipeline::check_model(&self.folder)?;
         let own = self.folder.canonicalize().map_err(Error::io(&self.folder, "open"))?;
         let own = own.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let card = Card::read(&self.folder)?;

@@ -145,7 +145,10 @@ impl Lines {
 impl Show {
     pub(super) fn run(self) -> Result<()> {
         let imported = self.models.join(&self.model);
-        let folder = if self.model.is_dir() { self.model } else { imported };
+        let folder = if self.model.is_dir() { self.model.clone() } else { imported };
+        for asked in [&self.model, &folder] {
+            sporran_pipeline::check_model(asked)?;
+        }
         let is_checkpoint = folder.join("config.json").is_file() && !is_nsmn(&folder)?;
         let own = if folder.is_dir() { Own::of(&folder)? } else { Own { made_for: vec![], parts: vec![] } };
         if is_checkpoint || (own.made_for.is_empty() && own.parts.is_empty()) {

@@ -18,7 +18,7 @@ mod weights;
 use std::{collections::HashMap, path::Path};
 
 use candle_core::{Device, Tensor};
-use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
+use sporran_transformers::{DeviceName, PackedBiLstm, Precision, stored_values};
 
 pub use encoder::{LAYERS, LayerEncoder};
 pub use network::{RelationNetwork, RelationObjective};
@@ -26,10 +26,7 @@ pub use reading::{BilstmReader, ReadSentence, RelationExample};
 pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
 
 use super::{Asked, Properties, RelationModel, Scores, Thresholds};
-use crate::{
-    error::{Error, Result},
-    tagger::bilstm::weights_of,
-};
+use crate::error::{Error, Result};
 use weights::{LSTM, Sizes, Weights};
 
 /// Sentences whose words' vectors are in memory at once.
@@ -69,9 +66,11 @@ impl BilstmRelations {
             None => None,
         };
         let (shape, labels) = (file.shape.clone(), file.properties.len());
-        let lstm = PackedBiLstm::open(shape.lstm(encoder.is_some()), LSTM, &tensors)?;
+        let unfit = |error| Error::unfit(&folder.join(BILSTM), |_, _, _| "shape", error);
+        let lstm = PackedBiLstm::open(shape.lstm(encoder.is_some()), LSTM, &tensors).map_err(unfit)?;
         let sizes = Sizes { shape, encoder: file.encoder.clone(), labels };
-        let weights = Weights::new(sizes, |name, shape| weights_of(&tensors, name, shape))?;
+        let weights =
+            Weights::new(sizes, |name, shape| stored_values(&tensors, name, shape)).map_err(unfit)?;
         Ok(Self { reader: BilstmReader::new(&file), file, weights, lstm, encoder })
     }
 }
