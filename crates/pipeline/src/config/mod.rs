@@ -1,0 +1,469 @@
+//! Reading a config so that every mistake in it is found, each with its line and the nearest key.
+//!
+//! serde stops at its first error. Here the entry at fault is taken out of the document and what is left is read again,
+//! until nothing is wrong or what is wrong cannot be taken out.
+
+pub(crate) mod load;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Deserializer},
+};
+
+/// One mistake in a config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The config, or the override that is at fault.
+    pub origin: String,
+    /// The line, counted from 1; 0 for an override.
+    pub line: usize,
+    /// The key's path, such as `retriever.k1`; empty for the document.
+    pub key: String,
+    /// What was expected and what was found.
+    pub message: String,
+}
+
+impl Diagnostic {
+    /// What a config as a whole lacks, where no line of it is at fault.
+    pub(crate) fn of_config(key: &str, message: impl Into<String>) -> Self {
+        Self { origin: "config".into(), line: 0, key: key.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        f.write_str(": ")?;
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A config's text and the overrides that are laid over it.
+pub(crate) struct Text {
+    path: PathBuf,
+    file: String,
+    /// Each override twice, as TOML and with its value as a string, behind blanks that put its spans past the file's.
+    overrides: Vec<Override>,
+}
+
+struct Override {
+    start: usize,
+    written: String,
+    plain: String,
+    quoted: String,
+}
+
+impl Text {
+    /// A config's text; an override is `key=value`, its value TOML or else a bare string.
+    pub(crate) fn new(path: &Path, file: String, overrides: &[String]) -> Self {
+        let mut start = file.len();
+        let overrides = overrides
+            .iter()
+            .map(|written| {
+                start += 1;
+                let blanks = " ".repeat(start);
+                let (key, value) = written.split_once('=').unwrap_or((written, ""));
+                let quoted = format!("{blanks}{key}={}", toml::Value::String(value.to_owned()));
+                let made =
+                    Override { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
+                start = made.plain.len().max(made.quoted.len());
+                made
+            })
+            .collect();
+        Self { path: path.to_owned(), file, overrides }
+    }
+}
+
+/// A table with its place in the text.
+pub(crate) type Table<'t> = Spanned<DeTable<'t>>;
+
+/// A stage's table was wrong; what is wrong has been reported.
+pub(crate) struct Wrong;
+
+/// A config as a tree of spanned keys and values, with the mistakes found so far.
+#[derive(Clone)]
+pub struct Document<'t> {
+    text: &'t Text,
+    root: Table<'t>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
+    pub(crate) fn parse(text: &'t Text) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(&text.file);
+        let mut document = Self { text, root, diagnostics: Vec::new() };
+        for error in errors {
+            document.report(error.span().map_or(0, |span| span.start), String::new(), error.message());
+        }
+        for over in &text.overrides {
+            let parsed = DeTable::parse(&over.plain).or_else(|error| {
+                if over.written.contains('=') { DeTable::parse(&over.quoted) } else { Err(error) }
+            });
+            match parsed {
+                Ok(table) => merge(document.root.get_mut(), table.into_inner()),
+                Err(error) => document.report(over.start, String::new(), error.message()),
+            }
+        }
+        document
+    }
+
+    fn report(&mut self, at: usize, key: String, message: impl Into<String>) {
+        let Text { path, file, overrides } = self.text;
+        let (origin, line) = match overrides.iter().rev().find(|over| at >= over.start) {
+            Some(over) => (format!("override `{}`", over.written), 0),
+            None => {
+                let before = &file.as_bytes()[..at.min(file.len())];
+                (path.display().to_string(), before.iter().filter(|&&byte| byte == b'\n').count() + 1)
+            }
+        };
+        self.diagnostics.push(Diagnostic { origin, line, key, message: message.into().trim().to_owned() });
+    }
+
+    /// Adds a mistake at a key; at the nearest table above it where the key is not written.
+    pub(crate) fn report_key(&mut self, key: &str, message: impl Into<String>) {
+        let at = self.start_of(key);
+        self.report(at, key.to_owned(), message.into());
+    }
+
+    /// Reports a key whose folder is no model's.
+    pub(crate) fn check_checkpoint(&mut self, key: &str, folder: &Path) {
+        if !folder.join("config.json").is_file() {
+            self.report_key(key, format!("{} has no config.json", folder.display()));
+        }
+    }
+
+    /// Reports those of a key's files that do not exist.
+    pub(crate) fn check_files(&mut self, key: &str, files: &[PathBuf]) {
+        for path in files.iter().filter(|path| !path.is_file()) {
+            self.report_key(key, format!("no file {}", path.display()));
+        }
+    }
+
+    /// The same for files after whose names, without their endings, what is written of each is called.
+    pub(crate) fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
+        self.check_files(key, files);
+        for (at, path) in files.iter().enumerate() {
+            if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
+                let message = format!("expected files of different names, found {} again", path.display());
+                self.report_key(key, message);
+            }
+        }
+    }
+
+    fn start_of(&self, key: &str) -> usize {
+        let mut table = self.root.get_ref();
+        let mut at = 0;
+        for part in key.split('.') {
+            let name = part.split('[').next().unwrap_or(part);
+            let Some((found, value)) = table.get_key_value(name) else { break };
+            at = found.span().start;
+            match value.get_ref() {
+                DeValue::Table(inner) => table = inner,
+                _ => break,
+            }
+        }
+        at
+    }
+
+    /// Takes the table `name` out of the one at the path `key`; `None` where there is none of that name.
+    fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Wrong> {
+        let Some((written, value)) = table.get_mut().remove_entry(name) else { return Ok(None) };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(inner) => Ok(Some(Spanned::new(span, inner))),
+            other => {
+                let path = join(key, name);
+                let message = format!("expected a table `[{path}]`, found a {}", other.type_str());
+                self.report(written.span().start, path, message);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// Takes a table out of the one at the path `key`, which has to hold it.
+    pub(crate) fn take_table_of(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Table<'t>, Wrong> {
+        let start = table.span().start;
+        self.take(key, name, table)?.ok_or_else(|| {
+            self.report(start, join(key, name), "is missing");
+            Wrong
+        })
+    }
+
+    /// Takes an array of tables out of the table at the path `key`, which has to hold it.
+    pub(crate) fn take_tables(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Vec<Table<'t>>, Wrong> {
+        let path = join(key, name);
+        let Some((written, value)) = table.get_mut().remove_entry(name) else {
+            self.report(table.span().start, path, "is missing");
+            return Err(Wrong);
+        };
+        let start = written.span().start;
+        let DeValue::Array(items) = value.into_inner() else {
+            self.report(start, path.clone(), format!("expected tables `[[{path}]]`"));
+            return Err(Wrong);
+        };
+        let mut tables = Vec::with_capacity(items.len());
+        for item in items {
+            let span = item.span();
+            match item.into_inner() {
+                DeValue::Table(inner) => tables.push(Spanned::new(span, inner)),
+                other => {
+                    self.report(
+                        span.start,
+                        path.clone(),
+                        format!("expected a table, found a {}", other.type_str()),
+                    );
+                    return Err(Wrong);
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Takes the stage `key`, which has to be there, and its `kind`.
+    pub(crate) fn take_stage_of(&mut self, key: &str, kinds: &[&str]) -> Result<(Table<'t>, String), Wrong> {
+        let Some(mut table) = self.take_stage(key)? else {
+            self.report_key(key, "is missing");
+            return Err(Wrong);
+        };
+        let kind = self.take_kind(key, &mut table, kinds)?;
+        Ok((table, kind))
+    }
+
+    /// Takes the `kind` out of the table at the path `key`.
+    pub(crate) fn take_kind(
+        &mut self,
+        key: &str,
+        table: &mut Table<'t>,
+        kinds: &[&str],
+    ) -> Result<String, Wrong> {
+        let start = table.span().start;
+        let one_of = || kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        let Some((name, value)) = table.get_mut().remove_entry("kind") else {
+            self.report(start, format!("{key}.kind"), format!("is missing; expected one of {}", one_of()));
+            return Err(Wrong);
+        };
+        let start = name.span().start;
+        let message = match value.get_ref().as_str() {
+            Some(kind) if kinds.contains(&kind) => return Ok(kind.to_owned()),
+            Some(kind) => {
+                let near = nearest(kind, kinds.iter().copied())
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                format!("unknown kind `{kind}`, expected one of {}{near}", one_of())
+            }
+            None => format!("expected a string, one of {}", one_of()),
+        };
+        self.report(start, format!("{key}.kind"), message);
+        Err(Wrong)
+    }
+
+    /// Takes a stage's table out of the root; `None` where the config has no such stage.
+    pub(crate) fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Wrong> {
+        let mut root = std::mem::replace(&mut self.root, Spanned::new(0..0, DeTable::new()));
+        let taken = self.take("", key, &mut root);
+        self.root = root;
+        taken
+    }
+
+    /// Whether the root has a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.root.get_ref().contains_key(key)
+    }
+
+    /// Puts back what reading took out of an earlier copy; mistakes stay.
+    pub(crate) fn restore(&mut self, written: Self) {
+        self.root = written.root;
+    }
+
+    /// Reads what is left of the root, which may hold the tables `stages` beside the fields of `T`.
+    pub(crate) fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
+        let root = self.root.clone();
+        self.read("", root, stages)
+    }
+
+    /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &mut self,
+        key: &str,
+        mut table: Table<'t>,
+        also: &[&str],
+    ) -> Option<T> {
+        let mut removed: Vec<String> = Vec::new();
+        loop {
+            let error = match T::deserialize(Deserializer::from(table.clone())) {
+                Ok(value) => return removed.is_empty().then_some(value),
+                Err(error) => error,
+            };
+            let message = error.message().trim();
+            if let Some(field) = quoted_after(message, "missing field ") {
+                // The field is missing because it was wrong and taken out: said already.
+                if !removed.iter().any(|path| path.rsplit('.').next() == Some(field)) {
+                    let at = error.span().map_or(table.span().start, |span| span.start);
+                    let path = table_at(table.get_ref(), at, key);
+                    self.report(at, join(&path, field), "is missing".to_owned());
+                }
+                return None;
+            }
+            let Some(span) = error.span() else {
+                self.report(table.span().start, key.to_owned(), message.to_owned());
+                return None;
+            };
+            match remove_at(table.get_mut(), span.start, key) {
+                Some(path) => {
+                    self.report(span.start, path.clone(), with_nearest(message, also));
+                    removed.push(path);
+                }
+                None => {
+                    self.report(span.start, key.to_owned(), message.to_owned());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Every mistake, in the document's order.
+    pub(crate) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
+        self.diagnostics
+    }
+}
+
+/// Lays one table over another; tables are merged, everything else is replaced.
+fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
+    for (key, value) in over {
+        match (base.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
+            (Some(DeValue::Table(inner)), DeValue::Table(_)) => {
+                if let DeValue::Table(table) = value.into_inner() {
+                    merge(inner, table);
+                }
+            }
+            _ => {
+                base.remove(key.get_ref().as_ref());
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Takes the innermost entry that covers byte `at` out of a table and tells its path.
+fn remove_at(table: &mut DeTable<'_>, at: usize, path: &str) -> Option<String> {
+    let covers = |span: std::ops::Range<usize>| span.start <= at && at < span.end.max(span.start + 1);
+    let name =
+        table.iter().find(|(key, value)| covers(key.span()) || covers(value.span()) || within(value, at))?.0;
+    let name = name.get_ref().to_string();
+    let path = join(path, &name);
+    let (key, value) = table.get_key_value(name.as_str())?;
+    if !covers(key.span()) && value.span().start != at {
+        match table.get_mut(name.as_str()).map(Spanned::get_mut) {
+            Some(DeValue::Table(inner)) => {
+                if let Some(removed) = remove_at(inner, at, &path) {
+                    return Some(removed);
+                }
+            }
+            Some(DeValue::Array(items)) => {
+                for (number, item) in items.iter_mut().enumerate() {
+                    if let DeValue::Table(inner) = item.get_mut()
+                        && let Some(removed) = remove_at(inner, at, &format!("{path}[{number}]"))
+                    {
+                        return Some(removed);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    table.remove(name.as_str());
+    Some(path)
+}
+
+/// Whether byte `at` lies in a value: a table written under several headers has entries outside its own span.
+fn within(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
+    let span = value.span();
+    (span.start <= at && at < span.end)
+        || match value.get_ref() {
+            DeValue::Table(table) => {
+                table.iter().any(|(key, value)| key.span().contains(&at) || within(value, at))
+            }
+            DeValue::Array(items) => items.iter().any(|item| within(item, at)),
+            _ => false,
+        }
+}
+
+/// The path of the innermost table that starts at or covers byte `at`.
+fn table_at(table: &DeTable<'_>, at: usize, path: &str) -> String {
+    for (key, value) in table {
+        let inner = join(path, key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(table) if within(value, at) => return table_at(table, at, &inner),
+            DeValue::Array(items) => {
+                for (number, item) in items.iter().enumerate() {
+                    if let DeValue::Table(table) = item.get_ref()
+                        && within(item, at)
+                    {
+                        return table_at(table, at, &format!("{inner}[{number}]"));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    path.to_owned()
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// The word in backquotes that follows `before` in serde's message.
+fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
+    message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
+}
+
+/// serde's message, with the nearest of the names that it lists.
+fn with_nearest(message: &str, also: &[&str]) -> String {
+    let Some(wrong) =
+        quoted_after(message, "unknown field ").or_else(|| quoted_after(message, "unknown variant "))
+    else {
+        return message.to_owned();
+    };
+    let listed = message.split_once(", expected ").map_or("", |(_, listed)| listed);
+    let names = listed.split('`').skip(1).step_by(2).chain(also.iter().copied());
+    match nearest(wrong, names) {
+        Some(near) => format!("{message}; did you mean `{near}`?"),
+        None => message.to_owned(),
+    }
+}
+
+/// The name that is most like `wrong`, if one is like it at all.
+fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,474 @@
+//! A run's folder: who works in it, what killed processes left there, and whether its work is finished.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{
+    StagedFolder,
+    folder::{Lock, make},
+    jsonl, remove_leftovers,
+};
+
+use crate::{
+    Error, Result,
+    config::load as kind,
+    run_dir::{journal::Journal, key::StepKey},
+};
+
+/// Where a run's folder keeps what is not for its readers.
+const WORK: &str = "work";
+/// In it: the lock, and what the checkpoints of a training depend on.
+const LOCK: &str = "lock";
+const TRAINING_KEY: &str = "training.json";
+/// The list of the results that the last answering call had to write, and the folder of earlier results that it had not.
+const WRITTEN: &str = "written.json";
+const ASIDE: &str = "aside";
+/// What answering writes; everything else is made by training.
+const ANSWERS: [&str; 9] = [
+    "predictions",
+    "predictions.jsonl",
+    "ranking.jsonl",
+    "retrieval",
+    "answer-sets",
+    "triples",
+    "knowledgenet",
+    "report.json",
+    "report.html",
+];
+
+/// A run's folder, held by this process.
+pub(crate) struct Folder {
+    pub(crate) root: PathBuf,
+    /// Released last.
+    _lock: Lock,
+}
+
+/// What is done in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// A model is made, by `sporran train`.
+    Training,
+    /// Predictions are made, by a command of this name.
+    Answering(&'static str),
+}
+
+impl Work {
+    fn file(self, root: &Path) -> PathBuf {
+        root.join(WORK).join(match self {
+            Self::Training => "training.unfinished",
+            Self::Answering(_) => "answers.unfinished",
+        })
+    }
+}
+
+/// A file of answers: what it is called, and the paths in the run's folder that its results have.
+pub(crate) struct AnswerFile {
+    pub(crate) name: String,
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Says that work in a folder is not finished; the file goes away when it is.
+pub(crate) struct Mark {
+    path: PathBuf,
+    unfinished: Unfinished,
+}
+
+/// What a mark's file says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Unfinished {
+    /// The command that finishes the work.
+    command: String,
+    /// The files whose predictions are not there yet.
+    files: Vec<String>,
+}
+
+impl Mark {
+    /// That one file's predictions are there.
+    pub(crate) fn done(&mut self, file: &str) -> Result<()> {
+        self.unfinished.files.retain(|other| other != file);
+        Ok(jsonl::write_json(&self.path, &self.unfinished)?)
+    }
+
+    /// That all is done.
+    pub(crate) fn finish(self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(Error::io(&self.path, "remove"))
+    }
+}
+
+impl Folder {
+    /// Locks a run's folder and removes what killed processes left in it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where another process holds the lock; [`Error::Io`] where the disk refuses.
+    pub(crate) fn open(root: PathBuf) -> Result<Self> {
+        let work = root.join(WORK);
+        make(&work)?;
+        let path = work.join(LOCK);
+        let Some(lock) = Lock::try_take(&path)? else {
+            let process = holder(&path);
+            return Err(Error::Busy { path, process });
+        };
+        // Of a process that was killed while it wrote: the lock says that nobody writes here now.
+        remove_leftovers(&root)?;
+        Ok(Self { root, _lock: lock })
+    }
+
+    /// Marks the answers to some files as missing. Results that an earlier call wrote and that this config does not produce are
+    /// moved to `work/aside`, so that they do not look like results of this config. They return when a config produces them
+    /// again, and need not be computed again.
+    pub(crate) fn begin_answers(&self, command: &'static str, files: Vec<AnswerFile>) -> Result<Mark> {
+        let mark =
+            self.begin(Work::Answering(command), files.iter().map(|file| file.name.clone()).collect())?;
+        let asked: BTreeSet<PathBuf> = files.into_iter().flat_map(|file| file.paths).collect();
+        let aside = self.work(ASIDE);
+        let rename = |from: &Path, to: &Path| -> Result<()> {
+            let parent = to.parent().unwrap_or(to);
+            fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+            fs::rename(from, to).map_err(Error::io(from, "rename"))
+        };
+        for path in self.written().difference(&asked) {
+            let (from, to) = (self.root.join(path), aside.join(path));
+            if from.is_file() {
+                tracing::warn!(
+                    "{}: an earlier config of this run produced it and this one does not; it is now {}",
+                    from.display(),
+                    to.display()
+                );
+                rename(&from, &to)?;
+            }
+        }
+        for path in &asked {
+            let (from, to) = (aside.join(path), self.root.join(path));
+            if from.is_file() && !to.exists() {
+                rename(&from, &to)?;
+            }
+        }
+        jsonl::write_json(self.work(WRITTEN), &asked)?;
+        Ok(mark)
+    }
+
+    /// The results that the last call had to write, in the run's folder: its own list, or that of an older version's manifest.
+    fn written(&self) -> BTreeSet<PathBuf> {
+        if let Ok(written) = jsonl::read_json(&self.work(WRITTEN)) {
+            return written;
+        }
+        #[derive(Default, Deserialize)]
+        struct Manifest {
+            tasks: Vec<Task>,
+        }
+        #[derive(Deserialize)]
+        struct Task {
+            predictions: PathBuf,
+        }
+        let manifest: Manifest = jsonl::read_json(&self.root.join("manifest.json")).unwrap_or_default();
+        let both = |task: Task| {
+            let ranking = ranking_of(&task.predictions);
+            [task.predictions, ranking]
+        };
+        // Joined to the root, a whole path would lead elsewhere.
+        let paths = manifest.tasks.into_iter().flat_map(both);
+        paths
+            .filter(|path| path.components().all(|part| matches!(part, std::path::Component::Normal(_))))
+            .collect()
+    }
+
+    /// Marks work as unfinished, and the predictions for these files as missing.
+    fn begin(&self, work: Work, files: Vec<String>) -> Result<Mark> {
+        let command = match work {
+            Work::Training => "train",
+            Work::Answering(command) => command,
+        };
+        let mark =
+            Mark { path: work.file(&self.root), unfinished: Unfinished { command: command.into(), files } };
+        jsonl::write_json(&mark.path, &mark.unfinished)?;
+        Ok(mark)
+    }
+
+    /// Marks a training as unfinished, whose checkpoints, if there are any, have to be of the same key.
+    ///
+    /// # Errors
+    /// [`Error::OtherTraining`] where they are of another one.
+    pub(crate) fn begin_training(&self, key: &StepKey) -> Result<Mark> {
+        let path = self.work(TRAINING_KEY);
+        if self.has_checkpoint()
+            && let Ok(known) = jsonl::read_json::<StepKey>(&path)
+            && let Some([name, here, there]) = key.difference(&known)
+        {
+            let [name, here, there] = [name, here, there].map(str::to_owned);
+            return Err(Error::OtherTraining { folder: self.root.clone(), name, here, there });
+        }
+        jsonl::write_json(&path, key)?;
+        self.begin(Work::Training, Vec::new())
+    }
+
+    /// Whether a training can go on from something here.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        has_checkpoint(&self.root, 3)
+    }
+
+    /// Writes the config with its defaults, and gives its text.
+    pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
+        let config = kind::to_toml(options)?;
+        jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
+        Ok(config)
+    }
+
+    /// A file of the folder `work`.
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
+        self.root.join(WORK).join(name)
+    }
+}
+
+/// The ranking of a task file, in the run's folder, by the path or the name of its predictions.
+pub(crate) fn ranking_of(predictions: &Path) -> PathBuf {
+    let name = predictions.file_name().unwrap_or_default().to_string_lossy();
+    Path::new("retrieval").join(format!("{}.trec", name.trim_end_matches(".jsonl")))
+}
+
+/// Whether there is a checkpoint in a folder or in those below, so many deep.
+fn has_checkpoint(folder: &Path, depth: usize) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_hidden = name.starts_with('.');
+        name.starts_with("checkpoint")
+            || (depth > 0 && !is_hidden && has_checkpoint(&entry.path(), depth - 1))
+    })
+}
+
+/// Sees to it that what is at `path`, or would be there, is not of a run or a training that was killed or is still at work. A
+/// path outside a run's folder is of none.
+///
+/// # Errors
+/// [`Error::Unfinished`], with how far the work is and which command goes on with it.
+pub fn check_finished(path: &Path) -> Result<()> {
+    let root = path.ancestors().find(|folder| folder.join(WORK).join(LOCK).is_file());
+    let Some(root) = root else { return Ok(()) };
+    let rest = path.strip_prefix(root).unwrap_or(path);
+    let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));
+    if !is_answer {
+        let is_trained = !Work::Training.file(root).is_file();
+        let how_far = "its training has not come to its end".to_owned();
+        return if is_trained { Ok(()) } else { Err(unfinished(root, how_far, "train")) };
+    }
+    let mark = Work::Answering("run").file(root);
+    let mut found: Unfinished = if mark.is_file() { jsonl::read_json(&mark)? } else { Unfinished::default() };
+    let journals = journals(root);
+    if found.command.is_empty() {
+        if journals.is_empty() {
+            return Ok(());
+        }
+        // Of a version that set no marks.
+        found = Unfinished { command: "run".into(), files: journals.clone() };
+    }
+    // Names of predictions, rankings and inputs are alike before their endings.
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let last = rest.file_name().map(|name| name.to_string_lossy().into_owned());
+    let asked =
+        last.filter(|name| !name.starts_with("report.") && name.contains('.')).map(|name| stem(&name));
+    // If the file of `path` is there, another part of the run is missing.
+    let is_asked = |name: &String| asked.as_ref() == Some(&stem(name));
+    let is_missing = found.files.iter().any(is_asked);
+    let concerned = |name: &&String| !is_missing || is_asked(name);
+    let missing = found.files.iter().find(concerned);
+    let journal = journals.iter().filter(concerned).find_map(|name| {
+        let progress = Journal::progress(&root.join(WORK).join(format!("{name}.journal")))?;
+        let total = progress.total.map_or_else(String::new, |total| format!(" of {}", grouped(total)));
+        Some(format!("{}{total} records of {name}", grouped(progress.records)))
+    });
+    let how_far = journal.unwrap_or_else(|| match missing {
+        Some(file) => format!("nothing of {file} is answered"),
+        None => "its report is not written".to_owned(),
+    });
+    Err(unfinished(root, how_far, &found.command))
+}
+
+/// [`check_finished`] for a model's folder. It may also be the folder of the run that trains the model, and a folder outside any
+/// run whose writing was interrupted.
+///
+/// # Errors
+/// [`Error::Unfinished`].
+pub fn check_model(folder: &Path) -> Result<()> {
+    if folder.join(WORK).join(LOCK).is_file() && !folder.join("config.json").exists() {
+        return check_finished(&folder.join("model"));
+    }
+    if StagedFolder::is_unfinished(folder) {
+        return Err(Error::Unfinished {
+            folder: folder.to_owned(),
+            how_far: "it was not written to its end".to_owned(),
+            go_on: "go on with the command that makes it, such as `sporran train` and its config".to_owned(),
+        });
+    }
+    check_finished(folder)
+}
+
+fn unfinished(root: &Path, how_far: String, command: &str) -> Error {
+    let lock = root.join(WORK).join(LOCK);
+    let go_on = if Lock::is_held(&lock) {
+        format!("process {} is at work on it", holder(&lock))
+    } else {
+        format!("go on with `sporran {command}` and its config")
+    };
+    let folder = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root.to_owned() };
+    Error::Unfinished { folder, how_far, go_on }
+}
+
+/// The number of the process that holds a lock.
+fn holder(lock: &Path) -> String {
+    Lock::holder(lock).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The names of the files whose answers are in a journal.
+fn journals(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root.join(WORK)).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".journal").map(str::to_owned)).collect();
+    names.sort();
+    names
+}
+
+/// A count with its digits in groups of three.
+fn grouped(count: usize) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(path: &Path) -> String {
+        check_finished(path).err().map_or_else(String::new, |error| {
+            assert!(error.is_input());
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn what_is_not_finished_is_told_by_any_path_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let file = |name: &str| root.join(name);
+        assert_eq!(message(&file("predictions/a-dev.jsonl")), "");
+        let folder = Folder::open(root.clone()).unwrap();
+        let mut mark =
+            folder.begin(Work::Answering("run"), vec!["a-dev.jsonl".into(), "b-dev.jsonl".into()]).unwrap();
+        let mut journal = Journal::open(&folder.work("a-dev.jsonl.journal"), "key", Some(1757)).unwrap();
+        for _ in 0..3 {
+            journal.push(&"chunk", 128).unwrap();
+        }
+        let found = message(&file("predictions/a-dev.jsonl"));
+        assert!(
+            found.contains("384 of 1,757 records of a-dev.jsonl") && found.contains("is at work"),
+            "{found}"
+        );
+        assert!(message(&root).contains("384 of 1,757"));
+        assert!(message(&file("retrieval/b-dev.trec")).contains("nothing of b-dev.jsonl"));
+        // A file that is there is one of a run that is not finished all the same; a model is fine.
+        mark.done("a-dev.jsonl").unwrap();
+        journal.remove().unwrap();
+        assert!(message(&file("predictions/a-dev.jsonl")).contains("nothing of b-dev.jsonl"));
+        assert_eq!(message(&file("model")), "");
+        assert!(message(&file("report.json")).contains("nothing of b-dev.jsonl"));
+        mark.done("b-dev.jsonl").unwrap();
+        assert!(message(&file("predictions/b-dev.jsonl")).contains("report is not written"));
+        assert!(message(&root).contains("report is not written"));
+        drop(folder);
+        assert!(message(&root).contains("go on with `sporran run` and its config"));
+        mark.finish().unwrap();
+        assert_eq!(message(&root), "");
+        assert_eq!(message(&file("predictions/b-dev.jsonl")), "");
+        // Of a version without marks.
+        Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
+        assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
+    }
+
+    #[test]
+    fn a_training_is_unfinished_until_it_ends_and_goes_on_under_its_own_key() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("r");
+        let key = |rate: &str| StepKey::new("train", &toml::from_str::<toml::Table>(rate).unwrap()).unwrap();
+        let folder = Folder::open(root.clone()).unwrap();
+        assert!(matches!(Folder::open(root.clone()), Err(Error::Busy { .. })));
+        let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
+        assert!(message(&root.join("model")).contains("training has not come to its end"));
+        assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
+        for folder in [root.clone(), root.join("model")] {
+            let error = check_model(&folder).unwrap_err().to_string();
+            assert!(error.contains("training has not come to its end"), "{error}");
+        }
+        assert_eq!(message(&root.join("predictions/a.jsonl")), "");
+        // Without a checkpoint there is nothing to go on from.
+        let other = folder.begin_training(&key("rate = 0.2")).unwrap();
+        fs::create_dir_all(root.join("fold-0/training/checkpoint-00000005")).unwrap();
+        let error = folder.begin_training(&key("rate = 0.3")).err().unwrap();
+        assert!(error.is_input());
+        assert!(error.to_string().contains("`rate` is 0.3") && error.to_string().contains("0.2"), "{error}");
+        folder.begin_training(&key("rate = 0.2")).unwrap().finish().unwrap();
+        assert_eq!(message(&root.join("model")), "");
+        drop((mark, other));
+        let mark = folder.begin_training(&key("rate = 0.2")).unwrap();
+        drop((folder, mark));
+        assert!(message(&root.join("rules.tsv")).contains("go on with `sporran train` and its config"));
+        // A model that goes elsewhere.
+        let elsewhere = place.path().join("models/m");
+        check_model(&elsewhere).unwrap();
+        fs::create_dir_all(place.path().join("models/.m.unfinished/new")).unwrap();
+        let error = check_model(&elsewhere).unwrap_err().to_string();
+        assert!(error.contains("not written to its end") && error.contains("`sporran train`"), "{error}");
+    }
+
+    #[test]
+    fn what_a_config_no_longer_produces_is_set_aside_and_comes_back() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path().join("r")).unwrap();
+        let write = |path: &str| jsonl::write(folder.root.join(path), path.as_bytes()).unwrap();
+        let is_there = |path: &str| folder.root.join(path).is_file();
+        let both = |name: &str| {
+            let predictions = Path::new("predictions").join(name);
+            AnswerFile { name: name.into(), paths: vec![ranking_of(&predictions), predictions] }
+        };
+        let begin = |names: &[&str]| {
+            folder.begin_answers("run", names.iter().map(|name| both(name)).collect()).unwrap();
+        };
+        begin(&["a.jsonl", "b.jsonl"]);
+        for path in
+            ["predictions/a.jsonl", "predictions/b.jsonl", "retrieval/b.trec", "predictions/own.jsonl"]
+        {
+            write(path);
+        }
+        begin(&["a.jsonl"]);
+        assert!(is_there("predictions/a.jsonl") && is_there("predictions/own.jsonl"));
+        for path in ["predictions/b.jsonl", "retrieval/b.trec"] {
+            assert!(!is_there(path) && is_there(&format!("work/aside/{path}")));
+        }
+        begin(&["a.jsonl", "b.jsonl"]);
+        assert!(is_there("predictions/b.jsonl") && is_there("retrieval/b.trec"));
+        // Of a version that noted nothing; and nothing outside the folder is touched.
+        fs::remove_file(folder.work(WRITTEN)).unwrap();
+        fs::write(place.path().join("x"), "").unwrap();
+        let manifest =
+            serde_json::json!({"tasks": [{"predictions": "predictions/b.jsonl"}, {"predictions": "../x"}]});
+        jsonl::write_json(folder.root.join("manifest.json"), &manifest).unwrap();
+        begin(&["c.jsonl"]);
+        assert!(!is_there("predictions/b.jsonl") && !is_there("retrieval/b.trec"));
+        assert!(is_there("predictions/a.jsonl") && place.path().join("x").exists());
+    }
+
+    #[test]
+    fn counts_are_told_in_groups() {
+        assert_eq!([7, 384, 1757, 1_000_000].map(grouped), ["7", "384", "1,757", "1,000,000"]);
+    }
+}

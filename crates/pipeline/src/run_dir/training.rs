@@ -1,0 +1,127 @@
+//! A run's folder while a model is trained in it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    run_dir::{
+        folder::{Folder, Mark},
+        inputs::Inputs,
+        key::StepKey,
+    },
+};
+
+/// A run's folder that this process trains in: locked, and marked as unfinished until [`Self::finish`]. A training that fails before
+/// it has a checkpoint takes its mark with it: what was in the folder before is whole.
+pub(crate) struct TrainingFolder {
+    root: PathBuf,
+    key: StepKey,
+    inputs: Inputs,
+    held: Option<(Folder, Mark)>,
+}
+
+impl TrainingFolder {
+    /// Hashes what a training with these options reads. Options that it does not depend on are left out. The folder is taken
+    /// hold of by [`Self::verify`], so that inputs that cannot be read leave nothing behind.
+    ///
+    /// # Errors
+    /// What reading the inputs gives.
+    pub(crate) fn begin(root: PathBuf, options: &impl Serialize, without: &[&str]) -> Result<Self> {
+        let mut inputs = Inputs::default();
+        let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
+        Ok(Self { root, key, inputs, held: None })
+    }
+
+    /// As [`Self::begin`], in a folder that is held already, with a key to which inputs may have been added.
+    ///
+    /// # Errors
+    /// As there, and those of [`Self::verify`].
+    pub(crate) fn begin_with(folder: Folder, mut inputs: Inputs, key: StepKey) -> Result<Self> {
+        let key = key.read(&mut inputs)?;
+        let mark = folder.begin_training(&key)?;
+        Ok(Self { root: folder.root.clone(), key, inputs, held: Some((folder, mark)) })
+    }
+
+    /// To be called when all inputs are loaded and nothing is written: what was loaded is what the key says. Takes hold of the
+    /// folder; the training goes on from the checkpoints there, if there are any.
+    ///
+    /// # Errors
+    /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] where another process works in the folder;
+    /// [`crate::Error::OtherTraining`] where the checkpoints are of a training that depends on something else.
+    pub(crate) fn verify(&mut self) -> Result<()> {
+        self.inputs.verify()?;
+        if self.held.is_none() {
+            let folder = Folder::open(self.root.clone())?;
+            let mark = folder.begin_training(&self.key)?;
+            self.held = Some((folder, mark));
+        }
+        Ok(())
+    }
+
+    /// To be called when the model is in its place. Inputs may have been loaded since [`Self::verify`].
+    ///
+    /// # Errors
+    /// [`sporran_kilt::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        match self.held.take() {
+            Some((_, mark)) => {
+                self.inputs.verify()?;
+                mark.finish()
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for TrainingFolder {
+    fn drop(&mut self) {
+        let Some((folder, mark)) = self.held.take() else { return };
+        if !folder.has_checkpoint()
+            && let Err(error) = mark.finish()
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_dir::folder::check_finished;
+
+    #[test]
+    fn a_training_that_fails_at_once_leaves_what_was_there_usable() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let model = root.join("model/config.json");
+        let begin = || {
+            let mut underway = TrainingFolder::begin(root.clone(), &toml::Table::new(), &[]).unwrap();
+            underway.verify().unwrap();
+            underway
+        };
+        drop(begin());
+        assert!(check_finished(&model).is_ok());
+        let underway = begin();
+        assert!(check_finished(&model).is_err());
+        std::fs::create_dir_all(root.join("training/checkpoint-2")).unwrap();
+        drop(underway);
+        assert!(check_finished(&model).is_err());
+        begin().finish().unwrap();
+        assert!(check_finished(&model).is_ok());
+    }
+
+    #[test]
+    fn an_input_that_changed_during_a_training_leaves_it_unfinished() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, input) = (place.path().join("runs/r"), place.path().join("train.json"));
+        std::fs::write(&input, "a").unwrap();
+        let options = toml::Table::from_iter([("file".to_owned(), input.display().to_string().into())]);
+        let mut underway = TrainingFolder::begin(root.clone(), &options, &[]).unwrap();
+        underway.verify().unwrap();
+        std::fs::write(&input, "b").unwrap();
+        assert!(matches!(underway.finish(), Err(crate::Error::Kilt(sporran_kilt::Error::Changed { .. }))));
+        assert!(check_finished(&root.join("model")).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! The pages of the knowledge source that other data stands for: documents by a table, articles by their titles, sentences by
+//! their text. What stands for no page is no provenance.
+
+use std::{path::Path, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use sporran_kilt::{
+    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, jsonl, passage::ABSTRACT,
+    store::PageIndex,
+};
+
+use crate::{
+    Result,
+    config::Document,
+    observe::Observer,
+    run_dir::{inputs::Inputs, key::hash_json},
+    source::{options::SourceOptions, store::store},
+};
+
+/// A page by its id, and what the store holds of it where there is a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageOf {
+    id: String,
+    held: Option<PageIndex>,
+}
+
+/// Where pages are looked up.
+#[derive(Clone, Default)]
+pub(crate) struct Pages {
+    store: Option<Arc<PassageStore>>,
+    table: FxHashMap<String, PageOf>,
+    /// The hash of all that look-ups depend on.
+    hash: String,
+}
+
+impl Pages {
+    /// Opens what a config names: `[source]`, whose store is built where it is not there, and a table with a line
+    /// `NAME TAB PAGE` for each name. A page is its id, or with a source its id or title.
+    ///
+    /// # Errors
+    /// Those of reading and building; [`FileError::Record`] for a line of another form, for a page that the source does not
+    /// have, and for a name that stands twice with different pages.
+    pub(crate) fn open(
+        source: Option<&SourceOptions>,
+        table: Option<&Path>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Self> {
+        let (mut hashes, mut inputs) = (Vec::new(), Inputs::default());
+        let store = source.map(|source| store(source, observe, &mut hashes, &mut inputs)).transpose()?;
+        let mut pages = Self::of_store(store);
+        let content = table.map(|path| inputs.file(path)).transpose()?;
+        if let Some(path) = table {
+            pages.read(path)?;
+        }
+        inputs.verify()?;
+        pages.hash = hash_json(&(&hashes, content));
+        Ok(pages)
+    }
+
+    /// Looks titles up in a store, or nothing where there is none.
+    pub(crate) fn of_store(store: Option<Arc<PassageStore>>) -> Self {
+        Self { store, ..Self::default() }
+    }
+
+    /// The hash of source and table.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let text = jsonl::read_to_string(path)?;
+        for (line, row) in text.lines().enumerate().filter(|(_, row)| !row.trim().is_empty()) {
+            let wrong = |message: String| FileError::record(path, line as u64 + 1, ".".to_owned(), message);
+            let columns: Vec<&str> = row.split('\t').map(str::trim).collect();
+            let [name, named] = columns[..] else {
+                let message = format!("expected a name, a tab and a page, found {} columns", columns.len());
+                return Err(wrong(message).into());
+            };
+            if name.is_empty() || named.is_empty() {
+                return Err(wrong("expected a name and a page, found a blank".to_owned()).into());
+            }
+            let page = match &self.store {
+                None => PageOf { id: named.to_owned(), held: None },
+                Some(store) => {
+                    let found = store.page_by_id(named).or_else(|| store.page_by_title(named));
+                    let missing = || {
+                        wrong(format!(
+                            "expected the id or the title of a page of the source, found `{named}`"
+                        ))
+                    };
+                    held(store, found.ok_or_else(missing)?)
+                }
+            };
+            let known = self.table.entry(name.to_owned()).or_insert_with(|| page.clone());
+            if *known != page {
+                let message =
+                    format!("expected one page for `{name}`, found page {} and page {}", known.id, page.id);
+                return Err(wrong(message).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The page that the table has for a name.
+    pub(crate) fn listed(&self, name: &str) -> Option<PageOf> {
+        self.table.get(name.trim()).cloned()
+    }
+
+    /// The page of an article's title, by the rules of [`PassageStore::page_by_title`].
+    pub(crate) fn titled(&self, title: &str) -> Option<PageOf> {
+        let store = self.store.as_ref().filter(|_| !title.trim().is_empty())?;
+        Some(held(store, store.page_by_title(title)?))
+    }
+
+    /// A page as provenance. With a store the item has the page's title, and where `text` stands in one of its paragraphs,
+    /// letter for letter, the place as well: section, paragraph and characters.
+    pub(crate) fn provenance(&self, page: &PageOf, text: Option<&str>) -> Provenance {
+        let mut item = Provenance { wikipedia_id: Some(Id::from(page.id.as_str())), ..Provenance::default() };
+        let (Some(store), Some(page)) = (&self.store, page.held) else { return item };
+        item.title = Some(store.page_title(page).to_owned());
+        let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return item };
+        let mut section = ABSTRACT;
+        for (number, paragraph) in store.paragraphs(page).enumerate() {
+            if ParagraphKind::of(paragraph) == ParagraphKind::Header {
+                section = paragraph.trim();
+            } else if let Some(byte) = paragraph.find(text) {
+                let start = paragraph[..byte].chars().count();
+                let paragraph = Some(Id::from(number as i64));
+                item.section = Some(section.to_owned());
+                item.start_paragraph_id = paragraph.clone();
+                item.start_character = Some(Id::from(start as i64));
+                item.end_paragraph_id = paragraph;
+                item.end_character = Some(Id::from((start + text.chars().count()) as i64));
+                break;
+            }
+        }
+        item
+    }
+}
+
+fn held(store: &PassageStore, page: PageIndex) -> PageOf {
+    PageOf { id: store.page_id(page).to_owned(), held: Some(page) }
+}
+
+/// Reports what is wrong with `[source]` and with a table of pages under `key`.
+pub(crate) fn check(
+    source: Option<&SourceOptions>,
+    (key, table): (&str, Option<&Path>),
+    document: &mut Document<'_>,
+) {
+    if let Some(source) = source {
+        check_source(source, document);
+    }
+    if let Some(path) = table.filter(|path| !path.is_file()) {
+        document.report_key(key, format!("no file {}", path.display()));
+    }
+}
+
+/// Reports what is wrong with `[source]`: missing files, and a file where the folder of indexes should be.
+pub(crate) fn check_source(source: &SourceOptions, document: &mut Document<'_>) {
+    let files = [("source.path", Some(&source.path)), ("source.redirects", source.redirects.as_ref())];
+    for (key, path) in files {
+        if let Some(path) = path.filter(|path| !path.is_file()) {
+            document.report_key(key, format!("no file {}", path.display()));
+        }
+    }
+    let there = source.indexes.ancestors().find(|path| path.exists());
+    if let Some(file) = there.filter(|path| !path.is_dir()) {
+        document
+            .report_key("source.indexes", format!("expected a folder, found the file {}", file.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::PassageSplit;
+
+    use super::*;
+
+    const SOURCE: &str = r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Born here. Zoë sang 😀 once.\n","Section::::Life.\n","BULLET::::- a dog\n"]}
+{"wikipedia_id":"9","wikipedia_title":"Ann","text":["Ann\n"]}"#;
+
+    fn pages(folder: &Path, table: Option<&str>) -> Result<Pages> {
+        let path = folder.join("pages.jsonl");
+        std::fs::write(&path, SOURCE).unwrap();
+        let source = SourceOptions {
+            path,
+            redirects: None,
+            split: PassageSplit::Page,
+            indexes: folder.join("indexes"),
+        };
+        let listed = folder.join("pages.tsv");
+        table.iter().for_each(|table| std::fs::write(&listed, table).unwrap());
+        Pages::open(Some(&source), table.map(|_| listed.as_path()), &mut |_| {})
+    }
+
+    #[test]
+    fn a_text_is_placed_on_its_page_and_what_is_unknown_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = pages(folder.path(), Some("d1\t9\nd2\tZoë\n\nd2\t7\n")).unwrap();
+        let page = pages.titled("zoë").unwrap();
+        assert_eq!(pages.listed("d2"), Some(page.clone()));
+        let item = pages.provenance(&page, Some(" Zoë sang 😀 once. "));
+        let numbers =
+            [&item.start_paragraph_id, &item.start_character, &item.end_paragraph_id, &item.end_character]
+                .map(|id| id.as_ref().unwrap().number().unwrap());
+        assert_eq!(numbers, [1, 11, 1, 27]);
+        assert_eq!((item.title.as_deref(), item.section.as_deref()), (Some("Zoë"), Some(ABSTRACT)));
+        assert_eq!(pages.provenance(&page, Some("a dog")).section.as_deref(), Some("Section::::Life."));
+        let absent = pages.provenance(&page, Some("a cat"));
+        assert_eq!((absent.wikipedia_id.unwrap().text().as_ref(), absent.section), ("7", None));
+        assert!(pages.titled("Bob").is_none() && pages.titled(" ").is_none() && pages.listed("d3").is_none());
+    }
+
+    #[test]
+    fn without_a_source_the_table_is_taken_at_its_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("t.tsv");
+        std::fs::write(&table, "d1\t42\r\n").unwrap();
+        let pages = Pages::open(None, Some(&table), &mut |_| {}).unwrap();
+        let item = pages.provenance(&pages.listed("d1").unwrap(), Some("text"));
+        let only_the_page = Provenance { wikipedia_id: Some("42".into()), ..Provenance::default() };
+        assert_eq!(item, only_the_page);
+        assert!(pages.titled("Zoë").is_none());
+        let none = Pages::open(None, None, &mut |_| {}).unwrap();
+        assert!(none.hash() != pages.hash() && none.listed("d1").is_none());
+    }
+
+    #[test]
+    fn wrong_lines_of_a_table_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (table, expected) in [
+            ("d1\t9\nd2\n", "pages.tsv:2: field `.`: expected a name, a tab and a page, found 1 columns"),
+            ("d1\t\n", "pages.tsv:1: field `.`: expected a name and a page, found a blank"),
+            ("d1\tBob\n", "a page of the source, found `Bob`"),
+            ("d1\t9\nd1\t7\n", "pages.tsv:2: field `.`: expected one page for `d1`, found page 9 and page 7"),
+        ] {
+            let error = pages(folder.path(), Some(table)).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

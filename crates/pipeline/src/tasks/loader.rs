@@ -1,0 +1,79 @@
+//! Reading task files: queries for systems, examples for training.
+
+use rustc_hash::FxHashMap;
+use sporran_kilt::{Error as KiltError, Example, Id, Query, Record, jsonl, triviaqa::Questions};
+
+use crate::{
+    Error, Result,
+    tasks::{
+        files::{TaskFile, task_files},
+        options::TasksOptions,
+    },
+};
+
+/// What a run needs of a task file.
+pub(crate) struct Loaded {
+    /// The queries, in the file's order.
+    pub(crate) queries: Vec<Query>,
+    /// Whether every record brings gold outputs with it.
+    pub(crate) has_gold: bool,
+}
+
+/// Reads a task file's queries.
+pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
+    let mut loaded = Loaded { queries: Vec::new(), has_gold: true };
+    for_each(task, |record, query| {
+        loaded.has_gold &= record.output.is_some();
+        loaded.queries.push(query);
+    })?;
+    Ok(loaded)
+}
+
+/// Reads a task file's queries with their gold.
+pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
+    let mut examples = Vec::new();
+    for_each(task, |record, query| {
+        examples.push(Example { query, gold: record.output.unwrap_or_default() })
+    })?;
+    Ok(examples)
+}
+
+/// The record of an id in the task files of a config.
+///
+/// # Errors
+/// [`Error::Config`] where there is none.
+pub(crate) fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
+    for file in &task_files(tasks, "tasks")? {
+        if let Some(query) = queries(file)?.queries.into_iter().find(|query| query.id.text() == id) {
+            return Ok(query);
+        }
+    }
+    Err(Error::Config(vec![crate::config::Diagnostic {
+        origin: "config".into(),
+        line: 0,
+        key: "tasks".into(),
+        message: format!("no record with the id `{id}` in its files"),
+    }]))
+}
+
+fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> {
+    let questions = if task.questions.is_empty() { None } else { Some(Questions::open(&task.questions)?) };
+    let mut lines: FxHashMap<Id, u64> = FxHashMap::default();
+    for record in jsonl::open(&task.path)?.numbered::<Record>().take(task.limit.unwrap_or(usize::MAX)) {
+        let (line, mut record) = record?;
+        if let Some(first) = lines.insert(record.id.clone(), line) {
+            let id = record.id.to_string();
+            return Err(KiltError::DuplicateId { path: task.path.clone(), line, first, id }.into());
+        }
+        if let (None, Some(questions)) = (&record.input, &questions) {
+            record.input = questions.text(&record.id).map(str::to_owned);
+        }
+        let query = Query::from_record(&record, task.dataset)
+            .map_err(|(field, message)| KiltError::record(&task.path, line, field, message))?;
+        each(record, query);
+    }
+    if lines.is_empty() {
+        return Err(KiltError::Empty { path: task.path.clone(), what: "record" }.into());
+    }
+    Ok(())
+}

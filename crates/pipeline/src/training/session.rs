@@ -1,0 +1,127 @@
+//! What every training shares: its folder, its progress, and where its best weights go.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device};
+use sporran_kilt::StagedFolder;
+use sporran_transformers::{
+    BertConfig, Checkpoint, ModelConfig,
+    training::{
+        EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export, train as optimise,
+    },
+};
+
+use crate::{
+    Error, Result,
+    observe::{Event, Observer, Unit, begin},
+    training::outcome::Trained,
+};
+
+/// Scores the weights as they are.
+pub(crate) type Judge<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
+
+/// A training beside its objective.
+pub(crate) struct Learning<'a> {
+    /// What is trained.
+    pub(crate) variables: &'a Variables,
+    /// How.
+    pub(crate) options: &'a TrainingOptions,
+    /// Where checkpoints go.
+    pub(crate) folder: PathBuf,
+    /// Where the best weights go, in `dtype`.
+    pub(crate) model: &'a Path,
+    pub(crate) dtype: DType,
+    /// The files that stand beside the weights.
+    pub(crate) companions: &'a [(String, Vec<u8>)],
+    /// What the judge's score is called.
+    pub(crate) score: &'a str,
+}
+
+impl Learning<'_> {
+    /// Trains, from the newest checkpoint if there is one, and puts the best weights in their place, whole.
+    pub(crate) fn run<O: Objective>(
+        &self,
+        objective: &O,
+        judge: Option<Judge<'_>>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Trained> {
+        let outcome = self.optimise(objective, judge, observe)?;
+        if let Some(best) = &outcome.best_folder {
+            let staged = StagedFolder::create(self.model)?;
+            export(best, &staged.path(), self.dtype, self.companions)?;
+            staged.commit()?;
+        }
+        Ok(Trained { model: self.model.to_path_buf(), steps: outcome.step, best: outcome.best })
+    }
+
+    /// Trains, from the newest checkpoint if there is one.
+    pub(crate) fn optimise<O: Objective>(
+        &self,
+        objective: &O,
+        judge: Option<Judge<'_>>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        let Self { variables, options, folder, companions, score, .. } = self;
+        fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
+        let training = Training { objective, variables, options, evaluate: judge, folder, companions };
+        let mut begun = false;
+        let outcome = optimise(&training, &mut |progress| {
+            if !begun {
+                begin(observe, format!("train {}", folder.display()), progress.steps, Unit::Steps);
+                begun = true;
+            }
+            let judged = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));
+            let note =
+                format!("loss {:.4}, {:.0} tokens/s{judged}", progress.loss, progress.tokens_per_second);
+            if progress.score.is_some() {
+                tracing::info!(step = progress.step, steps = progress.steps, "{note}");
+            }
+            observe(Event::Advance { done: progress.step, note: Some(note) });
+            ControlFlow::Continue(())
+        })?;
+        if begun {
+            observe(Event::End);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The further files that say how a text becomes tokens, as far as a folder has them.
+const TOKENIZER: [&str; 5] = [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "sentence_bert_config.json",
+];
+
+/// The files that stand beside the weights of an encoder that was tuned: its config and the tokenizer of `from`.
+pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
+    let config = ModelConfig::Bert(config.clone()).to_json();
+    let mut files = vec![
+        ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
+        ("tokenizer.json".to_owned(), from.tokenizer()?.json().as_bytes().to_vec()),
+    ];
+    for name in TOKENIZER {
+        let path = from.folder().join(name);
+        if path.is_file() {
+            files.push((name.to_owned(), fs::read(&path).map_err(Error::io(&path, "read"))?));
+        }
+    }
+    Ok(files)
+}
+
+/// The weights of a checkpoint as variables, in f32; what it lacks is drawn from `seed`.
+pub(crate) fn variables_of(checkpoint: &Checkpoint, seed: u64) -> Result<Variables> {
+    let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
+    let from = checkpoint.folder();
+    let held = map.data().lock().map_err(|_| {
+        Error::io(from, "load")(std::io::Error::other("another thread failed while it held the weights"))
+    })?;
+    let tensors: Vec<_> = held.iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
+    Ok(Variables::with_initial(seed, tensors))
+}

@@ -1,0 +1,308 @@
+//! From a ranking to a prediction's provenance, and which pieces of passages hold gold evidence.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_kilt::{
+    Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
+};
+
+use crate::{
+    tasks::query::is_entity_linking,
+    workflows::answer::{
+        generation::GeneratorOptions,
+        options::{EvidenceOptions, EvidenceSource, Options, PageScore},
+    },
+};
+
+/// What is added to a rank before it is inverted, as reciprocal rank fusion has it.
+const RANK_CONSTANT: f32 = 60.0;
+
+/// The passages of a ranking in the order in which they are evidence: by rank, or by what their pages' passages score
+/// together, and within a page by rank.
+fn ordered(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<PassageId> {
+    let worth = |rank: usize, hit: &Hit| match score {
+        PageScore::Best => 0.0,
+        PageScore::Sum => hit.score,
+        PageScore::ReciprocalRank => 1.0 / (RANK_CONSTANT + rank as f32 + 1.0),
+    };
+    let mut scores: FxHashMap<PageIndex, f32> = FxHashMap::default();
+    for (rank, hit) in hits.iter().enumerate() {
+        *scores.entry(store.page_of(hit.passage)).or_insert(0.0) += worth(rank, hit);
+    }
+    let mut passages: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
+    if score != PageScore::Best {
+        let of = |passage: &PassageId| scores[&store.page_of(*passage)];
+        passages.sort_by(|a, b| of(b).total_cmp(&of(a)));
+    }
+    passages
+}
+
+/// The pages of a ranking as evidence lists them, best first.
+pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Vec<PageIndex> {
+    let mut known: FxHashSet<PageIndex> = FxHashSet::default();
+    let pages = ordered(store, hits, options.page_score).into_iter().map(|passage| store.page_of(passage));
+    pages.filter(|&page| known.insert(page)).take(options.limit).collect()
+}
+
+/// What the provenance of a query's answer is made of: what the config says, or what the generator's kind has it be.
+pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
+    let evidence = &options.general.evidence;
+    let linking = is_entity_linking(query);
+    let said = if linking { evidence.entity_linking } else { evidence.from };
+    let generator = options.generator.as_ref().map(|generator| generator.of(query.dataset));
+    said.unwrap_or(match generator {
+        None | Some(GeneratorOptions::Title(_)) => EvidenceSource::Ranking,
+        Some(_) if linking => EvidenceSource::Title,
+        Some(GeneratorOptions::RagSequence(_) | GeneratorOptions::RagToken(_)) => EvidenceSource::Read,
+        Some(GeneratorOptions::MemNet(_)) => EvidenceSource::Chosen,
+        Some(_) => EvidenceSource::Ranking,
+    })
+}
+
+/// The provenance of one prediction, best first.
+///
+/// `used` are the passages that the generator says it used, best first, `answer` is what it wrote. A page that was not
+/// retrieved is shown by its first passage.
+pub(crate) fn provenance(
+    store: &PassageStore,
+    hits: &[Hit],
+    (answer, used): (&str, &[PassageId]),
+    source: EvidenceSource,
+    options: &EvidenceOptions,
+) -> Vec<Provenance> {
+    let candidates: Vec<PassageId> = match source {
+        EvidenceSource::Ranking => {
+            used.iter().copied().chain(ordered(store, hits, options.page_score)).collect()
+        }
+        EvidenceSource::Read => used.to_vec(),
+        EvidenceSource::Chosen => used.first().copied().into_iter().collect(),
+        EvidenceSource::Title => {
+            let shown = |page| {
+                let hit = hits.iter().find(|hit| store.page_of(hit.passage) == page);
+                hit.map_or(PassageId(store.passages_of(page).start), |hit| hit.passage)
+            };
+            store.page_of_title(answer).map(shown).into_iter().collect()
+        }
+    };
+    let mut items = Vec::new();
+    let mut pages: FxHashSet<PageIndex> = FxHashSet::default();
+    let mut passages: FxHashSet<PassageId> = FxHashSet::default();
+    for id in candidates {
+        if items.len() == options.limit {
+            break;
+        }
+        let new_page = pages.insert(store.page_of(id));
+        if !passages.insert(id) || (options.one_per_page && !new_page) {
+            continue;
+        }
+        let passage: Passage = store.passage(id);
+        let item = passage.provenance();
+        items.push(if options.with_text {
+            let score = hits.iter().find(|hit| hit.passage == id).map_or(0.0, |hit| hit.score);
+            with_context(item, &passage.text, score)
+        } else {
+            item
+        });
+    }
+    items
+}
+
+/// All passages of the gold pages of a record, in the order of its evidence.
+pub(crate) fn gold_passages<'s>(
+    example: &'s Example,
+    store: &'s PassageStore,
+) -> impl Iterator<Item = Passage> + 's {
+    let gold = example.gold.iter().flat_map(|output| output.evidence());
+    let pages = gold.filter_map(|item| store.page_by_id(&item.wikipedia_id.as_ref()?.text()));
+    pages.flat_map(|page| store.passages_of(page).map(|id| store.passage(PassageId(id))))
+}
+
+/// Whether `piece` of a page, or the page where there is none, holds what an item of gold evidence points at.
+pub(crate) fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &PassageStore) -> bool {
+    let of_page = gold.wikipedia_id.as_ref().is_some_and(|id| id.text() == page);
+    of_page
+        && piece.is_none_or(|piece| {
+            span(gold, store).is_none_or(|span| {
+                let (span, piece) = (span.trim(), piece.trim());
+                piece.contains(span) || span.contains(piece)
+            })
+        })
+}
+
+/// The text of a span, its paragraphs each on a line; `None` where the evidence is a page as a whole.
+fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
+    let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
+    let number = |id: &Option<sporran_kilt::Id>| id.as_ref().and_then(sporran_kilt::Id::number);
+    let first = u32::try_from(number(&item.start_paragraph_id)?).ok()?;
+    let last = number(&item.end_paragraph_id).map_or(Some(first), |last| u32::try_from(last).ok())?;
+    let start = usize::try_from(number(&item.start_character)?).ok()?;
+    let end = usize::try_from(number(&item.end_character)?).ok()?;
+    if first > last || (first == last && start > end) || last as usize >= store.paragraph_count(page) {
+        return None;
+    }
+    let piece = |paragraph: u32| -> String {
+        let from = if paragraph == first { start } else { 0 };
+        let to = if paragraph == last { end } else { usize::MAX };
+        store.paragraph(page, paragraph).chars().take(to).skip(from).collect()
+    };
+    Some((first..=last).map(piece).collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::{Dataset, PassageSplit, jsonl, store::BuildOptions};
+
+    use super::*;
+
+    fn store(folder: &std::path::Path) -> PassageStore {
+        let source = folder.join("pages.jsonl");
+        let pages = [("1", "A"), ("2", "B"), ("3", "C")].map(|(id, title)| {
+            format!(r#"{{"wikipedia_id":"{id}","wikipedia_title":"{title}","text":["{title}","one","two"]}}"#)
+        });
+        jsonl::write(&source, pages.join("\n").as_bytes()).unwrap();
+        let redirects = folder.join("redirects.tsv");
+        std::fs::write(&redirects, "Bee\tB\n").unwrap();
+        let options = BuildOptions { source, redirects: Some(redirects), split: PassageSplit::Paragraph };
+        PassageStore::build(&options, folder.join("store"), &mut |_| {}).unwrap()
+    }
+
+    fn ranked(
+        store: &PassageStore,
+        hits: &[Hit],
+        used: &[PassageId],
+        options: &EvidenceOptions,
+    ) -> Vec<Provenance> {
+        provenance(store, hits, ("x", used), EvidenceSource::Ranking, options)
+    }
+
+    fn ids(items: &[Provenance]) -> Vec<String> {
+        items
+            .iter()
+            .map(|item| {
+                format!(
+                    "{}.{}",
+                    item.wikipedia_id.as_ref().unwrap(),
+                    item.start_paragraph_id.as_ref().unwrap()
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn provenance_follows_the_ranking_one_passage_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        // Passages 0 and 1 are page 1's, 2 and 3 page 2's, 4 and 5 page 3's.
+        let hits = [3, 2, 0, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
+        let options = EvidenceOptions::default();
+        assert_eq!(ids(&ranked(&store, &hits, &[], &options)), ["2.2", "1.1", "3.2"]);
+        let all = EvidenceOptions { one_per_page: false, limit: 3, ..options.clone() };
+        assert_eq!(ids(&ranked(&store, &hits, &[], &all)), ["2.2", "2.1", "1.1"]);
+        assert_eq!(ids(&ranked(&store, &hits, &[PassageId(5)], &options)), ["3.2", "2.2", "1.1"]);
+    }
+
+    #[test]
+    fn a_span_is_read_over_its_paragraphs() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let text = |from: [i64; 2], to: [i64; 2]| {
+            let item = Provenance {
+                wikipedia_id: Some("1".into()),
+                start_paragraph_id: Some(from[0].into()),
+                start_character: Some(from[1].into()),
+                end_paragraph_id: Some(to[0].into()),
+                end_character: Some(to[1].into()),
+                ..Provenance::default()
+            };
+            span(&item, &store)
+        };
+        assert_eq!(text([1, 1], [1, 3]).as_deref(), Some("ne"));
+        assert_eq!(text([1, 1], [2, 2]).as_deref(), Some("ne\ntw"));
+        assert_eq!((text([2, 0], [1, 3]), text([1, 2], [1, 1]), text([1, 0], [3, 1])), (None, None, None));
+    }
+
+    #[test]
+    fn pages_can_be_ranked_by_all_their_passages() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        // Page 1 has the best passage, page 2 two good ones.
+        let hits =
+            [(0, 5.0), (2, 4.0), (3, 3.0), (4, 1.0)].map(|(id, score)| Hit { passage: PassageId(id), score });
+        for (page_score, expected) in [
+            (PageScore::Best, ["1.1", "2.1", "3.1"]),
+            (PageScore::Sum, ["2.1", "1.1", "3.1"]),
+            // 1/62 + 1/63 against 1/61 and 1/64.
+            (PageScore::ReciprocalRank, ["2.1", "1.1", "3.1"]),
+        ] {
+            let options = EvidenceOptions { page_score, ..EvidenceOptions::default() };
+            assert_eq!(ids(&ranked(&store, &hits, &[], &options)), expected);
+            let listed = pages(&store, &hits, &options);
+            let listed: Vec<String> =
+                listed.into_iter().map(|page| format!("{}.1", store.page_id(page))).collect();
+            assert_eq!(listed, expected);
+        }
+    }
+
+    #[test]
+    fn provenance_can_be_what_was_read_or_chosen_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let hits = [3, 2, 0, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
+        let options = EvidenceOptions::default();
+        let used = [0, 1, 3].map(PassageId);
+        let from =
+            |source, used: &[PassageId]| ids(&provenance(&store, &hits, ("A", used), source, &options));
+        assert_eq!(from(EvidenceSource::Read, &used), ["1.1", "2.2"]);
+        assert_eq!(from(EvidenceSource::Chosen, &used), ["1.1"]);
+        assert!(from(EvidenceSource::Read, &[]).is_empty() && from(EvidenceSource::Chosen, &[]).is_empty());
+        let all = EvidenceOptions { one_per_page: false, ..options.clone() };
+        let read = provenance(&store, &hits, ("A", &used), EvidenceSource::Read, &all);
+        assert_eq!(ids(&read), ["1.1", "1.2", "2.2"]);
+    }
+
+    #[test]
+    fn a_linked_entity_is_the_page_of_exactly_that_title_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let hits = [3, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
+        let options = EvidenceOptions::default();
+        let linked = |answer| {
+            ids(&provenance(&store, &hits, (answer, &[PassageId(3)]), EvidenceSource::Title, &options))
+        };
+        // The passage that was retrieved, or the page's first.
+        assert_eq!((linked("C"), linked(" A ")), (vec!["3.2".to_owned()], vec!["1.1".to_owned()]));
+        // No page, a redirect, another case.
+        for answer in ["D", "", "Bee", "a"] {
+            assert!(linked(answer).is_empty(), "{answer:?}");
+        }
+        assert!(store.page_by_title("Bee").is_some() && store.page_by_title("a").is_some());
+    }
+
+    #[test]
+    fn the_kind_of_a_generator_decides_what_provenance_is() {
+        use EvidenceSource::{Chosen, Ranking, Read, Title};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let sources = |config: &str| {
+            let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+            std::fs::write(&path, format!("{general}{config}")).unwrap();
+            let options = Options::load(&path, &[]).unwrap();
+            [Dataset::Nq, Dataset::Fever, Dataset::Wned].map(|dataset| {
+                source(&options, &Query { dataset: Some(dataset), ..Query::of_text("1", "q") })
+            })
+        };
+        let kind = |kind: &str| format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\n");
+        assert_eq!(sources(""), [Ranking; 3]);
+        assert_eq!(sources("[generator]\nkind = \"title\"\n"), [Ranking; 3]);
+        assert_eq!(sources(&kind("rag-token")), [Read, Read, Title]);
+        assert_eq!(sources(&kind("rag-sequence")), [Read, Read, Title]);
+        assert_eq!(sources(&kind("memnet")), [Chosen, Chosen, Title]);
+        for kinds in ["seq2seq", "fid", "extractive", "causal"] {
+            assert_eq!(sources(&kind(kinds)), [Ranking, Ranking, Title]);
+        }
+        let parts = "[generator]\nkind = \"by-dataset\"\n[generator.default]\nkind = \"title\"\n\
+                     [generator.datasets.fever]\nkind = \"rag-token\"\nmodel = \"m\"\n";
+        assert_eq!(sources(parts), [Ranking, Read, Ranking]);
+        let said = "[evidence]\nfrom = \"ranking\"\nentity-linking = \"chosen\"\n";
+        assert_eq!(sources(&format!("{said}{}", kind("rag-token"))), [Ranking, Ranking, Chosen]);
+    }
+}

@@ -1,0 +1,27 @@
+//! Answers to the records of task files, with provenance: retrieval, reranking, generation, scores; and the training of the
+//! models that do it.
+
+pub(crate) mod assemble;
+mod check;
+mod evidence;
+mod explain;
+pub mod generation;
+pub mod options;
+mod overrides;
+pub mod report;
+mod rerank;
+pub mod retrieval;
+mod run;
+mod titles;
+mod trace;
+pub mod train;
+mod tune;
+
+pub use assemble::{Assembly, assemble, assemble_retrieval};
+pub use explain::{Answer, Evidence, Explanation, explain};
+pub use options::Options;
+pub use report::Report;
+pub use run::{retrieve, run};
+pub use trace::{Step, trace};
+pub use train::train;
+pub use tune::{Tried, tune};

@@ -1,0 +1,127 @@
+//! A retriever whose best passages are put in a reranker's order.
+
+use std::sync::Arc;
+
+use sporran_kilt::{Hit, Passage, PassageStore, Query};
+use sporran_reranker::Reranker;
+use sporran_retriever::{Result, Retriever, Trace};
+
+use crate::workflows::answer::retrieval::RerankOptions;
+
+/// Scores what another retriever finds.
+pub(crate) struct Reranked {
+    base: Box<dyn Retriever>,
+    reranker: Box<dyn Reranker>,
+    store: Arc<PassageStore>,
+    options: RerankOptions,
+}
+
+impl Reranked {
+    pub(crate) fn new(
+        base: Box<dyn Retriever>,
+        reranker: Box<dyn Reranker>,
+        store: Arc<PassageStore>,
+        options: RerankOptions,
+    ) -> Self {
+        Self { base, reranker, store, options }
+    }
+
+    fn reordered(&self, query: &Query, mut hits: Vec<Hit>, k: usize) -> Result<Vec<Hit>> {
+        let rest = hits.split_off(self.options.depth.min(hits.len()));
+        let passages: Vec<Passage> = hits.iter().map(|hit| self.store.passage(hit.passage)).collect();
+        let passages: Vec<&Passage> = passages.iter().collect();
+        let scores =
+            self.reranker.score(query, &passages).map_err(|error| sporran_retriever::Error::Passages {
+                passage: hits.first().map_or(0, |hit| hit.passage.0),
+                source: Box::new(error),
+            })?;
+        let mut scored: Vec<Hit> =
+            hits.iter().zip(scores).map(|(hit, score)| Hit { passage: hit.passage, score }).collect();
+        scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
+        if let Some(fusion) = &self.options.fusion {
+            scored = fusion.fuse(&[&hits, &scored]);
+        }
+        // What was not scored follows in its order, each a little below what stands before it.
+        let mut below = scored.last().map_or(0.0, |hit| hit.score);
+        for hit in rest {
+            below = below.next_down();
+            scored.push(Hit { passage: hit.passage, score: below });
+        }
+        scored.truncate(k);
+        Ok(scored)
+    }
+}
+
+impl Retriever for Reranked {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        let found = self.base.retrieve(queries, k.max(self.options.depth))?;
+        queries.iter().zip(found).map(|(query, hits)| self.reordered(query, hits, k)).collect()
+    }
+
+    fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
+        let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
+        let parts = vec![self.base.trace(query, k)?];
+        Ok(Trace { step: "reranked".into(), query: query.text.clone(), hits, sets: Vec::new(), parts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::{PassageId, PassageSplit, jsonl, store::BuildOptions};
+    use sporran_retriever::fusion::FusionOptions;
+
+    use super::*;
+
+    /// Finds passages 0, 1, 2 .. in that order.
+    struct InOrder;
+
+    impl Retriever for InOrder {
+        fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+            let hit = |id: u32| Hit { passage: PassageId(id), score: 10.0 - id as f32 };
+            Ok(queries.iter().map(|_| (0..4).take(k).map(hit).collect()).collect())
+        }
+    }
+
+    /// Likes long texts.
+    struct ByLength;
+
+    impl Reranker for ByLength {
+        fn score(&self, _: &Query, passages: &[&Passage]) -> sporran_reranker::Result<Vec<f32>> {
+            Ok(passages.iter().map(|passage| passage.text.len() as f32).collect())
+        }
+    }
+
+    fn order(options: RerankOptions, k: usize) -> Vec<u32> {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("pages.jsonl");
+        let lines: Vec<String> = ["a", "aa", "aaa", "aaaa"]
+            .iter()
+            .enumerate()
+            .map(|(id, text)| {
+                format!(r#"{{"wikipedia_id":"{id}","wikipedia_title":"T{id}","text":["T{id}","{text}"]}}"#)
+            })
+            .collect();
+        jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
+        let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
+        let reranked = Reranked::new(Box::new(InOrder), Box::new(ByLength), Arc::new(store), options);
+        let hits = reranked.retrieve(&[Query::of_text("q", "q")], k).unwrap().pop().unwrap();
+        assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "{hits:?}");
+        hits.iter().map(|hit| hit.passage.0).collect()
+    }
+
+    #[test]
+    fn the_best_are_reordered_and_the_rest_follow() {
+        assert_eq!(order(RerankOptions { depth: 3, fusion: None }, 10), [2, 1, 0, 3]);
+        assert_eq!(order(RerankOptions { depth: 9, fusion: None }, 2), [3, 2]);
+    }
+
+    #[test]
+    fn both_orders_can_count() {
+        // By reciprocal ranks the first stage's order wins where it weighs more.
+        let fusion =
+            |weights: [f32; 2]| Some(FusionOptions { weights: weights.into(), ..FusionOptions::default() });
+        assert_eq!(order(RerankOptions { depth: 4, fusion: fusion([2.0, 1.0]) }, 10), [0, 1, 2, 3]);
+        assert_eq!(order(RerankOptions { depth: 4, fusion: fusion([1.0, 2.0]) }, 10), [3, 2, 1, 0]);
+    }
+}

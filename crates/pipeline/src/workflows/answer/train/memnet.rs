@@ -1,0 +1,119 @@
+//! Training transformer memory networks: which piece of what is known a dialogue is answered with, and the answer.
+
+use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
+use sporran_kilt::{Passage, PassageStore, Provenance};
+use sporran_transformers::{
+    Tokenizer,
+    training::{EvaluationError, MemoryObjective, MemoryRow},
+};
+
+use crate::{
+    Result,
+    observe::Observer,
+    training::{model::Pupil, outcome::Trained},
+    workflows::answer::{
+        assemble::assemble_retrieval,
+        evidence::{gold_passages, holds},
+        options::{Options, TrainOptions},
+        train::{
+            examples::{Reading, judged_score, readings},
+            start::{learning, pupil},
+        },
+    },
+};
+
+/// Trains the model of a `memnet` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.
+///
+/// # Errors
+/// Whatever is wrong with files, index, model or training.
+pub(crate) fn train_memory(
+    options: &Options,
+    train: &TrainOptions,
+    network: &MemNetOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let assembly = assemble_retrieval(options, observe)?;
+    let mut read = |files, table, limit| {
+        readings(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
+    };
+    let examples = read(&train.examples, "train.examples", None)?;
+    let judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+    let store = assembly.store.clone();
+    let rows = Rows {
+        input: MemoryInput::new(network, tokenizer.clone(), model.max_input_length(), store.clone())?,
+        tokenizer: &tokenizer,
+        store: store.as_deref(),
+        network,
+        train,
+    };
+    let rows: Vec<MemoryRow> = examples.iter().map(|reading| rows.row(reading)).collect::<Result<_>>()?;
+    let known = rows.iter().filter(|row| row.gold.is_some()).count();
+    tracing::info!(known, records = rows.len(), "records whose gold knowledge is in their memory");
+    let objective =
+        MemoryObjective::new(model.as_ref(), &variables, &rows, train.knowledge, &train.optimizer)?;
+    let judge = MemNet::new(network, model.clone(), tokenizer.clone(), store)?;
+    let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
+    let learning = learning(&options.general, train, &variables, &companions);
+    learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
+}
+
+/// Makes token rows of examples.
+struct Rows<'a> {
+    input: MemoryInput,
+    tokenizer: &'a Tokenizer,
+    store: Option<&'a PassageStore>,
+    network: &'a MemNetOptions,
+    train: &'a TrainOptions,
+}
+
+impl Rows<'_> {
+    fn row(&self, reading: &Reading) -> Result<MemoryRow> {
+        let query = &reading.example.query;
+        let passages: Vec<&Passage> = reading.passages.iter().map(|(passage, _)| passage).collect();
+        let (mut pieces, mut gold) = self.pieces(reading, &passages)?;
+        pieces.truncate(self.input.most());
+        gold = gold.filter(|gold| *gold < pieces.len());
+        if let (None, true, Some(store)) = (gold, self.train.add_gold, self.store) {
+            let passages: Vec<Passage> = gold_passages(&reading.example, store).collect();
+            // More of them than a run reads: the evidence may stand anywhere on its page.
+            for passage in &passages {
+                let (mut own, found) = self.pieces(reading, &[passage])?;
+                if let Some(found) = found {
+                    pieces.truncate(self.input.most() - 1);
+                    gold = Some(pieces.len());
+                    pieces.push(own.swap_remove(found));
+                    break;
+                }
+            }
+        }
+        let answers = reading.example.answers();
+        // Records without an answer are not read.
+        let target = answers.first().copied().unwrap_or_default();
+        Ok(MemoryRow {
+            dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
+            pieces: pieces.iter().map(|text| Ok(self.input.piece_tokens(text)?)).collect::<Result<_>>()?,
+            gold,
+            target: self.tokenizer.encode(target, Some(self.train.target_tokens))?,
+        })
+    }
+
+    /// The texts of the pieces of passages, and which of them is the first to hold gold evidence.
+    fn pieces(&self, reading: &Reading, passages: &[&Passage]) -> Result<(Vec<String>, Option<usize>)> {
+        let candidates: Vec<Candidate<'_>> =
+            passages.iter().map(|passage| Candidate { passage, score: 0.0 }).collect();
+        let units = self.input.units(&Request { query: &reading.example.query, passages: &candidates })?;
+        let gold: Vec<&Provenance> =
+            reading.example.gold.iter().flat_map(|output| output.evidence()).collect();
+        let whole = self.network.evidence == UnitKind::Lead;
+        let found = self.store.and_then(|store| {
+            units.iter().position(|unit| {
+                let page = passages[unit.passage].page_id.as_str();
+                let piece = (!whole).then_some(unit.text.as_str());
+                gold.iter().any(|item| holds(page, piece, item, store))
+            })
+        });
+        let texts = units.iter().map(|unit| self.input.piece(passages[unit.passage], unit)).collect();
+        Ok((texts, found))
+    }
+}

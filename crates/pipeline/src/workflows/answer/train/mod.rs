@@ -1,0 +1,120 @@
+//! Training the generator's model on task files, with the passages that its retriever finds.
+//!
+//! What the model reads in training is what it will read in a run: the same queries, the same index, the same prompt.
+
+mod dpr_reader;
+pub mod encoders;
+mod examples;
+mod fid;
+mod memnet;
+pub(super) mod rag;
+mod seq2seq;
+mod start;
+mod verifier;
+
+use self::{
+    dpr_reader::train_reader,
+    encoders::train_encoder,
+    fid::train_fid,
+    memnet::train_memory,
+    rag::{Rag, train_rag},
+    verifier::train_verifier,
+};
+use super::{
+    check::UNTRAINED,
+    generation::GeneratorOptions,
+    options::{General, Options},
+};
+use crate::{
+    Diagnostic, Error, Result,
+    observe::Observer,
+    run_dir::{folder::Folder, inputs::Inputs, key::StepKey, training::TrainingFolder},
+    tasks::files::task_files,
+    training::outcome::Trained,
+};
+
+/// Trains what a config says: the encoder of `[encoder-training]`, or the model of its generator, which goes where `[train]`
+/// says. A training that was stopped goes on from
+/// its newest checkpoint.
+///
+/// # Errors
+/// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
+pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    let folder = Folder::open(options.general.output.join(&options.general.name))?;
+    let mut inputs = Inputs::default();
+    let key = training_key(options, &mut inputs)?;
+    let underway = TrainingFolder::begin_with(folder, inputs, key)?;
+    let trained = learn(options, observe)?;
+    underway.finish()?;
+    Ok(trained)
+}
+
+/// The options that no training depends on: where models and indexes go, what a run does with them, and folders of task files,
+/// each of which counts by itself.
+const WITHOUT: [&str; 12] = [
+    "evidence",
+    "source.indexes",
+    "tasks.folder",
+    "tasks.gold",
+    "train.model",
+    "train.examples.folder",
+    "encoder-training.model",
+    "encoder-training.examples.folder",
+    "generator.model",
+    "generator.pages.model",
+    "generator.selection.model",
+    "generator.precision",
+];
+
+/// All that a training depends on.
+fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
+    let General { tasks, train, encoder_training, .. } = &options.general;
+    let mut key = StepKey::training(&options.to_table()?)?.without(&WITHOUT);
+    if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
+        // The trained one goes there.
+        key = key.without(&["retriever.model"]);
+    }
+    let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));
+    let own = encoder_training.as_ref().and_then(|training| training.examples.as_ref());
+    let tables = [Some((tasks, "tasks")), examples, own.map(|own| (own, "encoder-training.examples"))];
+    for (tasks, table) in tables.into_iter().flatten() {
+        for task in task_files(tasks, table)? {
+            key = key.input(&format!("{table} {}", task.name), inputs.file(&task.path)?);
+        }
+    }
+    Ok(key)
+}
+
+fn learn(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    if let Some(training) = &options.general.encoder_training {
+        return train_encoder(options, training, observe);
+    }
+    let missing = |key: &str| {
+        let message = format!("is missing; training needs `[{key}]`");
+        Error::Config(vec![crate::config::Diagnostic {
+            origin: "config".into(),
+            line: 0,
+            key: key.into(),
+            message,
+        }])
+    };
+    let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
+    let generator = match &options.generator {
+        Some(GeneratorOptions::Seq2Seq(generator)) => generator,
+        Some(GeneratorOptions::Verifier(verifier)) => {
+            return train_verifier(options, train, verifier, observe);
+        }
+        Some(GeneratorOptions::Fid(fid)) => return train_fid(options, train, fid, observe),
+        Some(GeneratorOptions::MemNet(network)) => return train_memory(options, train, network, observe),
+        Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
+        Some(GeneratorOptions::RagSequence(rag)) => {
+            return train_rag(options, train, Rag::Sequence(rag), observe);
+        }
+        Some(GeneratorOptions::Extractive(reader)) => return train_reader(options, train, reader, observe),
+        Some(_) => {
+            return Err(Error::Config(vec![Diagnostic::of_config("generator.kind", UNTRAINED)]));
+        }
+        None => return Err(missing("generator")),
+    };
+    seq2seq::train(options, train, generator, observe)
+}

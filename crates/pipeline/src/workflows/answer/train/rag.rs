@@ -1,0 +1,277 @@
+//! Training retrieval-augmented generators: the generator learns from each passage apart, and the encoder of questions
+//! learns through the generator which passages help.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use sporran_generator::{
+    Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
+};
+use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder};
+use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
+use sporran_transformers::{
+    Checkpoint, Head, Pooling, Sentences, Tokenizer,
+    training::{
+        EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion,
+        TunedEncoder, export_part,
+    },
+};
+
+use crate::{
+    Error, Result,
+    observe::Observer,
+    tasks::query::for_retrieval,
+    training::{model::Pupil, outcome::Trained, session::encoder_files},
+    workflows::answer::{
+        assemble::assemble_dense,
+        options::{Options, TrainOptions},
+        retrieval::RetrieverOptions,
+        train::{
+            encoders::{Prompts, SentenceLayout},
+            examples::{Reading, judged_score, readings},
+            start::{learning, pupil},
+        },
+    },
+};
+
+fn fault(key: &str, message: &str) -> Error {
+    let (origin, key, message) = ("config".into(), key.into(), message.into());
+    Error::Config(vec![crate::config::Diagnostic { origin, line: 0, key, message }])
+}
+
+/// The retriever that RAG learns with: a dense one over all pages, whose scores are inner products.
+///
+/// # Errors
+/// The key at fault and what is wrong with it.
+pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
+    match &options.retriever {
+        Some(RetrieverOptions::Dense(dense))
+            if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
+        {
+            Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
+        }
+        Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
+            Err(("pages", "expected none; RAG is trained on all pages"))
+        }
+        Some(RetrieverOptions::Dense(dense))
+            if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
+                && dense.passage_model.is_none() =>
+        {
+            let message =
+                "is missing; vectors of passages stay as they are while the question encoder is trained";
+            Err(("retriever.passage-model", message))
+        }
+        Some(RetrieverOptions::Dense(dense)) => Ok(dense),
+        _ => Err(("retriever.kind", "expected `dense`, whose scores RAG learns from")),
+    }
+}
+
+/// Which generator learns.
+#[derive(Clone, Copy)]
+pub(crate) enum Rag<'a> {
+    /// `kind = "rag-token"`
+    Token(&'a RagTokenOptions),
+    /// `kind = "rag-sequence"`
+    Sequence(&'a RagSequenceOptions),
+}
+
+/// Trains the models of a `rag-token` or `rag-sequence` generator on the records of `[train.examples]`, and judges them by
+/// their answers on `[tasks]`.
+///
+/// # Errors
+/// [`Error::Config`] where the retriever is not one to learn with; whatever is wrong with files, index, models or training.
+pub(crate) fn train_rag(
+    options: &Options,
+    train: &TrainOptions,
+    rag: Rag<'_>,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let (loss, prompt) = match rag {
+        Rag::Token(rag) => (RagLoss::Token, &rag.prompt),
+        Rag::Sequence(rag) => (RagLoss::Sequence, &rag.prompt),
+    };
+    let written = dense_options(options).map_err(|(key, message)| fault(key, message))?;
+    let from = train.question_encoder.as_ref().unwrap_or(&written.model);
+    // The encoder that learning starts from may compare its vectors in another way; what it becomes says that it does so.
+    let similarity = Some(Similarity::InnerProduct);
+    let dense_options = DenseOptions { model: from.clone(), similarity, ..written.clone() };
+    let (assembly, dense) = assemble_dense(options, &dense_options, observe)?;
+    let Some(store) = &assembly.store else {
+        return Err(fault("source", "is missing; RAG reads its passages"));
+    };
+    // Passages are looked up while it learns, not before.
+    let mut read = |files, table, limit| {
+        readings(options, files, table, limit, prompt.passages, false, &assembly, observe)
+    };
+    let examples = read(&train.examples, "train.examples", None)?;
+    let mut judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+
+    let (checkpoint, pooling) = questions_from(from, &dense_options)?;
+    let device = train.device.open()?;
+    let encoder = TunedEncoder::open_questions(&checkpoint, options.general.seed, &device)?;
+    let encoder_learns = train.question_encoder.is_some();
+    let models = RagModels {
+        encoder: &encoder,
+        pooling,
+        encoder_learns,
+        generator: model.as_ref(),
+        variables: &variables,
+    };
+    let world = World {
+        store,
+        passages: PassageEncoder::load(&dense_options)?,
+        vectors: Mutex::default(),
+        prompt: Prompt::new(prompt.clone())?,
+        max_tokens: model.max_input_length().unwrap_or(usize::MAX).min(prompt.max_tokens),
+        tokenizer: &tokenizer,
+        dense: &dense,
+    };
+    let rows = |readings: &[Reading]| {
+        let queries: Vec<Query> = readings
+            .iter()
+            .map(|reading| for_retrieval(&reading.example.query, &options.general.query))
+            .collect();
+        dense.rows(&queries.iter().map(|query| query.text.as_str()).collect::<Vec<_>>())
+    };
+    let questions: Vec<RagQuestion> = rows(&examples)?
+        .into_iter()
+        .zip(&examples)
+        .map(|(question, reading)| {
+            let answers = reading.example.answers();
+            // Records without an answer are not read.
+            let target = answers.first().copied().unwrap_or_default();
+            Ok(RagQuestion { question, target: tokenizer.encode(target, Some(train.target_tokens))? })
+        })
+        .collect::<Result<_>>()?;
+    let find = |batch: &[usize], vectors: &[Vec<f32>]| {
+        let queries: Vec<&Query> = batch.iter().map(|&at| &examples[at].example.query).collect();
+        world.find(&queries, vectors).map_err(|error| sporran_transformers::Error::Callback {
+            what: "the search for passages",
+            source: error.into(),
+        })
+    };
+    let optimizer = &train.optimizer;
+    let tokens_each = prompt.passages * world.max_tokens;
+    let objective = RagObjective::new(models, &questions, &find, loss, optimizer, tokens_each)?;
+
+    let asked = rows(&judged)?;
+    let answers = match rag {
+        Rag::Sequence(rag) => RagGenerator::sequence(rag, model.clone(), tokenizer.clone())?,
+        Rag::Token(rag) => RagGenerator::token(rag, model.clone(), tokenizer.clone())?,
+    };
+    let judged = Mutex::new(&mut judged);
+    let score = || -> Result<f64> {
+        let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let vectors = models.vectors(&asked.iter().collect::<Vec<_>>(), optimizer.tokens_per_batch)?;
+        for (reading, found) in judged.iter_mut().zip(world.search(&vectors)?) {
+            reading.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
+        }
+        judged_score(&answers, &judged)
+    };
+    let judge = || score().map_err(EvaluationError::from);
+    let trained = models.trained();
+    let learning = learning(&options.general, train, &trained, &[]);
+    let outcome = learning.optimise(&objective, (!asked.is_empty()).then_some(&judge), observe)?;
+    if let Some(best) = &outcome.best_folder {
+        let generator = StagedFolder::create(&train.model)?;
+        export_part(best, RAG_PREFIXES[0], &generator.path(), DType::F16, &companions)?;
+        if encoder_learns {
+            let questions = StagedFolder::create(&written.model)?;
+            let files = encoder_files(&checkpoint, encoder.config())?;
+            export_part(best, RAG_PREFIXES[1], &questions.path(), DType::F32, &files)?;
+            if !matches!(encoder.head(), Head::Vector(_)) {
+                let layout = SentenceLayout {
+                    pooling,
+                    similarity: Similarity::InnerProduct,
+                    width: encoder.config().hidden_size,
+                    prompts: Prompts::of(from)?,
+                };
+                layout.write(&questions.path())?;
+            }
+            questions.commit()?;
+        }
+        generator.commit()?;
+    }
+    Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
+}
+
+/// The encoder of questions in a folder, and how its states become a vector. Where the folder makes its length 1, that falls away:
+/// the length says how sharply the softmax tells passages apart, and is learned.
+fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Pooling)> {
+    let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
+        // DPR's head has the say over its own vectors.
+        return Ok((Checkpoint::open(folder)?, dense.pooling.unwrap_or(Pooling::Cls)));
+    };
+    let pooling = sentences.direction().filter(|own| dense.pooling.is_none_or(|wanted| wanted == *own));
+    let expected = "expected an encoder whose vectors are pooled states, normalised or not";
+    let pooling = pooling.ok_or_else(|| fault("train.question-encoder", expected))?;
+    Ok((Checkpoint::open(&sentences.encoder)?, pooling))
+}
+
+/// What passages are looked up in, and how they are read.
+struct World<'a> {
+    store: &'a Arc<PassageStore>,
+    dense: &'a Dense,
+    passages: PassageEncoder,
+    /// The vectors of the passages that were found so far.
+    vectors: Mutex<FxHashMap<PassageId, Vec<f32>>>,
+    prompt: Prompt,
+    tokenizer: &'a Tokenizer,
+    max_tokens: usize,
+}
+
+impl World<'_> {
+    /// The passages that are nearest to vectors, as many as the prompt has.
+    fn search(&self, vectors: &[Vec<f32>]) -> Result<Vec<Vec<(PassageId, f32)>>> {
+        let Some(width) = vectors.first().map(Vec::len) else { return Ok(Vec::new()) };
+        let asked = Embeddings::new(width, vectors.concat())?;
+        let PromptOptions { passages, .. } = self.prompt.options();
+        let found = self.dense.index().search(&asked, (*passages).max(1), None)?;
+        let hit = |(id, score)| (PassageId(id), score);
+        Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
+    }
+
+    /// The passages of queries with these vectors, as the generator reads them.
+    fn find(&self, queries: &[&Query], vectors: &[Vec<f32>]) -> Result<Vec<Vec<FoundPassage>>> {
+        let found = self.search(vectors)?;
+        self.encode(found.iter().flatten().map(|(id, _)| *id))?;
+        let known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let passage = |rank: usize, query: &Query, id: &PassageId| -> Result<FoundPassage> {
+            let passage = self.store.passage(*id);
+            let candidates = [Candidate { passage: &passage, score: 0.0 }];
+            let request = Request { query, passages: &candidates };
+            let text = self.prompt.text_from(rank, &request, self.tokenizer)?;
+            let text = self.tokenizer.encode(&text, Some(self.max_tokens))?;
+            Ok(FoundPassage { vector: known[id].clone(), text })
+        };
+        let of = |(query, found): (&&Query, &Vec<(PassageId, f32)>)| {
+            (1..).zip(found).map(|(rank, (id, _))| passage(rank, query, id)).collect::<Result<Vec<_>>>()
+        };
+        queries.par_iter().zip(&found).map(of).collect()
+    }
+
+    /// Sees to it that the vectors of passages are known.
+    fn encode(&self, ids: impl Iterator<Item = PassageId>) -> Result<()> {
+        let mut known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new: Vec<PassageId> = ids.filter(|id| !known.contains_key(id)).collect();
+        new.sort_unstable();
+        new.dedup();
+        let texts: Vec<(&str, String)> = new
+            .iter()
+            .map(|id| (self.store.page_title(self.store.page_of(*id)), self.store.text(*id)))
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let pairs: Vec<(&str, &str)> = texts.iter().map(|(title, text)| (*title, text.as_str())).collect();
+        let vectors = self.passages.encode(&pairs)?;
+        known.extend(new.into_iter().zip(vectors.rows().map(<[f32]>::to_vec)));
+        Ok(())
+    }
+}

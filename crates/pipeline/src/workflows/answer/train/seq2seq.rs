@@ -1,0 +1,119 @@
+//! Training an encoder-decoder on prompts and answers.
+
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
+use sporran_transformers::{
+    Tokenizer,
+    training::{EvaluationError, Row, Seq2SeqObjective},
+};
+
+use super::{
+    examples::{Reading, judged_score, readings, with_titles},
+    start::{learning, pupil},
+};
+use crate::{
+    Result,
+    observe::Observer,
+    training::{model::Pupil, outcome::Trained},
+    workflows::answer::{
+        assemble::assemble_retrieval,
+        options::{Options, Target, TrainOptions},
+    },
+};
+
+/// Trains the model of a generator of kind `seq2seq`.
+pub(super) fn train(
+    options: &Options,
+    train: &TrainOptions,
+    generator: &Seq2SeqOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let assembly = assemble_retrieval(options, observe)?;
+    let mut examples = readings(
+        options,
+        &train.examples,
+        "train.examples",
+        None,
+        generator.prompt.passages,
+        train.add_gold,
+        &assembly,
+        observe,
+    )?;
+    let mut judged = readings(
+        options,
+        &options.general.tasks,
+        "tasks",
+        Some(train.judged),
+        generator.prompt.passages,
+        false,
+        &assembly,
+        observe,
+    )?;
+    if let (Target::Title, Some(store)) = (train.target, &assembly.store) {
+        with_titles(&mut examples, store);
+        with_titles(&mut judged, store);
+    }
+
+    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+
+    let rows = Rows {
+        examples: &examples,
+        prompt: Prompt::new(generator.prompt.clone())?,
+        tokenizer: &tokenizer,
+        train,
+        seed: options.general.seed,
+    };
+    let judge = Seq2SeqGenerator::new(generator, model.clone(), tokenizer.clone())?;
+    let evaluate = || judged_score(&judge, &judged).map_err(EvaluationError::from);
+    let of_epoch = |epoch| rows.of_epoch(epoch);
+    let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &train.optimizer, &of_epoch);
+    let learning = learning(&options.general, train, &variables, &companions);
+    learning.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)
+}
+
+/// Token rows of an epoch: each example with one of its answers, its passages in a fresh order.
+struct Rows<'a> {
+    examples: &'a [Reading],
+    prompt: Prompt,
+    tokenizer: &'a Tokenizer,
+    train: &'a TrainOptions,
+    seed: u64,
+}
+
+impl Rows<'_> {
+    fn of_epoch(&self, epoch: u64) -> sporran_transformers::Result<Arc<Vec<Row>>> {
+        use rayon::prelude::*;
+        let rows: sporran_transformers::Result<Vec<Row>> = self
+            .examples
+            .par_iter()
+            .enumerate()
+            .map(|(number, reading)| self.row(reading, epoch, number as u64))
+            .collect();
+        Ok(Arc::new(rows?))
+    }
+
+    fn row(&self, reading: &Reading, epoch: u64, number: u64) -> sporran_transformers::Result<Row> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
+        rng.set_stream(epoch << 32 | number);
+        let answers = reading.example.answers();
+        // The first gold answer is the one to learn; later ones are aliases that the page need not hold.
+        // Gold pages are all alike.
+        let first = self.train.target == Target::Answer && rng.random_bool(0.9);
+        let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
+        let mut passages = reading.passages.clone();
+        // The order of passages must not be what the model goes by where the retriever errs.
+        if rng.random_bool(0.3) {
+            passages.shuffle(&mut rng);
+        }
+        let shuffled = Reading { example: reading.example.clone(), passages };
+        let source = shuffled.ask(|request| self.prompt.text(request, self.tokenizer)).map_err(|error| {
+            sporran_transformers::Error::Callback { what: "the prompt", source: error.into() }
+        })?;
+        let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
+        let target = self.tokenizer.encode(target, Some(self.train.target_tokens))?;
+        Ok(Row { source, target })
+    }
+}

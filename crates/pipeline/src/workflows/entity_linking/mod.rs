@@ -1,0 +1,261 @@
+//! Entity linking on texts whose mentions are given: what they mean in a knowledge base, and how many are told right.
+//!
+//! A config of this kind has `[linking]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
+
+mod options;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+use sporran_extractor::{
+    Coreference, Document, EntityType, Link, Linker, Mention, MentionFinder, MentionForm, Span, pronoun,
+};
+use sporran_kilt::{
+    Output, Record, jsonl,
+    linked::{self, LinkedText},
+    scores::Measure,
+};
+
+pub use options::{LinkedInput, LinkingOptions, NamedEntities};
+
+use crate::{
+    Error, Result,
+    observe::{Event, Observer, Unit, advance, begin},
+    run_dir::folder::{AnswerFile, Folder},
+    source::pages::Pages,
+    workflows::population::{build_names, coreference, finder, linker},
+};
+
+/// What came of a config's files: `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkingReport {
+    /// The config's name.
+    pub name: String,
+    /// Entities that names lead to.
+    pub entities: usize,
+    /// Names.
+    pub names: usize,
+    /// Each file's counts.
+    pub files: Vec<LinkedFile>,
+    /// Seconds without loading.
+    pub seconds: f64,
+}
+
+/// How a file's mentions were linked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkedFile {
+    /// Its name without its ending; `predictions/NAME.jsonl` has its links.
+    pub file: String,
+    /// Its mentions.
+    pub mentions: usize,
+    /// Those whose entity names lead to: what can be right.
+    pub held: usize,
+    /// Those that a link was told for.
+    pub linked: usize,
+    /// Those whose link is the right one.
+    pub right: usize,
+    /// `right / held`: the share of mentions linked right among those whose entity is held.
+    pub accuracy: Measure,
+    /// `right / linked`, over all mentions: a link of what is not held is wrong.
+    pub precision: Measure,
+    /// `2 * right / (held + linked)`.
+    pub f1: Measure,
+}
+
+impl LinkedFile {
+    fn finish(mut self) -> Self {
+        self.accuracy = Measure::share(self.right, self.held);
+        self.precision = Measure::share(self.right, self.linked);
+        self.f1 = Measure::share(2 * self.right, self.held + self.linked);
+        self
+    }
+}
+
+/// Links the mentions of the config's files, and writes `predictions/NAME.jsonl` (a record a mention, in the layout of KILT's
+/// entity linking), `report.json` and `config.toml` into the run's folder.
+///
+/// # Errors
+/// Whatever is wrong with files; [`Error::Busy`] where another process works in the run's folder.
+pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<LinkingReport> {
+    let numbered = options.linking.entities.as_ref().map(linked::numbered_entities).transpose()?;
+    let numbered = numbered.unwrap_or_default();
+    let files = options.linking.files.iter().map(|path| Ok((path, linked::load(path, &numbered)?)));
+    let files: Vec<_> = files.collect::<Result<_>>()?;
+    let table = build_names([], &options.linker.names)?;
+    let linking = Linking {
+        finder: finder(&options.mentions)?,
+        coreference: coreference(options.coreference, &options.mentions)?,
+        linker: linker(table, &options.linker.decision, options.linker.facts.as_deref())?,
+        pages: Pages::open(options.source.as_ref(), options.linking.pages.as_deref(), observe)?,
+    };
+    let table = linking.linker.table();
+    let held: FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
+
+    let folder = Folder::open(options.folder())?;
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let answers = |(path, _): &(&PathBuf, _)| AnswerFile {
+        name: stem(path),
+        paths: vec![Path::new("predictions").join(format!("{}.jsonl", stem(path)))],
+    };
+    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
+    let predictions = folder.root.join("predictions");
+    fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
+    let start = Instant::now();
+    let mut report = LinkingReport {
+        name: options.name.clone(),
+        entities: held.len(),
+        names: table.len(),
+        files: Vec::new(),
+        seconds: 0.0,
+    };
+    for (path, texts) in &files {
+        let name = stem(path);
+        begin(observe, format!("link {name}"), texts.len() as u64, Unit::Records);
+        let mut counts = LinkedFile { file: name, ..LinkedFile::default() };
+        let mut writer = jsonl::Writer::create(predictions.join(format!("{}.jsonl", counts.file)))?;
+        let mut done = 0;
+        for portion in texts.chunks(PORTION) {
+            for (text, links) in portion.iter().zip(linking.read(portion)?) {
+                for (mention, link) in text.mentions.iter().zip(&links) {
+                    counts.mentions += 1;
+                    let gold = mention.entity.as_deref().filter(|id| held.contains(id));
+                    counts.held += usize::from(gold.is_some());
+                    let Some(link) = link else { continue };
+                    counts.linked += 1;
+                    counts.right += usize::from(gold == Some(&link.entity));
+                }
+                linking.records(text, &links).iter().try_for_each(|record| writer.record(record))?;
+            }
+            done += portion.len() as u64;
+            advance(observe, done);
+        }
+        writer.finish()?;
+        observe(Event::End);
+        report.files.push(counts.finish());
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    folder.write_config(options)?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
+    mark.finish()?;
+    Ok(report)
+}
+
+/// Texts that are read together.
+const PORTION: usize = 256;
+
+/// The parts that link.
+struct Linking {
+    finder: Box<dyn MentionFinder>,
+    coreference: Option<Box<dyn Coreference>>,
+    linker: Linker,
+    pages: Pages,
+}
+
+impl Linking {
+    /// The link of each mention of each text.
+    fn read(&self, texts: &[LinkedText]) -> Result<Vec<Vec<Option<Link>>>> {
+        let documents: Vec<Document> =
+            texts.iter().map(|text| Document::new(text.id.text(), text.text.clone())).collect();
+        let found = self.finder.mentions(&documents)?;
+        let each = texts.par_iter().zip(&documents).zip(found);
+        each.map(|((text, document), found)| self.links(text, document, &found)).collect()
+    }
+
+    fn links(&self, text: &LinkedText, document: &Document, found: &[Mention]) -> Result<Vec<Option<Link>>> {
+        let mut links = vec![None; text.mentions.len()];
+        for layer in layers(text) {
+            let mentions: Vec<(usize, Mention)> = layer
+                .into_iter()
+                .filter_map(|at| {
+                    let mention = &text.mentions[at];
+                    let span = Span { start: mention.start, end: mention.end };
+                    Some((at, given(document, span, found)?))
+                })
+                .collect();
+            let (places, mentions): (Vec<usize>, Vec<Mention>) = mentions.into_iter().unzip();
+            let chains = match &self.coreference {
+                Some(coreference) => coreference.chains(document, &mentions)?,
+                None => Vec::new(),
+            };
+            for (at, link) in places.into_iter().zip(self.linker.link(document, &mentions, &chains)) {
+                links[at] = link;
+            }
+        }
+        Ok(links)
+    }
+
+    /// The predictions for a text's mentions: the entity's label and its page; one that is not linked has an empty answer.
+    fn records(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
+        let mut places: Vec<usize> = text.text.char_indices().map(|(at, _)| at).collect();
+        places.push(text.text.len());
+        let entities = self.linker.table().entities();
+        let each = text.mentions.iter().zip(links);
+        each.map(|(mention, link)| {
+            let (start, end) = (places[mention.start], places[mention.end]);
+            let [before, name, after] = [&text.text[..start], &text.text[start..end], &text.text[end..]];
+            let answer = link.as_ref().map(|link| {
+                let known = entities.binary_search_by(|entity| entity.id.as_str().cmp(&link.entity));
+                known.map_or(&link.entity, |at| &entities[at].label).clone()
+            });
+            let page = link.as_ref().zip(answer.as_ref()).and_then(|(link, label)| {
+                self.pages.listed(&link.entity).or_else(|| self.pages.titled(label))
+            });
+            let provenance = page.map(|page| self.pages.provenance(&page, None)).into_iter().collect();
+            let output = Output {
+                answer: Some(answer.unwrap_or_default()),
+                provenance: Some(provenance),
+                ..Output::default()
+            };
+            Record {
+                id: format!("{}:{}-{}", text.id.text(), mention.start, mention.end).into(),
+                input: Some(format!("{before}[START_ENT] {name} [END_ENT]{after}")),
+                output: Some(vec![output]),
+                meta: link
+                    .as_ref()
+                    .map(|link| serde_json::json!({"entity": link.entity, "confidence": link.confidence})),
+                extra: serde_json::Map::new(),
+            }
+        })
+        .collect()
+    }
+}
+
+/// A text's mentions in groups in which none overlaps another, by their starts: those that stand within others come in a later
+/// group.
+fn layers(text: &LinkedText) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..text.mentions.len()).collect();
+    order.sort_by_key(|at| (text.mentions[*at].start, std::cmp::Reverse(text.mentions[*at].end)));
+    let mut layers: Vec<Vec<usize>> = Vec::new();
+    for at in order {
+        let is_free = |layer: &Vec<usize>| {
+            layer.last().is_none_or(|last| text.mentions[*last].end <= text.mentions[at].start)
+        };
+        match layers.iter_mut().find(|layer| is_free(layer)) {
+            Some(layer) => layer.push(at),
+            None => layers.push(vec![at]),
+        }
+    }
+    layers
+}
+
+/// A mention that was given, with what a finder says that it is; none where it has no token.
+fn given(document: &Document, span: Span, found: &[Mention]) -> Option<Mention> {
+    let mut tokens = document.tokens_of(span);
+    let sentence = document.sentence_of(tokens.start).filter(|_| !tokens.is_empty())?;
+    tokens.end = tokens.end.min(document.sentences[sentence].tokens.end);
+    let known = (tokens.len() == 1).then(|| pronoun(document.word(tokens.start))).flatten();
+    let (kind, form) = match known {
+        Some(known) => (known.kind, MentionForm::Pronoun),
+        None => {
+            let over = found.iter().find(|found| found.span.overlaps(span));
+            (over.map_or(EntityType::Other, |found| found.kind), MentionForm::Name)
+        }
+    };
+    Some(Mention { span, tokens, sentence, kind, form, confidence: 1.0 })
+}

@@ -1,0 +1,204 @@
+//! Building a benchmark in KoRC's layout from documents, a knowledge base and rules.
+
+use std::{ops::ControlFlow, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{
+    jsonl,
+    kb::{EntityId, KnowledgeBase, Part, RelationId},
+    korc as layout,
+};
+use sporran_reasoner::{
+    korc::{self, BuildOptions, Entities, EntityTables, SPLITS, Sources, Statistics, Templates},
+    rules::{self, Graph, MineOptions, Shape},
+};
+
+use crate::{
+    Result,
+    config::{Document, Wrong, load::Config},
+    observe::{Event, Observer, Unit, begin},
+};
+
+/// A whole config of a builder.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BuildConfig {
+    /// `seed`: decides splits, marks and which template asks.
+    pub seed: u64,
+    /// `output`: the folder that the benchmark goes to: `train.json`, `valid.json`, `small_iid_test.json`,
+    /// `small_ood_test.json`, `rules.tsv`, `statistics.json`, and the knowledge base in `kb`.
+    pub output: PathBuf,
+    /// `kb`: the background knowledge base, a folder or a file of triples.
+    pub kb: PathBuf,
+    /// `relations`: what relations are called: a table with a first line `id`, `label`, `aliases`, or a JSON object from ids
+    /// to `{"label": ..}`.
+    pub relations: Option<PathBuf>,
+    /// `templates`: a JSON object from relations to one to four questions, `{}` where the entity stands.
+    pub templates: Option<PathBuf>,
+    /// `[entities]`: what entities are called, and their classes.
+    pub entities: EntityTables,
+    /// `[documents]`: the texts, by `kind`.
+    pub documents: DocumentsOptions,
+    /// `[rules]`: what is mined from the knowledge base to derive answers; only cyclic rules do.
+    pub rules: MineOptions,
+    /// `[build]`: how questions are made.
+    pub build: BuildOptions,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    #[serde(default)]
+    seed: u64,
+    output: PathBuf,
+    kb: PathBuf,
+    relations: Option<PathBuf>,
+    templates: Option<PathBuf>,
+    #[serde(default)]
+    entities: EntityTables,
+    #[serde(default)]
+    rules: MineOptions,
+    #[serde(default)]
+    build: BuildOptions,
+}
+
+/// `[documents]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DocumentsOptions {
+    /// `kind = "pages"`: a knowledge source; anchors are mentions, and the knowledge base says what they stand in.
+    Pages(PagesOptions),
+    /// `kind = "docred"`: DocRED's layout; names are looked up in the tables of entities.
+    #[serde(rename = "docred")]
+    DocRed(DocRedOptions),
+}
+
+/// `kind = "pages"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PagesOptions {
+    /// The knowledge source.
+    pub path: PathBuf,
+    /// Sentences of a document, at most; 0 makes a page one document.
+    #[serde(default)]
+    pub sentences: usize,
+}
+
+/// `kind = "docred"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DocRedOptions {
+    /// The file.
+    pub path: PathBuf,
+}
+
+const KINDS: [&str; 2] = ["pages", "docred"];
+
+impl Config for BuildConfig {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let documents = documents(document);
+        let General { seed, output, kb, relations, templates, entities, rules, build } =
+            document.read_root(&["documents"])?;
+        let documents = documents.ok()?;
+        Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        let texts = match &self.documents {
+            DocumentsOptions::Pages(options) => &options.path,
+            DocumentsOptions::DocRed(options) => &options.path,
+        };
+        let tables = self.entities.tables.iter().map(|path| ("entities.tables", Some(path)));
+        let files = [
+            ("kb", Some(&self.kb)),
+            ("relations", self.relations.as_ref()),
+            ("templates", self.templates.as_ref()),
+            ("documents.path", Some(texts)),
+            ("entities.classes", self.entities.classes.as_ref()),
+            ("entities.class-labels", self.entities.class_labels.as_ref()),
+        ];
+        for (key, path) in files.into_iter().chain(tables) {
+            if let Some(path) = path.filter(|path| !path.exists()) {
+                document.report_key(key, format!("no file {}", path.display()));
+            }
+        }
+        for (key, checked) in [("rules", self.rules.check()), ("build", self.build.check())] {
+            if let Err(error) = checked {
+                document.report_key(key, error.to_string());
+            }
+        }
+    }
+}
+
+fn documents(document: &mut Document<'_>) -> Result<DocumentsOptions, Wrong> {
+    let key = "documents";
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
+        "pages" => document.read(key, table, &[]).map(DocumentsOptions::Pages),
+        _ => document.read(key, table, &[]).map(DocumentsOptions::DocRed),
+    };
+    options.ok_or(Wrong)
+}
+
+/// Builds a benchmark and writes its folder.
+///
+/// # Errors
+/// Whatever is wrong with the sources; [`Error::Reasoner`] where what was built gives answers away; then nothing is written.
+pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statistics> {
+    let mut kb = KnowledgeBase::open(&config.kb)?;
+    if let Some(path) = &config.relations {
+        korc::label_relations(path, &mut kb)?;
+    }
+    let entities = Entities::load(&config.entities, &kb)?;
+    let templates = config.templates.as_deref().map(Templates::load).transpose()?.unwrap_or_default();
+    let documents = match &config.documents {
+        DocumentsOptions::Pages(options) => korc::pages(&options.path, options.sentences, &kb, &entities)?,
+        DocumentsOptions::DocRed(options) => korc::docred(&options.path, &kb, &entities)?,
+    };
+    begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
+    let graph = Graph::of(kb.triples(Part::Train));
+    let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
+        let note = format!("{} rules of {} met", progress.rules, progress.judged);
+        observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
+        ControlFlow::Continue(())
+    })?;
+    observe(Event::End);
+    found.retain(|rule| rule.clause.shape == Shape::Cyclic && rule.clause.body.len() > 1);
+    let sources =
+        Sources { kb: &kb, entities: &entities, documents: &documents, rules: &found, templates: &templates };
+    begin(observe, "make questions", 0, Unit::Records);
+    let built = korc::build(&sources, &config.build, config.seed)?;
+    observe(Event::End);
+    for (split, questions) in SPLITS.iter().zip(&built.questions) {
+        layout::save(config.output.join(format!("{split}.json")), questions)?;
+    }
+    rules::save(config.output.join("rules.tsv"), &found, &kb)?;
+    left(&kb, &entities, &built.knowledge)?.save(&config.output.join("kb"))?;
+    let statistics = Statistics::of(&sources, &built);
+    jsonl::write_json(config.output.join("statistics.json"), &statistics)?;
+    Ok(statistics)
+}
+
+/// The knowledge base with other triples and all names.
+fn left(
+    kb: &KnowledgeBase,
+    entities: &Entities,
+    triples: &[sporran_kilt::kb::Triple],
+) -> Result<KnowledgeBase> {
+    let mut left = KnowledgeBase::default();
+    for number in 0..kb.entity_count() as u32 {
+        let id = left.add_entity(kb.entity_name(EntityId(number)))?;
+        for (at, name) in entities.names(EntityId(number)).iter().enumerate() {
+            if at == 0 { left.set_label(id, name) } else { left.add_alias(id, name) }
+        }
+    }
+    for number in 0..kb.relation_count() as u32 {
+        let id = left.add_relation(kb.relation_name(RelationId(number)))?;
+        for (at, name) in kb.relation_labels(RelationId(number)).iter().enumerate() {
+            if at == 0 { left.set_relation_label(id, name) } else { left.add_relation_alias(id, name) }
+        }
+    }
+    for &triple in triples {
+        left.add(Part::Train, triple)?;
+    }
+    Ok(left)
+}

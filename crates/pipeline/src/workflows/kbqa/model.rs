@@ -1,0 +1,173 @@
+//! Training of the models that answer with entities: EmbedKGQA and TransferNet.
+
+use candle_core::{DType, Device, Tensor};
+use sporran_kilt::{
+    StagedFolder,
+    kb::KnowledgeBase,
+    korc::{Question, load},
+};
+use sporran_reasoner::{
+    embedding::{EmbeddingModel, ModelKind},
+    question::{
+        Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, Vectors, tune,
+    },
+};
+use sporran_transformers::{
+    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer,
+    training::{
+        EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
+    },
+};
+
+use super::{
+    data,
+    options::{EmbedOptions, EncoderShape, ReasonOptions},
+};
+use crate::{
+    Result,
+    observe::Observer,
+    training::session::{Judge, Learning, variables_of},
+};
+
+/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+pub(super) fn train(
+    options: &ReasonOptions,
+    (kind, vectors): (QuestionKind, Vectors),
+    shape: &EncoderShape,
+    optimizer: &TrainingOptions,
+    kb: &KnowledgeBase,
+    observe: &mut Observer<'_>,
+) -> Result<(u64, Option<f64>)> {
+    let mut questions = Vec::new();
+    for path in &options.data.train {
+        questions.extend(load(path)?);
+    }
+    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+    let mut model = QuestionModel::new(parts(options, (kind, vectors), shape, &questions)?, kb)?;
+    let lessons = |questions: &[Question]| -> Result<Vec<Lesson>> {
+        let lesson = |question: &Question| {
+            let asked = Asked { question: &question.question, document: question.document() };
+            Ok(Lesson { reading: model.read(&asked)?, answers: data::gold(question, kb) })
+        };
+        questions.iter().map(lesson).collect()
+    };
+    let learned = lessons(&questions)?;
+    let readings: Vec<Reading> = lessons(&valid)?.into_iter().map(|lesson| lesson.reading).collect();
+    let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
+    let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
+    let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
+        Ok(tune(&model.likely(&readings)?, &gold, options.most_answers, label))
+    };
+    let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
+    let objective = QuestionObjective::new(&model, learned, optimizer);
+    let learning = Learning {
+        variables: model.encoder().variables(),
+        options: optimizer,
+        folder: options.folder().join("training"),
+        model: options.reasoner.model(),
+        dtype: DType::F32,
+        companions: &[],
+        score: "valid P-F1",
+    };
+    let judge = (!readings.is_empty()).then_some(&evaluate as Judge<'_>);
+    let outcome = learning.optimise(&objective, judge, observe)?;
+    if let Some(best) = &outcome.best_folder {
+        model.restore(best)?;
+    }
+    if !readings.is_empty() {
+        let (threshold, _) = tuned(&model)?;
+        model.set_threshold(threshold);
+    }
+    let card = format!(
+        "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+        model.encoder().variables().parameter_count(),
+        env!("CARGO_PKG_VERSION"),
+        options.name,
+        options.seed,
+    );
+    let staged = StagedFolder::create(options.reasoner.model())?;
+    model.save(&staged.path(), kb, &card)?;
+    staged.commit()?;
+    Ok((outcome.step, outcome.best.map(|(_, score)| score)))
+}
+
+/// EmbedKGQA's rank and vectors of entities: those of a trained ComplEx, or none yet.
+///
+/// # Errors
+/// What is wrong with the embedding's folder.
+pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
+    const RANK: usize = 64;
+    let Some(folder) = &options.embedding else {
+        return Ok((QuestionKind::EmbedKgqa { rank: options.rank.unwrap_or(RANK) }, Vectors::Drawn));
+    };
+    let embedding = EmbeddingModel::open(folder)?;
+    let wrong = |message: String| -> crate::Error {
+        sporran_reasoner::Error::Argument(format!("{}: {message}", folder.display())).into()
+    };
+    if embedding.options().model != ModelKind::ComplEx {
+        return Err(wrong("expected a ComplEx, found another model".into()));
+    }
+    let known = kb.entities().ids().iter().filter(|name| embedding.entities().number(name).is_some()).count();
+    if known == 0 {
+        return Err(wrong("expected vectors of the knowledge base's entities, found none of them".into()));
+    }
+    tracing::info!("{}: vectors of {known} of {} entities", folder.display(), kb.entity_count());
+    let shape = (kb.entity_count(), embedding.width());
+    let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)
+        .map_err(sporran_reasoner::Error::from)?;
+    let vectors = if options.train_entities { Vectors::From(rows) } else { Vectors::Fixed(rows) };
+    Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
+}
+
+/// An encoder from a folder, or a new one with a vocabulary that is learned from the questions.
+fn parts(
+    options: &ReasonOptions,
+    (kind, vectors): (QuestionKind, Vectors),
+    shape: &EncoderShape,
+    questions: &[Question],
+) -> Result<Parts> {
+    let max_tokens = shape.max_tokens;
+    if let Some(from) = &shape.from {
+        let checkpoint = Checkpoint::open(from)?;
+        let ModelConfig::Bert(encoder) = checkpoint.config() else {
+            let message = format!(
+                "{}: expected an encoder, found `{}`",
+                from.display(),
+                checkpoint.config().model_type()
+            );
+            return Err(sporran_reasoner::Error::Argument(message).into());
+        };
+        let variables = variables_of(&checkpoint, options.seed)?;
+        let tokenizer = checkpoint.tokenizer()?;
+        return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
+    }
+    let texts = questions.iter().flat_map(|question| [question.question.as_str(), question.document()]);
+    let vocabulary = VocabularyOptions { size: shape.vocabulary, min_frequency: 2, marks: Vec::new() };
+    let files = tokenizer_files(&train_vocabulary(texts.collect::<Vec<_>>().into_iter(), &vocabulary)?)?;
+    let json = files.iter().find(|(name, _)| name == "tokenizer.json");
+    let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+    let tokenizer = Tokenizer::from_json(&options.reasoner.model().join("tokenizer.json"), json)?;
+    let encoder = BertConfig {
+        family: BertFamily::Bert,
+        task: BertTask::States,
+        vocab_size: tokenizer.vocab_size(),
+        hidden_size: shape.width,
+        num_hidden_layers: shape.layers,
+        num_attention_heads: shape.heads,
+        intermediate_size: shape.feed_forward,
+        hidden_act: "gelu".into(),
+        hidden_dropout_prob: shape.dropout,
+        attention_probs_dropout_prob: shape.dropout,
+        head_dropout: 0.0,
+        max_position_embeddings: max_tokens,
+        type_vocab_size: 2,
+        initializer_range: 0.05,
+        layer_norm_eps: 1e-12,
+        pad_token_id: 0,
+        projection_dim: 0,
+        // `transformers` gives every config two.
+        labels: vec!["LABEL_0".into(), "LABEL_1".into()],
+        tie_word_embeddings: true,
+    };
+    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(options.seed), vectors })
+}

@@ -1,0 +1,387 @@
+//! What a config of questions over a knowledge base says. These types' documentation is the manual of the config file.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sporran_generator::CausalOptions;
+use sporran_transformers::training::TrainingOptions;
+
+use crate::{
+    Result,
+    config::{Document, Wrong, load::Config},
+    source::{options::SourceOptions, pages},
+    training::options::ShapeOptions,
+};
+
+/// A whole config of a system that answers KoRC's questions.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ReasonOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `seed`: decides everything that is drawn by chance.
+    pub seed: u64,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `kb`: the knowledge base, a folder or a file of triples.
+    pub kb: PathBuf,
+    /// `entities`: a table of what entities are called, with a first line that names its columns, where `kb` does not say.
+    pub entities: Option<PathBuf>,
+    /// `relations`: what relations are called, where `kb` does not say.
+    pub relations: Option<PathBuf>,
+    /// `[source]`: the knowledge source in which the pages of documents are looked up by their titles, for questions that do not
+    /// say where their documents stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceOptions>,
+    /// `[populated]`: facts that join the knowledge base with the sentences that state them.
+    pub populated: PopulatedFacts,
+    /// `most-answers`: answers to a question, at most.
+    pub most_answers: usize,
+    /// `[data]`: the questions.
+    pub data: QuestionFiles,
+    /// `[reasoner]`: what answers, by `kind`.
+    pub reasoner: ReasonerOptions,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "crate::config::load::runs")]
+    output: PathBuf,
+    kb: PathBuf,
+    entities: Option<PathBuf>,
+    relations: Option<PathBuf>,
+    source: Option<SourceOptions>,
+    #[serde(default)]
+    populated: PopulatedFacts,
+    #[serde(default = "most_answers")]
+    most_answers: usize,
+    data: QuestionFiles,
+}
+
+fn most_answers() -> usize {
+    10
+}
+
+/// `[populated]`: what `sporran populate` read from text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct PopulatedFacts {
+    /// Folders of its runs.
+    pub runs: Vec<PathBuf>,
+    /// Only facts that it is so sure of, 0 to 1.
+    pub least_confidence: f64,
+}
+
+impl Default for PopulatedFacts {
+    fn default() -> Self {
+        Self { runs: Vec::new(), least_confidence: 0.5 }
+    }
+}
+
+/// `[data]`: files in KoRC's layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct QuestionFiles {
+    /// What is learned from.
+    pub train: Vec<PathBuf>,
+    /// What the threshold and the best weights are chosen on.
+    pub valid: Option<PathBuf>,
+    /// The test in distribution.
+    pub iid: Option<PathBuf>,
+    /// The test out of distribution.
+    pub ood: Option<PathBuf>,
+    /// Only so many questions of each test.
+    pub limit: Option<usize>,
+}
+
+/// `[reasoner]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ReasonerOptions {
+    /// `kind = "embed-kgqa"`: question and document as vectors among those of the entities, ComplEx's scores over all.
+    #[serde(rename = "embed-kgqa")]
+    EmbedKgqa(EmbedOptions),
+    /// `kind = "transfer-net"`: steps over the triples from what the document names.
+    TransferNet(TransferOptions),
+    /// `kind = "seq2seq"`: document and question in, answers between commas out, without the knowledge base.
+    Seq2Seq(Seq2SeqQuestions),
+    /// `kind = "causal"`: a decoder-only model, as it is, that is shown other questions with their documents and answers.
+    /// The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` does not count.
+    Causal(Box<CausalOptions>),
+}
+
+/// The encoder of a question model and its training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct EncoderShape {
+    /// The folder of an encoder to start from; without it, one of this shape is drawn and its vocabulary learned.
+    pub from: Option<PathBuf>,
+    /// Width of the states.
+    pub width: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Inner width of the feed-forward part.
+    pub feed_forward: usize,
+    /// Tokens of the vocabulary, at most.
+    pub vocabulary: usize,
+    /// Dropout rate.
+    pub dropout: f64,
+    /// Tokens of question and document, at most.
+    pub max_tokens: usize,
+}
+
+impl Default for EncoderShape {
+    fn default() -> Self {
+        Self {
+            from: None,
+            width: 128,
+            layers: 2,
+            heads: 4,
+            feed_forward: 256,
+            vocabulary: 4000,
+            dropout: 0.1,
+            max_tokens: 192,
+        }
+    }
+}
+
+/// `kind = "embed-kgqa"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EmbedOptions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// Complex numbers of an entity's vector, 64 if it is not given; only without `embedding`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
+    /// The folder of a ComplEx of the same knowledge base, whose vectors of entities are taken. Without it they are drawn, and
+    /// trained with the questions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<PathBuf>,
+    /// Whether the vectors of `embedding` are trained further with the questions.
+    #[serde(default)]
+    pub train_entities: bool,
+    /// `[reasoner.encoder]`: what reads question and document.
+    #[serde(default)]
+    pub encoder: EncoderShape,
+    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+/// `kind = "transfer-net"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TransferOptions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// Steps over the triples: 1 or 2.
+    #[serde(default = "steps")]
+    pub steps: usize,
+    /// `[reasoner.encoder]`: what reads question and document.
+    #[serde(default)]
+    pub encoder: EncoderShape,
+    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn steps() -> usize {
+    2
+}
+
+/// `kind = "seq2seq"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqQuestions {
+    /// The model's folder: where training writes it.
+    pub model: PathBuf,
+    /// The folder of a T5 or BART to start from; without it, a T5 of `shape` is drawn and its vocabulary learned.
+    pub from: Option<PathBuf>,
+    /// `[reasoner.shape]`: the shape of a new T5.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// Tokens of question and document, at most.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Tokens of the answers, at most.
+    #[serde(default = "answer_tokens")]
+    pub answer_tokens: usize,
+    /// Triples of the knowledge base about what the document names that are read as well, at most: those whose relation's
+    /// label and entities share most words with the question. 0 reads none.
+    #[serde(default)]
+    pub retrieved: usize,
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn answer_tokens() -> usize {
+    48
+}
+
+impl ReasonerOptions {
+    /// The model's folder.
+    #[must_use]
+    pub fn model(&self) -> &Path {
+        match self {
+            Self::EmbedKgqa(options) => &options.model,
+            Self::TransferNet(options) => &options.model,
+            Self::Seq2Seq(options) => &options.model,
+            Self::Causal(options) => &options.model,
+        }
+    }
+
+    fn optimizer(&self) -> Option<&TrainingOptions> {
+        match self {
+            Self::EmbedKgqa(options) => Some(&options.optimizer),
+            Self::TransferNet(options) => Some(&options.optimizer),
+            Self::Seq2Seq(options) => Some(&options.optimizer),
+            Self::Causal(_) => None,
+        }
+    }
+}
+
+const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
+
+impl Config for ReasonOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let reasoner = reasoner(document);
+        let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
+            document.read_root(&["reasoner"])?;
+        let reasoner = reasoner.ok()?;
+        Some(Self {
+            name,
+            seed,
+            output,
+            kb,
+            entities,
+            relations,
+            source,
+            populated,
+            most_answers,
+            data,
+            reasoner,
+        })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        let train = self.data.train.iter().map(|path| ("data.train", Some(path)));
+        let files = [
+            ("kb", Some(&self.kb)),
+            ("entities", self.entities.as_ref()),
+            ("relations", self.relations.as_ref()),
+            ("data.valid", self.data.valid.as_ref()),
+            ("data.iid", self.data.iid.as_ref()),
+            ("data.ood", self.data.ood.as_ref()),
+        ];
+        for (key, path) in files.into_iter().chain(train) {
+            if let Some(path) = path.filter(|path| !path.exists()) {
+                document.report_key(key, format!("no file {}", path.display()));
+            }
+        }
+        pages::check(self.source.as_ref(), ("source", None), document);
+        for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {
+            let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
+            document.report_key("populated.runs", message);
+        }
+        if !(0.0..=1.0).contains(&self.populated.least_confidence) {
+            let message = format!("expected a number from 0 to 1, found {}", self.populated.least_confidence);
+            document.report_key("populated.least-confidence", message);
+        }
+        if self.most_answers == 0 {
+            document.report_key("most-answers", "expected at least 1, found 0");
+        }
+        if let Some(Err(error)) = self.reasoner.optimizer().map(TrainingOptions::check) {
+            document.report_key("reasoner.optimizer", error.to_string());
+        }
+        if let ReasonerOptions::Causal(options) = &self.reasoner {
+            let shown = options.demonstrations.iter().flat_map(|shown| &shown.files);
+            for path in shown.filter(|path| !path.exists()) {
+                let message = format!("no file {}", path.display());
+                document.report_key("reasoner.demonstrations.files", message);
+            }
+        }
+        if let ReasonerOptions::EmbedKgqa(options) = &self.reasoner {
+            if options.rank == Some(0) {
+                document.report_key("reasoner.rank", "expected at least 1, found 0");
+            }
+            if options.rank.is_some() && options.embedding.is_some() {
+                document
+                    .report_key("reasoner.rank", "expected it only without `embedding`, whose rank it is");
+            }
+            if options.train_entities && options.embedding.is_none() {
+                document.report_key("reasoner.train-entities", "expected it only beside `embedding`");
+            }
+        }
+        if let ReasonerOptions::TransferNet(options) = &self.reasoner
+            && !(1..=2).contains(&options.steps)
+        {
+            document.report_key("reasoner.steps", format!("expected 1 or 2, found {}", options.steps));
+        }
+    }
+}
+
+impl ReasonOptions {
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
+    let key = "reasoner";
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
+        "embed-kgqa" => document.read(key, table, &[]).map(ReasonerOptions::EmbedKgqa),
+        "transfer-net" => document.read(key, table, &[]).map(ReasonerOptions::TransferNet),
+        "seq2seq" => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
+        _ => document.read(key, table, &[]).map(ReasonerOptions::Causal),
+    };
+    options.ok_or(Wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load::mistakes;
+
+    #[test]
+    fn every_mistake_is_told_with_its_key() {
+        let text = "name = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
+                    model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
+        for expected in [
+            "`kb`: no file none",
+            "`data.iid`: no file none.json",
+            "`reasoner.steps`: expected 1 or 2, found 3",
+            "learning-rate",
+        ] {
+            assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));
+        }
+        assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
+        assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
+    }
+
+    #[test]
+    fn vectors_of_entities_come_from_one_place() {
+        let text = "name = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
+                    train-entities = true\n";
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
+        assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));
+        let both = found(&["reasoner.embedding=e", "reasoner.rank=4"]);
+        assert!(both.contains("`reasoner.rank`: expected it only without `embedding`"), "{both}");
+        assert!(!both.contains("train-entities"), "{both}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Answers to a question as one prediction in KILT's layout, with what they rest on.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sporran_kilt::{
+    Output, Provenance, Record,
+    kb::{EntityId, KnowledgeBase, RelationId, Triple},
+    korc::Question,
+};
+use sporran_reasoner::question::Answered;
+
+use super::populated::Evidence;
+use crate::source::pages::Pages;
+
+/// What stands between the answers of a prediction's text, as the generators write and read them.
+const SEPARATOR: &str = ", ";
+
+/// A knowledge base, where what was read from text is stated, and the pages of documents.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) kb: &'a KnowledgeBase,
+    pub(super) evidence: &'a Evidence,
+    pub(super) pages: &'a Pages,
+}
+
+/// One of several answers, as `meta.answers` of a prediction has it.
+#[derive(Serialize)]
+struct Answer {
+    answer: String,
+    /// 0 to 1.
+    confidence: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wikidata_id: Option<String>,
+    /// The name in the document that the answer was reached from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bridge: Option<Bridge>,
+    /// The triples that the answer rests on.
+    triples: Vec<Value>,
+    #[serde(skip)]
+    stated: Vec<Provenance>,
+}
+
+/// A span of the document, in code points, and the entity that it names.
+#[derive(Serialize)]
+struct Bridge {
+    entity: String,
+    text: String,
+    start: usize,
+    end: usize,
+}
+
+/// The answers of a prediction, which its text has joined.
+pub(super) fn answers_of(record: &Record) -> Vec<&str> {
+    let answers = record.meta.as_ref().and_then(|meta| meta["answers"].as_array());
+    answers.into_iter().flatten().filter_map(|answer| answer["answer"].as_str()).collect()
+}
+
+impl Known<'_> {
+    /// The prediction of a model that walks over the knowledge base.
+    pub(super) fn by_model(self, question: &Question, answered: &Answered) -> Record {
+        let document = question.document();
+        let answers = answered.answers.iter().map(|answer| {
+            let triples = answer
+                .triples
+                .iter()
+                .map(|&(subject, relation, object)| Triple::new(subject, relation, object));
+            let bridge = answer.bridge.map(|bridge| Bridge {
+                entity: self.kb.entity_name(EntityId(bridge.entity)).to_owned(),
+                text: document[bridge.start..bridge.end].to_owned(),
+                start: document[..bridge.start].chars().count(),
+                end: document[..bridge.end].chars().count(),
+            });
+            Answer {
+                wikidata_id: Some(self.kb.entity_name(answer.entity).to_owned()),
+                bridge,
+                ..self.resting_on(self.kb.label(answer.entity), answer.confidence, triples)
+            }
+        });
+        let steps: Vec<Vec<Value>> = answered
+            .steps
+            .iter()
+            .map(|step| {
+                let tell = |(step, weight): &(sporran_reasoner::rules::Step, f32)| {
+                    json!({
+                        "relation": self.kb.relation_label(RelationId(step.relation())),
+                        "backward": step.is_backward(),
+                        "weight": weight,
+                    })
+                };
+                step.iter().map(tell).collect()
+            })
+            .collect();
+        self.predicted(question, answers.collect(), (!steps.is_empty()).then(|| json!(steps)))
+    }
+
+    /// The prediction of a model that writes answers; `score` is the mean log-probability of what it wrote, `read` are the
+    /// triples that it was shown, of which those that name an answer are what the answer rests on.
+    pub(super) fn by_text(
+        self,
+        question: &Question,
+        answers: &[String],
+        score: f32,
+        read: &[Triple],
+    ) -> Record {
+        let answers = answers.iter().map(|answer| {
+            let names = |triple: &Triple| {
+                [triple.subject, triple.object].iter().any(|&id| self.kb.label(id) == answer)
+            };
+            self.resting_on(answer, score.exp().min(1.0), read.iter().copied().filter(names))
+        });
+        self.predicted(question, answers.collect(), None)
+    }
+
+    fn resting_on(self, answer: &str, confidence: f32, triples: impl Iterator<Item = Triple>) -> Answer {
+        let (mut shown, mut stated) = (Vec::new(), Vec::new());
+        for triple in triples {
+            let Triple { subject, relation, object } = triple;
+            let Self { kb, evidence, .. } = self;
+            let mut one = json!({
+                "labels": [kb.label(subject), kb.relation_label(relation), kb.label(object)],
+                "ids": [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)],
+            });
+            if let (found @ [_, ..], Value::Object(one)) = (evidence.of(triple), &mut one) {
+                one.insert("evidence".into(), json!(found));
+                stated.extend(found.iter().flat_map(|stated| stated.provenance.iter().cloned()));
+            }
+            shown.push(one);
+        }
+        let answer = answer.to_owned();
+        Answer { answer, confidence, wikidata_id: None, bridge: None, triples: shown, stated }
+    }
+
+    /// Exactly one output, whatever the number of answers: KILT's scorers read no other. The document's page is the first
+    /// evidence, then come the pages that state the triples of the answers.
+    fn predicted(self, question: &Question, answers: Vec<Answer>, steps: Option<Value>) -> Record {
+        let mut provenance = self.document(question);
+        for item in answers.iter().flat_map(|answer| &answer.stated) {
+            if !provenance.contains(item) {
+                provenance.push(item.clone());
+            }
+        }
+        let texts: Vec<String> = answers.iter().map(|answer| answer.answer.clone()).collect();
+        let output =
+            Output { answer: Some(texts.join(SEPARATOR)), provenance: Some(provenance), ..Output::default() };
+        let mut meta = json!({ "answers": answers });
+        let document = [
+            ("title", question.title.as_ref().map(|title| json!(title))),
+            ("id", question.extra.get("document_id").cloned()),
+        ];
+        let document: Map<String, Value> =
+            document.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        if !document.is_empty() {
+            meta["document"] = Value::Object(document);
+        }
+        if let Some(steps) = steps {
+            meta["steps"] = steps;
+        }
+        Record {
+            id: question.id.clone(),
+            input: Some(question.question.clone()),
+            output: Some(vec![output]),
+            meta: Some(meta),
+            extra: Map::new(),
+        }
+    }
+
+    /// The page of a question's document: what the question says, or the page of the document's title in the source.
+    fn document(self, question: &Question) -> Vec<Provenance> {
+        let said = question.provenance.iter().flatten();
+        let said: Vec<Provenance> = said.filter(|item| item.wikipedia_id.is_some()).cloned().collect();
+        if !said.is_empty() {
+            return said;
+        }
+        let page = question.title.as_deref().and_then(|title| self.pages.titled(title));
+        page.map(|page| self.pages.provenance(&page, Some(question.document()))).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(json: &str) -> Question {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn several_answers_are_one_output_and_none_is_an_empty_answer() {
+        let (kb, evidence, pages) = Default::default();
+        let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
+        let asked = question(
+            r#"{"id":"1","question":"Which?","title":"T","context":"C",
+                "provenance":[{"wikipedia_id":"7","start_paragraph_id":1},{"title":"no page"}]}"#,
+        );
+        let made = known.by_text(&asked, &["Rome".to_owned(), "Oslo".to_owned()], 0.0, &[]);
+        assert_eq!(answers_of(&made), ["Rome", "Oslo"]);
+        let [output] = made.outputs() else { panic!("{made:?}") };
+        assert_eq!(output.answer.as_deref(), Some("Rome, Oslo"));
+        assert_eq!(output.evidence().len(), 1);
+        assert_eq!(output.evidence()[0].wikipedia_id, Some("7".into()));
+        let meta = made.meta.unwrap();
+        assert_eq!(
+            (&meta["answers"][1]["answer"], &meta["document"]["title"]),
+            (&json!("Oslo"), &json!("T"))
+        );
+        let bare = question(r#"{"id":"1","question":"Which?"}"#);
+        let made = known.by_text(&bare, &[], 0.0, &[]);
+        let [output] = made.outputs() else { panic!("{made:?}") };
+        assert_eq!((output.answer.as_deref(), output.provenance.as_deref()), (Some(""), Some(&[][..])));
+    }
+}

@@ -1,0 +1,285 @@
+//! Answering questions: sets of answers with what they rest on, written as predictions in KILT's layout and as answer sets.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sporran_generator::{CausalGenerator, TextGenerator};
+use sporran_kilt::{
+    Record, jsonl,
+    kb::KnowledgeBase,
+    korc::Question,
+    scores::answer_set::{self, Scores},
+};
+use sporran_reasoner::question::{Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
+
+use super::{
+    answers::{self, Test},
+    causal, data, model,
+    options::{ReasonOptions, ReasonerOptions},
+    prediction::{Known, answers_of},
+    seq2seq::{self, Prompts},
+};
+use crate::{
+    Error, Result,
+    observe::Observer,
+    run_dir::{
+        folder::{AnswerFile, Folder, Mark},
+        inputs::Inputs,
+        key::StepKey,
+        training::TrainingFolder,
+    },
+    source::pages::Pages,
+};
+
+/// What answering gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reasoned {
+    /// The model.
+    pub model: PathBuf,
+    /// Steps of its training, where it was trained just now.
+    pub steps: Option<u64>,
+    /// Its best P-F1 on the validation questions, where it was trained just now.
+    pub valid: Option<f64>,
+    /// The tests.
+    pub tests: Vec<Tested>,
+}
+
+/// What one test gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tested {
+    /// `iid` or `ood`.
+    pub test: String,
+    /// The predictions in KILT's layout.
+    pub predictions: PathBuf,
+    /// How many questions there were.
+    pub questions: usize,
+    /// Mean scores; `None` where the file has no answers.
+    pub scores: Option<Scores>,
+}
+
+/// What answers.
+enum System<'a> {
+    Model(Box<QuestionModel>),
+    Text { generator: Box<TextGenerator>, prompts: Box<Prompts<'a>> },
+    Shown(Box<CausalGenerator>),
+}
+
+/// Trains what a config says, then answers its tests.
+///
+/// # Errors
+/// Whatever is wrong with files, model or training; [`Error::Config`] without questions to learn from.
+pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reasoned> {
+    let wrong = |key: &str, message: &str| {
+        let (key, message) = (key.to_owned(), message.to_owned());
+        Error::Config(vec![crate::config::Diagnostic { origin: "config".into(), line: 0, key, message }])
+    };
+    if options.data.train.is_empty() {
+        return Err(wrong("data.train", "is missing; training needs questions"));
+    }
+    let mut inputs = Inputs::default();
+    let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
+    let mut underway = TrainingFolder::begin_with(Folder::open(options.folder())?, inputs, key)?;
+    let (kb, _) = data::knowledge(options)?;
+    underway.verify()?;
+    let (steps, valid) = match &options.reasoner {
+        ReasonerOptions::EmbedKgqa(system) => {
+            let kind = model::vectors(system, &kb)?;
+            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
+        }
+        ReasonerOptions::TransferNet(system) => {
+            let kind = QuestionKind::TransferNet { steps: system.steps };
+            let kind = (kind, Vectors::Drawn);
+            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
+        }
+        ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
+        ReasonerOptions::Causal(_) => {
+            return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
+        }
+    };
+    underway.finish()?;
+    let folder = Folder::open(options.folder())?;
+    drop(kb);
+    let (tests, mark) = answer(options, &folder, observe, &mut |_| {})?;
+    let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
+    report(options, &reasoned)?;
+    mark.finish()?;
+    Ok(reasoned)
+}
+
+/// The options that no training depends on: where the model goes, and its tests.
+const UNTRAINED: [&str; 6] =
+    ["reasoner.model", "data.iid", "data.ood", "data.limit", "populated.runs", "reasoner.answer-tokens"];
+
+/// Answers the tests of a config. Each prediction is given to `take` as well, in the order of its file. What was answered
+/// before, by a call that was killed or one that came to its end, is not answered again.
+///
+/// # Errors
+/// Whatever is wrong with files or the model; [`Error::Busy`] where another process works in the run's folder.
+pub fn reason(
+    options: &ReasonOptions,
+    observe: &mut Observer<'_>,
+    take: &mut dyn FnMut(&Record),
+) -> Result<Reasoned> {
+    let folder = Folder::open(options.folder())?;
+    let (tests, mark) = answer(options, &folder, observe, take)?;
+    let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
+    report(options, &reasoned)?;
+    mark.finish()?;
+    Ok(reasoned)
+}
+
+/// The knowledge base that a config's answers come from: with what its entities and relations are called, and with the facts
+/// of `[populated]`.
+///
+/// # Errors
+/// Whatever is wrong with files.
+pub fn knowledge_base(options: &ReasonOptions) -> Result<KnowledgeBase> {
+    Ok(data::knowledge(options)?.0)
+}
+
+fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
+    Ok(jsonl::write_json(options.folder().join("report.json"), reasoned)?)
+}
+
+/// Answers all tests in a folder; gives their scores, and the mark that they are not reported yet.
+fn answer(
+    options: &ReasonOptions,
+    folder: &Folder,
+    observe: &mut Observer<'_>,
+    take: &mut dyn FnMut(&Record),
+) -> Result<(Vec<Tested>, Mark)> {
+    let mut inputs = Inputs::default();
+    let key = answers::key(options, &mut inputs)?;
+    let hash =
+        |path: &Option<PathBuf>, inputs: &mut Inputs| path.as_ref().map(|path| inputs.file(path)).transpose();
+    let contents = [hash(&options.data.iid, &mut inputs)?, hash(&options.data.ood, &mut inputs)?];
+    let (kb, evidence) = data::knowledge(options)?;
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
+    let key = key.input("pages", pages.hash());
+    let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
+    let tests = data::tests(options)?;
+    inputs.verify()?;
+    let files = tests.iter().map(|(_, path, _)| {
+        let name = answers::stem(path);
+        let paths =
+            ["predictions", "answer-sets"].map(|folder| Path::new(folder).join(format!("{name}.jsonl")));
+        AnswerFile { name, paths: paths.into() }
+    });
+    let mut mark = folder.begin_answers("reason", files.collect())?;
+    let mut system = None;
+    let mut tested = Vec::new();
+    for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
+        let file = answers::stem(path);
+        let key = key.clone().input("file", file.as_str()).input("content", content);
+        let own = Test { folder, file: &file, key, questions: &questions };
+        let mut answer = |portion: &[Question]| {
+            let system = match &mut system {
+                Some(system) => system,
+                None => {
+                    let opened = System::open(options, &kb)?;
+                    inputs.verify()?;
+                    system.insert(opened)
+                }
+            };
+            predictions_of(system, portion, known, options.most_answers)
+        };
+        own.complete(&mut answer, observe)?;
+        tested.push(score(test, &own, take)?);
+        mark.done(&file)?;
+    }
+    Ok((tested, mark))
+}
+
+/// What the predictions of a test are worth.
+fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Tested> {
+    let predictions = own.predictions();
+    let mut scores = Vec::new();
+    for (record, question) in jsonl::open(&predictions)?.records::<Record>().zip(own.questions) {
+        let record = record?;
+        if question.answers.is_some() {
+            let answers = answers_of(&record);
+            scores.push(answer_set::score(&answers, question.labels(), answer_set::words));
+        }
+        take(&record);
+    }
+    let count = scores.len() as f64;
+    let mean = |of: fn(&Scores) -> f64| scores.iter().map(of).sum::<f64>() / count;
+    Ok(Tested {
+        test: test.to_owned(),
+        predictions,
+        questions: own.questions.len(),
+        scores: (!scores.is_empty())
+            .then(|| Scores { p_acc: mean(|scores| scores.p_acc), p_f1: mean(|scores| scores.p_f1) }),
+    })
+}
+
+/// Sees to it that a model's folder holds the kind of model that the config names.
+fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
+    let (expected, is_right) = match options {
+        ReasonerOptions::EmbedKgqa(_) => ("embed-kgqa", matches!(found, QuestionKind::EmbedKgqa { .. })),
+        _ => ("transfer-net", matches!(found, QuestionKind::TransferNet { .. })),
+    };
+    if is_right {
+        return Ok(());
+    }
+    let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
+    let model = options.model().display();
+    let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
+    Err(Error::Config(vec![crate::config::Diagnostic::of_config("reasoner.kind", message)]))
+}
+
+impl<'a> System<'a> {
+    fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
+        Ok(match &options.reasoner {
+            ReasonerOptions::Seq2Seq(system) => Self::Text {
+                generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
+                prompts: Box::new(Prompts::new(kb, system.retrieved)),
+            },
+            ReasonerOptions::Causal(system) => Self::Shown(Box::new(causal::generator(system)?)),
+            ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
+                let model = QuestionModel::load(options.reasoner.model(), kb)?;
+                check_kind(&options.reasoner, model.kind())?;
+                Self::Model(Box::new(model))
+            }
+        })
+    }
+}
+
+fn predictions_of(
+    system: &System<'_>,
+    questions: &[Question],
+    known: Known<'_>,
+    most: usize,
+) -> Result<Vec<Record>> {
+    match system {
+        System::Model(model) => {
+            let asked: Vec<Asked<'_>> = questions
+                .iter()
+                .map(|question| Asked { question: &question.question, document: question.document() })
+                .collect();
+            let answered = model.answer(&asked, most)?;
+            Ok(questions
+                .iter()
+                .zip(answered)
+                .map(|(question, answered)| known.by_model(question, &answered))
+                .collect())
+        }
+        System::Text { generator, prompts } => {
+            let texts: Vec<String> = questions.iter().map(|question| prompts.text(question)).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let generated = generator.generate(&texts)?;
+            let predicted = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
+                let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
+                known.by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question))
+            };
+            Ok(questions.iter().zip(generated).map(predicted).collect())
+        }
+        System::Shown(generator) => {
+            let generated = causal::generate(generator, questions)?;
+            let predicted = |(question, found): (&Question, sporran_generator::Generation)| {
+                known.by_text(question, &seq2seq::answers(&found.text, most), found.score, &[])
+            };
+            Ok(questions.iter().zip(generated).map(predicted).collect())
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The encoder-decoder that reads a question, its document and, where asked for, triples that look as if they helped, and
+//! writes the answers between commas.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Device};
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
+use sporran_kilt::{
+    kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
+    korc::{Question, load},
+    scores::answer_set,
+};
+use sporran_reasoner::question::Linker;
+use sporran_transformers::{
+    GenerationOptions,
+    training::{Row, Seq2SeqObjective, Variables},
+};
+
+use super::options::{ReasonOptions, Seq2SeqQuestions};
+use crate::{
+    Result,
+    observe::Observer,
+    training::{
+        model::{Pupil, Start},
+        session::Learning,
+    },
+};
+
+/// Makes the texts that the model reads.
+pub(super) struct Prompts<'a> {
+    kb: &'a KnowledgeBase,
+    linker: Linker,
+    index: TripleIndex,
+    retrieved: usize,
+}
+
+impl<'a> Prompts<'a> {
+    pub(super) fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
+        Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved }
+    }
+
+    /// The question, the triples, the document.
+    pub(super) fn text(&self, question: &Question) -> String {
+        let triples: Vec<String> =
+            self.triples(question).into_iter().map(|triple| self.say(triple)).collect();
+        let known = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
+        format!("{}{known} | {}", question.question, question.document())
+    }
+
+    fn say(&self, triple: Triple) -> String {
+        let Triple { subject, relation, object } = triple;
+        format!("{} {} {}", self.kb.label(subject), self.kb.relation_label(relation), self.kb.label(object))
+    }
+
+    /// The triples about what the document names that share most words with the question: by their relation's names, then
+    /// in the order of the names in the document.
+    pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
+        if self.retrieved == 0 {
+            return Vec::new();
+        }
+        let words = |text: &str| -> FxHashSet<String> {
+            text.split(|c: char| !c.is_alphanumeric())
+                .filter(|word| word.len() > 3)
+                .map(|word| word.to_lowercase().chars().take(5).collect())
+                .collect()
+        };
+        let asked = words(&question.question);
+        let mut seen = FxHashSet::default();
+        let mut found: Vec<(usize, Triple)> = Vec::new();
+        for name in self.linker.link(question.document()) {
+            let subject = EntityId(name.entity);
+            for (relation, objects) in self.index.relations_of(subject) {
+                let of_label = |label: &String| words(label).intersection(&asked).count();
+                let labels = self.kb.relation_labels(relation);
+                let shared = labels.iter().map(of_label).max().unwrap_or_default();
+                for &object in objects {
+                    let triple = Triple { subject, relation, object };
+                    if seen.insert(triple) {
+                        found.push((shared, triple));
+                    }
+                }
+            }
+        }
+        found.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
+        found.into_iter().map(|(_, triple)| triple).take(self.retrieved).collect()
+    }
+}
+
+/// The answers of a text, each once, in their order.
+pub(super) fn answers(text: &str, most: usize) -> Vec<String> {
+    let mut seen = FxHashSet::default();
+    text.split(',')
+        .map(str::trim)
+        .filter(|answer| !answer.is_empty() && seen.insert(*answer))
+        .take(most)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// How a model of these options generates.
+pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
+    let generation =
+        GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
+    ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
+}
+
+/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+pub(super) fn train(
+    options: &ReasonOptions,
+    system: &Seq2SeqQuestions,
+    kb: &KnowledgeBase,
+    observe: &mut Observer<'_>,
+) -> Result<(u64, Option<f64>)> {
+    let mut questions = Vec::new();
+    for path in &options.data.train {
+        questions.extend(load(path)?);
+    }
+    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+    let prompts = Prompts::new(kb, system.retrieved);
+    let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
+    let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
+    let start = match &system.from {
+        Some(from) => Start::of_folder(from, options.seed)?,
+        None => {
+            let texts: Vec<&str> =
+                pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
+            Start::fresh(&system.shape, &texts, &[], options.seed)?
+        }
+    };
+    let card = |variables: &Variables| {
+        format!(
+            "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+            variables.parameter_count(),
+            env!("CARGO_PKG_VERSION"),
+            options.name,
+            options.seed
+        )
+    };
+    let Pupil { model, tokenizer, variables, companions } = start.pupil(&Device::Cpu, card)?;
+    let rows: Result<Vec<Row>> = pairs
+        .par_iter()
+        .map(|(source, target)| {
+            Ok(Row {
+                source: tokenizer.encode(source, Some(system.max_tokens))?,
+                target: tokenizer.encode(target, Some(system.answer_tokens))?,
+            })
+        })
+        .collect();
+    let rows = Arc::new(rows?);
+    let asked: Vec<String> = valid.iter().map(|question| prompts.text(question)).collect();
+    let judge = TextGenerator::new(model.clone(), tokenizer.clone(), generator(system))?;
+    let evaluate = || {
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
+            let text = texts.first().map_or("", |text| &text.text);
+            answer_set::score(&answers(text, options.most_answers), question.labels(), answer_set::words).p_f1
+        };
+        let total: f64 = judge.generate(&asked)?.into_iter().zip(&valid).map(score).sum();
+        Ok(total / valid.len().max(1) as f64)
+    };
+    let of_epoch = |_| Ok(rows.clone());
+    let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch);
+    let learning = Learning {
+        variables: &variables,
+        options: &system.optimizer,
+        folder: options.folder().join("training"),
+        model: &system.model,
+        dtype: DType::F16,
+        companions: &companions,
+        score: "valid P-F1",
+    };
+    let trained = learning.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
+    Ok((trained.steps, trained.best.map(|(_, score)| score)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stand_between_commas() {
+        assert_eq!(answers(" rock music, jazz,,jazz ,pop", 2), ["rock music", "jazz"]);
+        assert!(answers(" , ", 3).is_empty());
+    }
+
+    #[test]
+    fn triples_of_named_entities_are_read_with_the_question() {
+        let mut kb = KnowledgeBase::default();
+        for (id, label) in [("Q1", "Austria"), ("Q2", "German"), ("Q3", "Europe")] {
+            let id = kb.add_entity(id).unwrap();
+            kb.set_label(id, label);
+        }
+        for (id, label) in [("P1", "continent"), ("P2", "official language")] {
+            let id = kb.add_relation(id).unwrap();
+            kb.set_relation_label(id, label);
+        }
+        kb.add(Part::Train, Triple::new(0, 0, 2)).unwrap();
+        kb.add(Part::Train, Triple::new(0, 1, 1)).unwrap();
+        let question: Question = serde_json::from_str(
+            r#"{"id":1,"question":"Which languages does [x] speak?","context":"[x] is of Austria."}"#,
+        )
+        .unwrap();
+        let text = Prompts::new(&kb, 1).text(&question);
+        assert_eq!(
+            text,
+            "Which languages does [x] speak? | Austria official language German | [x] is of Austria."
+        );
+        assert_eq!(
+            Prompts::new(&kb, 0).text(&question),
+            "Which languages does [x] speak? | [x] is of Austria."
+        );
+    }
+}

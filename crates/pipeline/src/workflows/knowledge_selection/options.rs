@@ -1,0 +1,294 @@
+//! What a config of knowledge selection says. These types' documentation is the manual of the config file.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_transformers::{
+    DeviceName,
+    training::{RankingLoss, TrainingOptions},
+};
+
+use super::data::Labels;
+use crate::{
+    Result,
+    config::{Document, Wrong, load::Config},
+};
+
+/// A whole config of knowledge selection.
+#[derive(Clone, Debug, Serialize)]
+pub struct SelectionOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `seed`: decides everything that is drawn by chance.
+    pub seed: u64,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `[data]`: what is learned from.
+    pub data: DataOptions,
+    /// `[reranker]`: what scores sentences, by `kind`.
+    pub reranker: RerankerKind,
+    /// `[combine]`: what stands below a cross-encoder.
+    pub combine: CombineOptions,
+}
+
+/// The keys outside `[reranker]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "crate::config::load::runs")]
+    output: PathBuf,
+    data: DataOptions,
+    #[serde(default)]
+    combine: CombineOptions,
+}
+
+/// `[data]`: dialogues with judged sentences, in WOW++'s layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DataOptions {
+    /// The file that is learned from, and that folds are cut from.
+    pub train: PathBuf,
+    /// What tells how good its sentences are: `crowd` (the judges' confidence) or `gold` (1 for the sentence that the
+    /// dialogue used, as in the original Wizard of Wikipedia, 0 for others).
+    #[serde(default)]
+    pub labels: Labels,
+    /// Only so many dialogues of it, drawn by the seed.
+    pub limit: Option<usize>,
+    /// A second file to learn from, by its `gold` sentences; it is never cut into folds.
+    pub original: Option<PathBuf>,
+    /// A confidence from this on counts as relevant in scores.
+    #[serde(default = "threshold")]
+    pub threshold: f64,
+    /// Parts for cross-validation over dialogues; dialogues that begin alike are in one part.
+    pub folds: Option<usize>,
+    /// Only this fold, counted from 0: it is left out of training and ranked; without it each fold in its turn.
+    pub fold: Option<usize>,
+    /// Of so many dialogues that are learned from, one judges each pass over the data, and the best weights are kept;
+    /// 0 keeps the last weights.
+    #[serde(default)]
+    pub judge_every: usize,
+}
+
+fn threshold() -> f64 {
+    sporran_kilt::scores::ranking::RELEVANT
+}
+
+/// `[reranker]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum RerankerKind {
+    /// `kind = "tfidf"`: words, weighted by how rare they are in the training file.
+    #[serde(rename = "tfidf")]
+    TfIdf(NoOptions),
+    /// `kind = "cosine"`: the vectors of an encoder as it is; with `[combine]` the similarities that it names.
+    Cosine(EncoderOptions),
+    /// `kind = "masked-lm"`: the vectors of an encoder that has learned the masked tokens of the dialogues first.
+    MaskedLm(TunedOptions),
+    /// `kind = "cross-encoder"`: an encoder that has learned to score context and sentence, read together.
+    CrossEncoder(TunedOptions),
+    /// `kind = "bi-encoder"`: the vectors of an encoder that has learned to bring a context near its sentences.
+    BiEncoder(TunedOptions),
+}
+
+/// `kind = "tfidf"` has no options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoOptions {}
+
+/// `kind = "cosine"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EncoderOptions {
+    /// The model's folder: that of sentence-transformers, or a bare encoder's, whose states are averaged.
+    pub from: PathBuf,
+    /// Tokens of a text, at most; a dialogue loses its beginning.
+    pub max_tokens: Option<usize>,
+}
+
+/// `kind = "masked-lm"`, `kind = "cross-encoder"` and `kind = "bi-encoder"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TunedOptions {
+    /// The folder of the encoder to start from.
+    pub from: PathBuf,
+    /// Tokens of context and sentence together, at most; the context loses its beginning.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// A ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
+    #[serde(default)]
+    pub loss: RankingLoss,
+    /// Sentences of a dialogue that one pass shows, at most; drawn anew for each.
+    pub candidates: Option<usize>,
+    /// What a bi-encoder's cosines are multiplied by before the loss is taken.
+    #[serde(default = "scale")]
+    pub scale: f64,
+    /// `[reranker.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn scale() -> f64 {
+    8.0
+}
+
+/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each
+/// is brought to mean 0 and deviation 1 among a dialogue's sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
+/// sum misses; its scores are added to the sum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CombineOptions {
+    /// Tf-idf of dialogue and sentence.
+    pub tfidf: bool,
+    /// Tf-idf of dialogue and title.
+    pub title: bool,
+    /// The cosine of the encoder that the model starts from.
+    pub cosine: bool,
+    /// For each of `tfidf` and `cosine` the best and the mean of a sentence's article as well.
+    pub article: bool,
+    /// Tf-idf and cosine with the last turns alone as well: how many, for each such window.
+    pub turns: Vec<usize>,
+    /// The mean cosine with the other sentences; it goes with `cosine`.
+    pub central: bool,
+    /// Whether the dialogue has the title's words.
+    pub named: bool,
+    /// Where a sentence stands among those of its article.
+    pub place: bool,
+}
+
+const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
+
+impl Config for SelectionOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let reranker = reranker(document);
+        let General { name, seed, output, data, combine } = document.read_root(&["reranker"])?;
+        Some(Self { name, seed, output, data, reranker: reranker.ok()?, combine })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        let data = &self.data;
+        for (key, path) in [("train", Some(&data.train)), ("original", data.original.as_ref())] {
+            if let Some(path) = path.filter(|path| !path.is_file()) {
+                document.report_key(&format!("data.{key}"), format!("no file {}", path.display()));
+            }
+        }
+        match (data.folds, data.fold) {
+            (Some(few @ ..2), _) => {
+                document.report_key("data.folds", format!("expected at least 2, found {few}"));
+            }
+            (Some(folds), Some(fold)) if fold >= folds => {
+                document.report_key("data.fold", format!("expected a number below {folds}, found {fold}"));
+            }
+            (None, Some(_)) => document.report_key("data.folds", "is missing; `fold` goes with it"),
+            _ => {}
+        }
+        if data.judge_every == 1 {
+            document.report_key("data.judge-every", "expected 0 or at least 2, found 1");
+        }
+        if data.limit == Some(0) {
+            document.report_key("data.limit", "expected at least 1, found 0");
+        }
+        let from = match &self.reranker {
+            RerankerKind::TfIdf(_) => None,
+            RerankerKind::Cosine(options) => Some(&options.from),
+            RerankerKind::MaskedLm(options)
+            | RerankerKind::CrossEncoder(options)
+            | RerankerKind::BiEncoder(options) => {
+                if !(options.scale > 0.0 && options.scale.is_finite()) {
+                    let message = format!("expected a number above 0, found {}", options.scale);
+                    document.report_key("reranker.scale", message);
+                }
+                if let Err(error) = options.optimizer.check() {
+                    document.report_key("reranker.optimizer", error.to_string());
+                }
+                if let Err(error) = options.device.check(sporran_transformers::Precision::F32) {
+                    document.report_key("reranker.device", error.to_string());
+                }
+                Some(&options.from)
+            }
+        };
+        if let Some(from) = from {
+            document.check_checkpoint("reranker.from", from);
+        }
+        let combines = self.combine != CombineOptions::default();
+        if combines && matches!(self.reranker, RerankerKind::TfIdf(_) | RerankerKind::MaskedLm(_)) {
+            let message =
+                "expected a `[reranker]` of kind `cosine`, `cross-encoder` or `bi-encoder` beside it";
+            document.report_key("combine", message);
+        }
+        let CombineOptions { tfidf, title, cosine, article, ref turns, central, .. } = self.combine;
+        if central && !cosine {
+            document.report_key("combine.central", "expected `cosine = true` beside it");
+        }
+        if article && !cosine && !tfidf {
+            document.report_key("combine.article", "expected `cosine = true` or `tfidf = true` beside it");
+        }
+        if turns.contains(&0) {
+            document.report_key("combine.turns", "expected numbers of at least 1, found 0");
+        }
+        if !(turns.is_empty() || cosine || tfidf || title) {
+            document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` beside it");
+        }
+    }
+}
+
+impl SelectionOptions {
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+/// Takes `[reranker]` out of a config.
+fn reranker(document: &mut Document<'_>) -> Result<RerankerKind, Wrong> {
+    let key = "reranker";
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
+        "tfidf" => document.read(key, table, &[]).map(RerankerKind::TfIdf),
+        "cosine" => document.read(key, table, &[]).map(RerankerKind::Cosine),
+        "masked-lm" => document.read(key, table, &[]).map(RerankerKind::MaskedLm),
+        "bi-encoder" => document.read(key, table, &[]).map(RerankerKind::BiEncoder),
+        _ => document.read(key, table, &[]).map(RerankerKind::CrossEncoder),
+    };
+    options.ok_or(Wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load::mistakes;
+
+    fn check(text: &str, overrides: &[&str]) -> String {
+        mistakes(text, overrides, SelectionOptions::load)
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_key() {
+        let text = "name = \"r\"\n[data]\ntrain = \"none.json\"\nfolds = 5\nfold = 5\n\
+                    [reranker]\nkind = \"cross-encoder\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
+        let found = check(text, &[]);
+        for expected in [
+            "`data.train`: no file none.json",
+            "`data.fold`: expected a number below 5, found 5",
+            "`reranker.from`: m has no config.json",
+            "learning-rate",
+        ] {
+            assert!(found.contains(expected), "{expected}: {found}");
+        }
+        assert!(check(text, &["combine.cosin=true"]).contains("did you mean `cosine`?"));
+        assert!(check(text, &["reranker.kind=crossencoder"]).contains("did you mean `cross-encoder`?"));
+        let words = "name = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker]\nkind = \"tfidf\"\n";
+        assert!(check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker]`"));
+        assert!(check(words, &["data.fold=1"]).contains("`data.folds`: is missing"));
+    }
+}

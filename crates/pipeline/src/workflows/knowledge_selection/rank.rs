@@ -1,0 +1,198 @@
+//! Rankings of every candidate, and the chosen sentences as predictions.
+
+use std::{path::Path, sync::Arc};
+
+use serde::Serialize;
+use serde_json::{Map, json};
+use sporran_kilt::{
+    Id, Output, Passage, PassageStore, Record, jsonl,
+    scores::ranking::{Candidate, Ranked},
+    wowpp::{Dialogue, Dialogues, repaired},
+};
+use sporran_reranker::Reranker;
+
+use super::data::{Labels, Selection};
+use crate::{
+    Result,
+    observe::{Observer, Unit, advance, begin},
+    source::pages::Pages,
+};
+
+/// Scores every sentence of every dialogue. The number of a sentence in its dialogue, with zeros before it, is its id.
+///
+/// # Errors
+/// Where the tokenizer or the model fails.
+pub fn rank(
+    dialogues: &[(String, Dialogue)],
+    reranker: &dyn Reranker,
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Ranked>> {
+    begin(observe, "rank sentences", dialogues.len() as u64, Unit::Records);
+    let mut ranked = Vec::with_capacity(dialogues.len());
+    for (at, (id, dialogue)) in dialogues.iter().enumerate() {
+        let selection = Selection::new(id, dialogue, Labels::Crowd);
+        let passages: Vec<_> = selection.passages.iter().collect();
+        let scores = reranker.score(&selection.query, &passages)?;
+        let candidates = dialogue
+            .annotated_sentences
+            .iter()
+            .zip(scores)
+            .enumerate()
+            .map(|(at, (judged, score))| Candidate {
+                id: format!("{at:04}").into(),
+                confidence: judged.confidence,
+                score: score.into(),
+            })
+            .collect();
+        ranked.push(Ranked { id: id.as_str().into(), candidates });
+        advance(observe, at as u64 + 1);
+    }
+    observe(crate::observe::Event::End);
+    Ok(ranked)
+}
+
+/// Writes rankings, one dialogue a line.
+///
+/// # Errors
+/// Where the disk refuses; then nothing appears.
+pub fn write_ranking(path: &Path, ranked: &[Ranked]) -> Result<()> {
+    write(path, ranked)
+}
+
+/// Writes a prediction for each dialogue: its best sentence as the answer, and where `store` has the sentence's article, its
+/// page as the provenance. `meta.selection` has the sentence with its article and score in any case.
+///
+/// # Errors
+/// Where the disk refuses; then nothing appears.
+pub fn write_predictions(
+    path: &Path,
+    dialogues: &Dialogues,
+    ranked: &[Ranked],
+    store: Option<Arc<PassageStore>>,
+) -> Result<()> {
+    let pages = Pages::of_store(store);
+    let records: Vec<Record> = dialogues
+        .0
+        .iter()
+        .zip(ranked)
+        .map(|((id, dialogue), ranked)| prediction(id, dialogue, ranked, &pages))
+        .collect();
+    write(path, &records)
+}
+
+/// The numbers of a dialogue's sentences, best first. Ties stand as the ranking's scores break them: by falling id.
+pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
+    let score = |at: usize| ranked.candidates[at].score;
+    let mut order: Vec<usize> = (0..ranked.candidates.len()).collect();
+    order.sort_by(|&a, &b| score(b).total_cmp(&score(a)).then(b.cmp(&a)));
+    order
+}
+
+fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> Record {
+    let selection = Selection::new(id, dialogue, Labels::Crowd);
+    let best: Vec<(&Passage, f64)> = order(ranked)
+        .first()
+        .map(|&best| (&selection.passages[best], ranked.candidates[best].score))
+        .into_iter()
+        .collect();
+    let answer = best.first().map_or_else(String::new, |(passage, _)| passage.text.clone());
+    record(Id::from(id), &selection.query.text, answer, &best, pages)
+}
+
+/// A dialogue's prediction: an answer, and the sentences that it rests on with their scores, best first.
+pub(super) fn record(
+    id: Id,
+    input: &str,
+    answer: String,
+    sentences: &[(&Passage, f64)],
+    pages: &Pages,
+) -> Record {
+    let (mut provenance, mut selection) = (Vec::new(), Vec::new());
+    for (passage, score) in sentences {
+        // Its article by the name that the file gives, and by the title before the sentence where the source lacks that.
+        let names = [&passage.page_id, &passage.title];
+        if let Some(page) = names.into_iter().find_map(|name| pages.titled(&repaired(name))) {
+            let mut item = pages.provenance(&page, Some(&passage.text));
+            item.extra.insert("text".into(), passage.text.clone().into());
+            item.extra.insert("score".into(), json!(score));
+            provenance.push(item);
+        }
+        selection.push(json!({ "title": passage.page_id, "text": passage.text, "score": score }));
+    }
+    let output = Output { answer: Some(answer), provenance: Some(provenance), extra: Map::new() };
+    Record {
+        id,
+        input: Some(input.to_owned()),
+        output: Some(vec![output]),
+        meta: Some(json!({ "selection": selection })),
+        extra: Map::new(),
+    }
+}
+
+pub(super) fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
+    let mut writer = jsonl::Writer::create(path)?;
+    for line in lines {
+        writer.record(line)?;
+    }
+    Ok(writer.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use sporran_kilt::{PassageSplit, Query, store::BuildOptions};
+
+    use super::*;
+
+    /// Likes short texts.
+    struct Short;
+
+    impl Reranker for Short {
+        fn score(&self, _: &Query, passages: &[&Passage]) -> sporran_reranker::Result<Vec<f32>> {
+            Ok(passages.iter().map(|passage| -(passage.text.len() as f32)).collect())
+        }
+    }
+
+    #[test]
+    fn every_candidate_has_its_score_and_the_best_is_the_prediction() {
+        let json = r#"{"d": {"turns": ["Hi", "Tea?"], "topic": "Tea", "annotated_sentences": [
+            {"label": "Tea <knowledge_separator> It is long.", "confidence": 0.2, "article": "Tea (drink)"},
+            {"label": "Milk <knowledge_separator> Short.", "confidence": 0.9}]},
+            "e": {"turns": [], "topic": "None", "annotated_sentences": []}}"#;
+        let dialogues: Dialogues = serde_json::from_str(json).unwrap();
+        let ranked = rank(&dialogues.0, &Short, &mut |_| {}).unwrap();
+        assert_eq!(ranked[0].candidates[1].id.text(), "0001");
+        assert_eq!((ranked[0].candidates[1].confidence, ranked[0].candidates[1].score), (0.9, -6.0));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.jsonl");
+        let predicted = |store| {
+            write_predictions(&path, &dialogues, &ranked, store).unwrap();
+            let lines = jsonl::read_to_string(&path).unwrap();
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+        };
+        let lines = predicted(None);
+        assert_eq!(lines[0]["input"], "Hi\nTea?");
+        assert_eq!(lines[0]["output"], json!([{ "answer": "Short.", "provenance": [] }]));
+        assert_eq!(
+            lines[0]["meta"]["selection"],
+            json!([{ "title": "Milk", "text": "Short.", "score": -6.0 }])
+        );
+        // No sentence is an empty answer, not no output.
+        assert_eq!(lines[1]["output"], json!([{ "answer": "", "provenance": [] }]));
+        let source = folder.path().join("pages.jsonl");
+        let page = r#"{"wikipedia_id":"7","wikipedia_title":"Milk","text":["Milk\n","It is. Short.\n"]}"#;
+        jsonl::write(&source, page.as_bytes()).unwrap();
+        let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
+        let item = &predicted(Some(store.into()))[0]["output"][0]["provenance"][0];
+        assert_eq!(
+            *item,
+            json!({ "wikipedia_id": "7", "title": "Milk", "section": "Section::::Abstract.",
+                "start_paragraph_id": 1, "start_character": 7, "end_paragraph_id": 1, "end_character": 13,
+                "text": "Short.", "score": -6.0 })
+        );
+        write_ranking(&path, &ranked).unwrap();
+        let report = sporran_kilt::scores::ranking::evaluate(&path, 0.6).unwrap().report;
+        assert_eq!((report.scores.mrr_at_1, report.queries), (1.0.into(), 2));
+    }
+}

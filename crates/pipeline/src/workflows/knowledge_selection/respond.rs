@@ -1,0 +1,267 @@
+//! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
+//! (Eric et al., 2021, feed the best sentence to GPT-2).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_generator::{Candidate, Generator, Request};
+use sporran_kilt::{
+    Dataset, Id, Passage, Record, jsonl,
+    scores::{
+        Measure,
+        answer::Answers,
+        ranking::{self, RELEVANT, Ranked},
+    },
+    wowpp,
+};
+use sporran_reranker::Computing;
+use sporran_transformers::{DeviceName, Precision};
+
+use super::{
+    data::{Labels, Selection},
+    rank::{order, rank, record, write, write_ranking},
+};
+use crate::{
+    Result,
+    config::{Document, load::Config},
+    observe::{Event, Observer, Unit, advance, begin},
+    run_dir::folder::{AnswerFile, Folder},
+    source::{
+        options::SourceOptions,
+        pages::{self, Pages},
+    },
+    workflows::answer::{
+        assemble::load_generator,
+        generation::{self, GeneratorOptions},
+    },
+};
+
+/// A whole config of responses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ResponseOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceOptions>,
+    /// `[dialogues]`: what is responded to.
+    pub dialogues: DialoguesOptions,
+    /// `[selection]`: what chooses sentences.
+    pub selection: ChoosingOptions,
+    /// `[generator]`: what writes responses, of any kind that a run has.
+    pub generator: GeneratorOptions,
+}
+
+/// `[dialogues]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DialoguesOptions {
+    /// The file, in WOW++'s layout.
+    pub file: PathBuf,
+    /// Only the first dialogues.
+    pub limit: Option<usize>,
+}
+
+/// `[selection]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ChoosingOptions {
+    /// The folder of a reranker that `sporran train` made.
+    pub model: PathBuf,
+    /// The numbers that it computes with.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where it computes.
+    #[serde(default)]
+    pub device: DeviceName,
+}
+
+/// The parts of a config that are not stages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default = "crate::config::load::runs")]
+    output: PathBuf,
+    source: Option<SourceOptions>,
+    dialogues: DialoguesOptions,
+    selection: ChoosingOptions,
+}
+
+impl Config for ResponseOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let generator = generation::read(document);
+        let general: Option<General> = document.read_root(&["generator"]);
+        let generator = generator.ok()?;
+        if generator.is_none() {
+            document.report_key("generator", "is missing");
+        }
+        let General { name, output, source, dialogues, selection } = general?;
+        Some(Self { name, output, source, dialogues, selection, generator: generator? })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        if !self.dialogues.file.is_file() {
+            document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
+        }
+        pages::check(self.source.as_ref(), ("source", None), document);
+        let ChoosingOptions { model, precision, device } = &self.selection;
+        if !model.join("reranker.json").is_file() && !model.join("config.json").is_file() {
+            let message = format!("{} has neither reranker.json nor config.json", model.display());
+            document.report_key("selection.model", message);
+        }
+        if let Err(error) = device.check(*precision) {
+            document.report_key("selection.device", error.to_string());
+        }
+        // Those look pages up in a passage store, which a dialogue's sentences have none of.
+        if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
+            let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
+            document.report_key("generator.kind", message);
+        }
+        generation::check(&self.generator, false, None, document);
+    }
+}
+
+impl ResponseOptions {
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+/// What a run of responses gave: `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Responded {
+    /// The config's name.
+    pub name: String,
+    /// Dialogues that were responded to.
+    pub dialogues: usize,
+    /// How the crowd's judgements score the ranking of the sentences.
+    pub ranking: ranking::Report,
+    /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences, whether the generator read
+    /// them or not; dialogues without sentences are left out.
+    pub knowledge_f1: Measure,
+    /// Mean words of a response.
+    pub words: Measure,
+    /// Seconds of the ranking and of the generator, loading left out.
+    pub seconds: [f64; 2],
+    /// The predictions in KILT's layout: the response, with the pages of the sentences' articles as provenance.
+    pub predictions: PathBuf,
+    /// Every sentence's score.
+    pub ranked: PathBuf,
+}
+
+/// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking and report into the
+/// run's folder.
+///
+/// # Errors
+/// Whatever is wrong with files or models; [`Error::Busy`] where another process works in the run's folder.
+pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
+    let folder = Folder::open(options.folder())?;
+    let pages = Pages::open(options.source.as_ref(), None, observe)?;
+    let ChoosingOptions { model, precision, device } = &options.selection;
+    let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
+    let reranker = sporran_reranker::open(model, computing)?;
+    // A dialogue leaves nothing to chance.
+    let generator = load_generator(&options.generator, None, 0)?;
+    let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
+    dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
+    let answers = ["predictions", "ranking"]
+        .map(|name| AnswerFile { name: name.into(), paths: vec![format!("{name}.jsonl").into()] });
+    let mark = folder.begin_answers("run", answers.into())?;
+
+    let start = std::time::Instant::now();
+    let ranked = rank(&dialogues, &*reranker, observe)?;
+    let ranking_seconds = start.elapsed().as_secs_f64();
+    let written = folder.root.join("ranking.jsonl");
+    write_ranking(&written, &ranked)?;
+
+    let start = std::time::Instant::now();
+    let asked: Vec<Asked> =
+        dialogues.iter().zip(&ranked).map(|((id, own), ranked)| Asked::new(id, own, ranked)).collect();
+    let mut records = Vec::with_capacity(asked.len());
+    let mut grounded = Vec::new();
+    let mut words = Vec::new();
+    begin(observe, "respond", asked.len() as u64, Unit::Records);
+    for portion in asked.chunks(PORTION) {
+        for (asked, (response, read)) in portion.iter().zip(responses(&*generator, portion)?) {
+            words.push(response.split_whitespace().count() as f64);
+            if let Some((best, _)) = asked.sentences.first() {
+                grounded.push(Answers::new([best.text.as_str()]).score(&response).f1);
+            }
+            records.push(asked.record(response, &read, &pages));
+        }
+        advance(observe, records.len() as u64);
+    }
+    observe(Event::End);
+    let generating_seconds = start.elapsed().as_secs_f64();
+
+    let predictions = folder.root.join("predictions.jsonl");
+    write(&predictions, &records)?;
+    let responded = Responded {
+        name: options.name.clone(),
+        dialogues: records.len(),
+        ranking: ranking::Report::of(&ranked, RELEVANT),
+        knowledge_f1: Measure::mean(grounded),
+        words: Measure::mean(words),
+        seconds: [ranking_seconds, generating_seconds],
+        predictions,
+        ranked: written,
+    };
+    jsonl::write_json(folder.root.join("report.json"), &responded)?;
+    folder.write_config(options)?;
+    mark.finish()?;
+    Ok(responded)
+}
+
+/// Dialogues that are responded to together.
+const PORTION: usize = 32;
+
+/// A dialogue with its sentences, best first.
+struct Asked {
+    id: Id,
+    query: sporran_kilt::Query,
+    sentences: Vec<(Passage, f32)>,
+}
+
+impl Asked {
+    fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked) -> Self {
+        let Selection { mut query, passages, .. } = Selection::new(id, dialogue, Labels::Crowd);
+        query.dataset = Some(Dataset::Wow);
+        let scored = |at: usize| (passages[at].clone(), ranked.candidates[at].score as f32);
+        Self { id: Id::from(id), query, sentences: order(ranked).into_iter().map(scored).collect() }
+    }
+
+    fn record(&self, response: String, read: &[usize], pages: &Pages) -> Record {
+        let sentences: Vec<(&Passage, f64)> = read
+            .iter()
+            .map(|&at| {
+                let (passage, score) = &self.sentences[at];
+                (passage, f64::from(*score))
+            })
+            .collect();
+        record(self.id.clone(), &self.query.text, response, &sentences, pages)
+    }
+}
+
+/// The response to each dialogue, and the sentences that it was written from.
+fn responses(generator: &dyn Generator, asked: &[Asked]) -> Result<Vec<(String, Vec<usize>)>> {
+    let candidates: Vec<Vec<Candidate<'_>>> = asked
+        .iter()
+        .map(|asked| {
+            let read = asked.sentences.iter().take(generator.passages());
+            read.map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = asked
+        .iter()
+        .zip(&candidates)
+        .map(|(asked, candidates)| Request { query: &asked.query, passages: candidates })
+        .collect();
+    let generations = generator.generate(&requests)?;
+    Ok(generations.into_iter().map(|generation| (generation.text, generation.evidence)).collect())
+}

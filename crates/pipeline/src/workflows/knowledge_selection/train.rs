@@ -1,0 +1,432 @@
+//! Making a reranker from judged sentences.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use candle_core::DType;
+use serde::Serialize;
+use sporran_kilt::{
+    StagedFolder,
+    scores::ranking::{Candidate, Ranked, Report, score},
+    wowpp::{self, Dialogue, Dialogues},
+};
+use sporran_reranker::{
+    Asks, COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, View, open, passage_text,
+};
+use sporran_transformers::{
+    BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation,
+    training::{
+        EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
+        TrainingOptions, TunedEncoder,
+    },
+};
+
+use super::{
+    data::{Labels, Selection, drawn, folds},
+    linear::{Similarity, listwise_weights, standardised, summed},
+    options::{EncoderOptions, RerankerKind, SelectionOptions, TunedOptions},
+    rank::{rank, write_ranking},
+};
+use crate::{
+    Error, Result,
+    observe::Observer,
+    run_dir::training::TrainingFolder,
+    training::session::{Judge, Learning, encoder_files},
+};
+
+/// What a training made.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Fitted {
+    /// Folders of rerankers: one, or one a fold.
+    pub models: Vec<PathBuf>,
+    /// The rankings of the folds that were left out, where there are folds.
+    pub ranking: Option<PathBuf>,
+    /// What these rankings score; a sentence is relevant from the config's `data.threshold` on.
+    pub scores: Option<Report>,
+    /// Optimiser steps, over all folds.
+    pub steps: u64,
+}
+
+/// Trains the reranker of a config: on all dialogues, or for each fold on the dialogues of the others, which ranks the
+/// fold's own. A training that was stopped goes on from its newest checkpoint.
+///
+/// # Errors
+/// Whatever is wrong with files, models or training.
+pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+    // Folds are trained one by one, also in several calls.
+    let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
+    let dialogues = wowpp::load(&options.data.train)?;
+    let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
+    underway.verify()?;
+    let folder = options.folder();
+    let mut fitted = Fitted::default();
+    let Some(count) = options.data.folds else {
+        let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
+        fitted.steps = fit(options, &all, &original, &folder, observe)?;
+        fitted.models.push(folder.join("model"));
+        underway.finish()?;
+        return Ok(fitted);
+    };
+    let fold_of = folds(&dialogues, count, options.seed);
+    let mut ranked: Vec<(usize, Ranked)> = Vec::new();
+    for fold in (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold)) {
+        let folder = folder.join(format!("fold-{fold}"));
+        let others: Vec<&(String, Dialogue)> =
+            (0..fold_of.len()).filter(|at| fold_of[*at] != fold).map(|at| &dialogues.0[at]).collect();
+        fitted.steps += fit(options, &others, &original, &folder, observe)?;
+        let reranker = open(&folder.join("model"), COMPUTING)?;
+        let own: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] == fold).collect();
+        let left_out: Vec<(String, Dialogue)> = own.iter().map(|&at| dialogues.0[at].clone()).collect();
+        let found = rank(&left_out, &*reranker, observe)?;
+        write_ranking(&folder.join("ranking.jsonl"), &found)?;
+        ranked.extend(own.into_iter().zip(found));
+        fitted.models.push(folder.join("model"));
+    }
+    ranked.sort_by_key(|(at, _)| *at);
+    let ranked: Vec<Ranked> = ranked.into_iter().map(|(_, ranked)| ranked).collect();
+    let name =
+        options.data.fold.map_or_else(|| "ranking.jsonl".into(), |fold| format!("ranking-{fold}.jsonl"));
+    let path = folder.join(name);
+    write_ranking(&path, &ranked)?;
+    fitted.ranking = Some(path);
+    fitted.scores = Some(Report::of(&ranked, options.data.threshold));
+    underway.finish()?;
+    Ok(fitted)
+}
+
+/// How the rerankers of a cross-validation compute.
+pub(super) const COMPUTING: Computing = Computing {
+    precision: Precision::F32,
+    device: sporran_transformers::DeviceName::Cpu,
+    batch_tokens: 2048,
+};
+
+/// Makes a reranker in `folder/model`; gives the steps that it took.
+fn fit(
+    options: &SelectionOptions,
+    dialogues: &[&(String, Dialogue)],
+    original: &Dialogues,
+    folder: &Path,
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let chosen = drawn(dialogues.len(), options.data.limit, options.seed);
+    let selections: Vec<Selection> = chosen
+        .into_iter()
+        .map(|at| Selection::new(&dialogues[at].0, &dialogues[at].1, options.data.labels))
+        .chain(original.0.iter().map(|(id, dialogue)| Selection::new(id, dialogue, Labels::Gold)))
+        .collect();
+    let staged = StagedFolder::create(folder.join("model"))?;
+    let steps = make(options, &selections, (folder, &staged.path()), observe)?;
+    staged.commit()?;
+    Ok(steps)
+}
+
+/// Makes the files of a reranker in `model`.
+fn make(
+    options: &SelectionOptions,
+    selections: &[Selection],
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    match &options.reranker {
+        RerankerKind::TfIdf(_) => {
+            tfidf(selections, false, model)?;
+            Ok(0)
+        }
+        RerankerKind::Cosine(EncoderOptions { from, max_tokens }) => {
+            let below = similarities(options, (from, *max_tokens), selections, model)?;
+            if below.is_empty() {
+                cosine(from, *max_tokens, model)?;
+                return Ok(0);
+            }
+            let weights = listwise_weights(&standardised(&below, model, selections)?, selections);
+            tracing::info!(?below, ?weights, "similarities");
+            Saved::Combined { parts: weighted(below, weights).collect() }.write(model)?;
+            Ok(0)
+        }
+        RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, selections, (folder, model), observe),
+        RerankerKind::CrossEncoder(tuned) | RerankerKind::BiEncoder(tuned) => {
+            let encoder = (tuned.from.as_path(), Some(tuned.max_tokens));
+            let below = similarities(options, encoder, selections, model)?;
+            if below.is_empty() {
+                return trained(options, tuned, selections, None, (folder, model), observe);
+            }
+            let scores = standardised(&below, model, selections)?;
+            let weights = listwise_weights(&scores, selections);
+            tracing::info!(?below, ?weights, "the similarities below the trained model");
+            let offsets = summed(&scores, &weights);
+            let own = model.join(TRAINED);
+            let steps = trained(options, tuned, selections, Some(offsets), (folder, &own), observe)?;
+            // Its scores were learned beside the offsets, so they count as they are.
+            let weight = match options.reranker {
+                RerankerKind::BiEncoder(_) => tuned.scale as f32,
+                _ => 1.0,
+            };
+            let mut parts = vec![SavedPart {
+                folder: TRAINED.into(),
+                view: View::default(),
+                weight,
+                standardised: false,
+            }];
+            parts.extend(weighted(below, weights));
+            Saved::Combined { parts }.write(model)?;
+            Ok(steps)
+        }
+    }
+}
+
+/// The folder of the trained model among those of similarities.
+const TRAINED: &str = "trained";
+
+/// Similarities with the weights that were learned for them.
+fn weighted(below: Vec<Similarity>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
+    let part = |(Similarity { folder, view }, weight): (Similarity, f64)| SavedPart {
+        folder: folder.into(),
+        view,
+        weight: weight as f32,
+        standardised: true,
+    };
+    below.into_iter().zip(weights).map(part)
+}
+
+/// Makes the similarities of `[combine]` in folders in `model`.
+fn similarities(
+    options: &SelectionOptions,
+    (from, max_tokens): (&Path, Option<usize>),
+    selections: &[Selection],
+    model: &Path,
+) -> Result<Vec<Similarity>> {
+    let combine = &options.combine;
+    let part = |name: &str| {
+        let part = model.join(name);
+        fs::create_dir_all(&part).map_err(Error::io(&part, "create"))?;
+        Ok::<_, Error>(part)
+    };
+    let mut made = Vec::new();
+    // The whole dialogue, and then its last turns.
+    let asked =
+        || std::iter::once(Asks::Query).chain(combine.turns.iter().map(|&count| Asks::LastTurns(count)));
+    let pools = || {
+        [None, Some(PagePool::Best), Some(PagePool::Mean)]
+            .into_iter()
+            .filter(|pool| pool.is_none() || combine.article)
+    };
+    if combine.tfidf {
+        tfidf(selections, false, &part("tfidf")?)?;
+        made.extend(views("tfidf", asked(), pools));
+    }
+    if combine.title {
+        tfidf(selections, true, &part("title")?)?;
+        made.extend(views("title", asked(), || std::iter::once(None)));
+    }
+    if combine.cosine {
+        cosine(from, max_tokens, &part("cosine")?)?;
+        made.extend(views("cosine", asked(), pools));
+        if combine.central {
+            made.push(Similarity { folder: "cosine", view: View { asks: Asks::Passages, pool: None } });
+        }
+    }
+    for (folder, wanted, saved) in
+        [("named", combine.named, Saved::Named), ("place", combine.place, Saved::Place)]
+    {
+        if wanted {
+            saved.write(&part(folder)?)?;
+            made.push(Similarity { folder, view: View::default() });
+        }
+    }
+    Ok(made)
+}
+
+/// A reranker asked several things, the scores of each pooled in several ways.
+fn views<P: Iterator<Item = Option<PagePool>>>(
+    folder: &'static str,
+    asked: impl Iterator<Item = Asks>,
+    pools: impl Fn() -> P,
+) -> Vec<Similarity> {
+    asked.flat_map(|asks| pools().map(move |pool| Similarity { folder, view: View { asks, pool } })).collect()
+}
+
+fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {
+    let texts: Vec<String> = selections
+        .iter()
+        .flat_map(|selection| {
+            let sentences = selection.passages.iter().map(passage_text);
+            std::iter::once(selection.query.text.clone()).chain(sentences)
+        })
+        .collect();
+    TfIdf::fit(texts.iter().map(String::as_str)).save(&model.join(COUNTS))?;
+    Ok(Saved::TfIdf { titles_only }.write(model)?)
+}
+
+/// Copies an encoder's folder, so that the reranker can be moved.
+fn cosine(from: &Path, max_tokens: Option<usize>, model: &Path) -> Result<()> {
+    copy(from, model)?;
+    Ok(Saved::Cosine { max_tokens }.write(model)?)
+}
+
+/// Copies the files of a model's folder, and of the folders in it that hold layers.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(Error::io(to, "create"))?;
+    for entry in fs::read_dir(from).map_err(Error::io(from, "read"))? {
+        let entry = entry.map_err(Error::io(from, "read"))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_hidden = name.to_string_lossy().starts_with('.');
+        if path.is_dir() && path.join("config.json").is_file() {
+            copy(&path, &to.join(&name))?;
+        } else if path.is_file() && !is_hidden {
+            fs::copy(&path, to.join(&name)).map_err(Error::io(&path, "copy"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a training in `folder/training` and puts its best weights into `model`.
+fn run<O: Objective>(
+    objective: &O,
+    encoder: &TunedEncoder,
+    options: &TrainingOptions,
+    judge: Option<Judge<'_>>,
+    companions: &[(String, Vec<u8>)],
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let (variables, folder, dtype) = (encoder.variables(), folder.join("training"), DType::F32);
+    let learning = Learning { variables, options, folder, model, dtype, companions, score: "map@5" };
+    Ok(learning.run(objective, judge, observe)?.steps)
+}
+
+fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
+    let length = encoder.config().max_input_length();
+    Ok(EncoderInput::open(checkpoint, length, Some(max_tokens), Truncation::FirstAtItsStart)?)
+}
+
+fn masked_lm(
+    options: &SelectionOptions,
+    tuned: &TunedOptions,
+    selections: &[Selection],
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let checkpoint = Checkpoint::open(&tuned.from)?;
+    let encoder =
+        TunedEncoder::open(&checkpoint, BertTask::MaskedLm, 1, options.seed, &tuned.device.open()?)?;
+    let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
+    let tokenizer = checkpoint.tokenizer()?;
+    // Each text once, however many dialogues it is judged in.
+    let mut texts: Vec<String> = selections
+        .iter()
+        .flat_map(|selection| {
+            let sentences = selection.passages.iter().map(passage_text);
+            std::iter::once(selection.query.text.clone()).chain(sentences)
+        })
+        .collect();
+    texts.sort_unstable();
+    texts.dedup();
+    let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
+    let rows = input.rows(&texts)?;
+    let objective =
+        MaskedLmObjective::new(&encoder, rows, MaskingTokens::of(&tokenizer)?, &optimizer(options, tuned))?;
+    let files = encoder_files(&checkpoint, encoder.config())?;
+    let optimizer = optimizer(options, tuned);
+    let steps = run(&objective, &encoder, &optimizer, None, &files, (folder, model), observe)?;
+    Saved::Cosine { max_tokens: Some(tuned.max_tokens) }.write(model)?;
+    Ok(steps)
+}
+
+/// The optimiser's options, under the config's seed.
+fn optimizer(options: &SelectionOptions, tuned: &TunedOptions) -> TrainingOptions {
+    TrainingOptions { seed: options.seed, ..tuned.optimizer.clone() }
+}
+
+/// Trains a cross-encoder or a bi-encoder, as the config says, and puts it into `model`.
+fn trained(
+    options: &SelectionOptions,
+    tuned: &TunedOptions,
+    selections: &[Selection],
+    offsets: Option<Vec<Vec<f32>>>,
+    (folder, model): (&Path, &Path),
+    observe: &mut Observer<'_>,
+) -> Result<u64> {
+    let checkpoint = Checkpoint::open(&tuned.from)?;
+    let device = tuned.device.open()?;
+    let compares = matches!(options.reranker, RerankerKind::BiEncoder(_));
+    let task = if compares { BertTask::States } else { BertTask::SequenceClassification };
+    let encoder = TunedEncoder::open(&checkpoint, task, 1, options.seed, &device)?;
+    let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
+    let (mut learned, mut judged) = (Vec::new(), Vec::new());
+    for (at, selection) in selections.iter().enumerate() {
+        let (query, rows) = rows(&input, selection, compares)?;
+        let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
+        let query = RankingQuery { query, rows, targets: selection.targets.clone(), offsets };
+        let every = options.data.judge_every;
+        if every > 0 && at % every == every - 1 { judged.push(query) } else { learned.push(query) }
+    }
+    let optimizer = optimizer(options, tuned);
+    let (loss, candidates) = (tuned.loss, tuned.candidates);
+    let objective = if compares {
+        RankingObjective::of_vectors(&encoder, tuned.scale, learned, loss, candidates, &optimizer)?
+    } else {
+        RankingObjective::new(&encoder, learned, loss, candidates, &optimizer)?
+    };
+    let evaluate = || {
+        mean_precision(&encoder, tuned.scale, &judged, options.data.threshold).map_err(EvaluationError::from)
+    };
+    let files = encoder_files(&checkpoint, encoder.config())?;
+    let evaluate = (!judged.is_empty()).then_some(&evaluate as Judge<'_>);
+    let steps = run(&objective, &encoder, &optimizer, evaluate, &files, (folder, model), observe)?;
+    let (max_tokens, truncation) = (Some(tuned.max_tokens), Truncation::FirstAtItsStart);
+    let saved =
+        if compares { Saved::Cosine { max_tokens } } else { Saved::CrossEncoder { max_tokens, truncation } };
+    saved.write(model)?;
+    Ok(steps)
+}
+
+/// Context and sentence of each candidate joined; or apart, the context first, where their vectors are compared.
+fn rows(
+    input: &EncoderInput,
+    selection: &Selection,
+    apart: bool,
+) -> Result<(Option<EncoderRow>, Vec<EncoderRow>)> {
+    let context = selection.query.text.as_str();
+    let sentences: Vec<String> = selection.passages.iter().map(passage_text).collect();
+    if !apart {
+        let pairs: Vec<Text<'_>> = sentences.iter().map(|sentence| Text::Pair(context, sentence)).collect();
+        return Ok((None, input.rows(&pairs)?));
+    }
+    let sentences: Vec<Text<'_>> = sentences.iter().map(|sentence| Text::One(sentence)).collect();
+    Ok((input.rows(&[Text::One(context)])?.pop(), input.rows(&sentences)?))
+}
+
+/// The mean average precision at 5 of the judged dialogues that have a relevant sentence.
+fn mean_precision(
+    encoder: &TunedEncoder,
+    scale: f64,
+    judged: &[RankingQuery],
+    threshold: f64,
+) -> Result<f64> {
+    let mut found = Vec::new();
+    for query in judged {
+        let scores: Vec<f32> = match &query.query {
+            Some(own) => {
+                encoder.cosines(own, &query.rows)?.into_iter().map(|score| score * scale as f32).collect()
+            }
+            None => encoder.scores(&query.rows, 4096)?,
+        };
+        let candidates: Vec<Candidate> = scores
+            .into_iter()
+            .zip(&query.targets)
+            .enumerate()
+            .map(|(at, (score, target))| (at, score + query.offsets.get(at).unwrap_or(&0.0), target))
+            .map(|(at, score, target)| Candidate {
+                id: format!("{at:04}").into(),
+                // As the file writes it: 0.6 is not below 0.6.
+                confidence: (f64::from(*target) * 1e6).round() / 1e6,
+                score: score.into(),
+            })
+            .collect();
+        found.extend(score(&candidates, threshold).map(|scores| scores.map_at_5));
+    }
+    Ok(found.iter().sum::<f64>() / found.len().max(1) as f64)
+}

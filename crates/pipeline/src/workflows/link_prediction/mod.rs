@@ -1,0 +1,15 @@
+//! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, scored
+//! and asked.
+//!
+//! A config of this kind has `[data]` and `[embedding]` or `[network]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
+
+mod ask;
+mod model;
+mod options;
+mod search;
+mod train;
+
+pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion};
+pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
+pub use search::Trial;
+pub use train::{Fitted, Scored, evaluate, train, train_network};

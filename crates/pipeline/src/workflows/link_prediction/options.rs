@@ -1,0 +1,252 @@
+//! What a config of an embedding or of a network says. These types' documentation, and that of [`EmbeddingOptions`] and
+//! [`NetworkOptions`], is the manual of the config file.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_reasoner::{
+    embedding::{EmbeddingOptions, Storage},
+    network::{Network, NetworkOptions},
+};
+
+use crate::{
+    Result,
+    config::{Document, load::Config},
+};
+
+/// A whole config of an embedding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinksOptions {
+    /// The run's folder under `output`.
+    pub name: String,
+    /// Decides everything that is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where runs' folders go.
+    #[serde(default = "crate::config::load::runs")]
+    pub output: PathBuf,
+    /// How the model's file keeps the entities' vectors: `f32` or `f16`.
+    #[serde(default)]
+    pub saved: Storage,
+    /// `[data]`: the knowledge base.
+    pub data: DataOptions,
+    /// `[embedding]`: the model and its training.
+    pub embedding: EmbeddingOptions,
+    /// `[search]`: other settings to try.
+    #[serde(default)]
+    pub search: Option<SearchOptions>,
+}
+
+/// A whole config of a network over the graph of a knowledge base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NetworkConfig {
+    /// The run's folder under `output`.
+    pub name: String,
+    /// Decides everything that is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where runs' folders go.
+    #[serde(default = "crate::config::load::runs")]
+    pub output: PathBuf,
+    /// `[data]`: the knowledge base.
+    pub data: DataOptions,
+    /// `[network]`: its size and its training.
+    pub network: NetworkOptions,
+}
+
+/// `[data]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DataOptions {
+    /// A folder with `train.txt`, `valid.txt` and `test.txt` (or N-Triples, or Wikidata5M's files), or one file of triples.
+    pub folder: PathBuf,
+}
+
+/// `[search]`: trainings with settings drawn from ranges; the first is the config as it is. The best on the valid part
+/// becomes the run's model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SearchOptions {
+    /// How many trainings, the first included.
+    pub trials: usize,
+    /// `[[search.range]]`
+    pub range: Vec<RangeOptions>,
+}
+
+/// `[[search.range]]`: what a key is drawn from, either between two numbers or among values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RangeOptions {
+    /// The key below `embedding`, such as `training.learning-rate`.
+    pub key: String,
+    /// The least number.
+    pub low: Option<f64>,
+    /// The greatest number.
+    pub high: Option<f64>,
+    /// Whether the number's logarithm is drawn evenly.
+    #[serde(default)]
+    pub log: bool,
+    /// Values that are equally likely.
+    #[serde(default)]
+    pub among: Vec<serde_json::Value>,
+}
+
+impl Config for LinksOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        self.data.check(document);
+        for (key, message) in self.embedding.mistakes() {
+            document.report_key(&format!("embedding.{key}"), message);
+        }
+        let Some(search) = &self.search else { return };
+        if search.trials == 0 {
+            document.report_key("search.trials", "expected at least 1, found 0");
+        }
+        for range in &search.range {
+            if let Err(message) = range.check(self) {
+                document.report_key("search.range", message);
+            }
+        }
+    }
+}
+
+impl LinksOptions {
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+impl DataOptions {
+    fn check(&self, document: &mut Document<'_>) {
+        if !self.folder.exists() {
+            let message = format!("no folder {}", self.folder.display());
+            document.report_key("data.folder", message);
+        }
+    }
+}
+
+impl Config for NetworkConfig {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.read_root(&[])
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        self.data.check(document);
+        for (key, message) in self.network.mistakes() {
+            document.report_key(&format!("network.{key}"), message);
+        }
+        if let Some(from) = self.network.from.as_ref().filter(|from| !Network::is_in(from)) {
+            document.report_key("network.from", format!("no network in {}", from.display()));
+        }
+    }
+}
+
+impl RangeOptions {
+    fn check(&self, options: &LinksOptions) -> Result<(), String> {
+        let key = &self.key;
+        let values = match (self.low, self.high, self.among.as_slice()) {
+            (Some(low), Some(high), []) => {
+                if !(low < high && (!self.log || low > 0.0)) {
+                    return Err(format!("`{key}`: expected `low` below `high`, and above 0 with `log`"));
+                }
+                vec![serde_json::json!(low), serde_json::json!(high)]
+            }
+            (None, None, [_, ..]) => self.among.clone(),
+            _ => return Err(format!("`{key}`: expected either `low` and `high` or `among`")),
+        };
+        for value in values {
+            self.set(&options.embedding, value)?;
+        }
+        Ok(())
+    }
+
+    /// The options with another value of the key.
+    pub(super) fn set(
+        &self,
+        options: &EmbeddingOptions,
+        value: serde_json::Value,
+    ) -> Result<EmbeddingOptions, String> {
+        let mut json = serde_json::to_value(options).map_err(|error| error.to_string())?;
+        let mut place = &mut json;
+        for part in self.key.split('.') {
+            let Some(table) = place.as_object_mut() else {
+                return Err(format!("`{}`: `{part}` stands in no table", self.key));
+            };
+            place = table.entry(part).or_insert(serde_json::Value::Null);
+        }
+        // A number that is drawn for a count is a count.
+        *place = match value.as_f64() {
+            Some(number) if place.is_u64() => serde_json::json!(number.round() as u64),
+            _ => value,
+        };
+        let changed: EmbeddingOptions =
+            serde_json::from_value(json).map_err(|error| format!("`{}`: {error}", self.key))?;
+        match changed.mistakes().into_iter().next() {
+            Some((key, message)) => Err(format!("`{key}`: {message}")),
+            None => Ok(changed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::workflows::registry::ConfigKind;
+
+    fn load(text: &str, overrides: &[&str]) -> Result<LinksOptions> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, text.replace("HERE", &folder.path().display().to_string())).unwrap();
+        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+        LinksOptions::load(&path, &overrides)
+    }
+
+    const CONFIG: &str = "name = \"e\"\n[data]\nfolder = \"HERE\"\n[embedding]\nmodel = \"complex\"\ndim = 8\n\
+                          [embedding.training]\nlearning-rate = 0.5\n";
+
+    #[test]
+    fn every_mistake_is_told_with_its_key() {
+        assert!(load(CONFIG, &[]).is_ok());
+        let cases = [
+            ("embedding.dim=7", "`embedding.dim`: expected an even number, found 7"),
+            ("embedding.training.learning-rate=0", "`embedding.training.learning-rate`"),
+            ("embedding.modell=1", "did you mean `model`?"),
+            ("data.folder=nowhere", "`data.folder`: no folder nowhere"),
+            ("search={trials=2,range=[{key=\"dim\",among=[7]}]}", "expected an even number"),
+            ("search={trials=2,range=[{key=\"training.learning-rat\",low=1,high=2}]}", "learning-rat"),
+            ("search={trials=2,range=[{key=\"dim\",low=4}]}", "either `low` and `high` or `among`"),
+        ];
+        for (wrong, expected) in cases {
+            let message = load(CONFIG, &[wrong]).unwrap_err().to_string();
+            assert!(message.contains(expected), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn every_committed_config_is_without_mistakes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/kge");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|ending| ending == "toml") {
+                let overrides = ["data.folder=.".into()];
+                let name = match ConfigKind::of(&path, &overrides).unwrap() {
+                    ConfigKind::Network => NetworkConfig::load(&path, &overrides).unwrap().name,
+                    _ => LinksOptions::load(&path, &overrides).unwrap().name,
+                };
+                assert_eq!(path.file_stem().unwrap().to_str(), Some(name.as_str()));
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 31);
+    }
+}

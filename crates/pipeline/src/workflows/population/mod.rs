@@ -1,0 +1,34 @@
+//! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): documents in, linked facts with their evidence out.
+//!
+//! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
+
+mod aliases;
+mod average;
+mod bilstm;
+mod errors;
+mod options;
+mod options_key;
+mod parts;
+mod populate;
+mod recall;
+mod sources;
+mod teacher;
+mod train;
+mod triplets;
+
+pub(crate) use aliases::build as build_names;
+pub use aliases::{NamesFormat, NamesOptions};
+pub use errors::{Causes, ErrorAnalysis, errors};
+pub(crate) use options::check_decision;
+pub use options::{
+    AnnotationsOptions, BilstmTraining, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions,
+    MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TeacherOptions,
+    TriplesOptions,
+};
+pub(crate) use parts::{coreference, linker, mentions as finder};
+pub(crate) use populate::Node;
+pub use populate::{PopulatedFile, PopulationReport, populate};
+pub use recall::MaximumRecall;
+pub use sources::InputFormat;
+pub use train::{Learned, train};
+pub use triplets::{TripletTraining, WrittenProperty};

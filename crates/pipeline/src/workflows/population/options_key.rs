@@ -1,0 +1,85 @@
+//! What the facts of a config depend on.
+
+use serde::Serialize;
+
+use crate::{Result, run_dir::key::StepKey};
+
+/// The options that no fact depends on: where things go, and how models are trained. Of `[input]` each file is a step by itself.
+/// The content of the source is in the hash of its pages.
+const WITHOUT: [&str; 12] = [
+    "name",
+    "output",
+    "annotations",
+    "teacher",
+    "relations.linear",
+    "relations.training",
+    "relations.bilstm",
+    "linker.names",
+    "input.files",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
+];
+
+/// What facts depend on of a config.
+///
+/// # Errors
+/// As [`StepKey::new`].
+pub(super) fn options_key(options: &impl Serialize) -> Result<StepKey> {
+    Ok(StepKey::new("populate", options)?.without(&WITHOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{run_dir::key::tests::assert_complete, workflows::population::PopulationOptions};
+
+    #[test]
+    fn every_option_of_population_is_in_its_key_but_those_that_change_no_fact() {
+        let text = r#"
+            name = "r"
+            coreference = "rules"
+            [source]
+            path = "pages.jsonl"
+            redirects = "redirects.tsv"
+            [annotations]
+            files = ["a.json"]
+            [teacher]
+            model = "teacher"
+            readings = "readings"
+            input = { format = "text", files = ["t.txt"] }
+            [mentions]
+            tagger = "tagger"
+            types = "types"
+            [linker]
+            aliases = "aliases"
+            names = [{ file = "names.tsv", format = "table" }]
+            types = "types.json"
+            facts = "facts"
+            [input]
+            format = "knowledgenet"
+            files = ["in.json"]
+            folds = [4]
+            [triples]
+            relations = { A = "P1" }
+            [relations]
+            model = "model"
+            [relations.linear]
+            [relations.training]
+            from = "from"
+            [relations.training.encoder]
+            vocabulary = 10
+            width = 4
+            layers = 1
+            heads = 2
+            [relations.bilstm]
+            from = "from"
+            [relations.seq2seq]
+            from = "from"
+        "#;
+        // Tables that do not go together stand beside each other here, so that every option is there.
+        let options: PopulationOptions = toml::from_str(text).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
+        assert_complete(&tree, |tree| options_key(tree).unwrap(), &WITHOUT);
+    }
+}

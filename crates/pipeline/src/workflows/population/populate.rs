@@ -1,0 +1,476 @@
+//! `sporran populate`: documents in, facts out.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_extractor::{Argument, Document, Fact, Populated, Populator, Span, relations::Properties};
+use sporran_kilt::{Output, Record, jsonl, knowledgenet};
+
+use super::{
+    options::{InputOptions, PopulationOptions},
+    options_key::options_key,
+    parts::open,
+    sources::{InputFormat, Source, each_portion},
+};
+use crate::{
+    Error, Result,
+    observe::{Event, Observer, Unit, advance, begin},
+    run_dir::{
+        folder::{AnswerFile, Folder},
+        inputs::{Inputs, hash_file},
+        journal::Journal,
+        key::StepKey,
+        manifest::{StepTime, now, peak_memory_bytes},
+    },
+    source::pages::Pages,
+};
+
+/// What came of the input: `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PopulationReport {
+    /// The config's name.
+    pub name: String,
+    /// Its input files.
+    pub files: Vec<PopulatedFile>,
+}
+
+/// What came of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PopulatedFile {
+    /// The input.
+    pub input: PathBuf,
+    /// Documents, pages, or blocks of text.
+    pub documents: usize,
+    /// Sentences in them.
+    pub sentences: usize,
+    /// Facts that were found.
+    pub facts: usize,
+    /// Of these, those whose subject and object are both linked.
+    pub linked: usize,
+    /// Facts by property.
+    pub properties: BTreeMap<String, usize>,
+    /// What was written, in the run's folder.
+    pub written: Vec<PathBuf>,
+}
+
+/// A finished portion of a file.
+#[derive(Default, Serialize, Deserialize)]
+struct Portion {
+    counts: PopulatedFile,
+    records: Vec<Record>,
+    documents: Vec<knowledgenet::Document>,
+    triples: Vec<[Node; 3]>,
+}
+
+/// What stands in a triple; `meta` of a prediction has the three of its fact under `triple`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Node {
+    /// The knowledge base's id; none for what is not linked.
+    pub(crate) id: Option<String>,
+    /// Its name in the text.
+    pub(crate) name: String,
+}
+
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Done {
+    key: String,
+    counts: PopulatedFile,
+    hashes: Vec<String>,
+}
+
+/// Reads the config's input and writes the run's folder: for each file `predictions/NAME.jsonl` (a record a fact, in KILT's
+/// layout, with provenance where the document is a page), `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents; `report.json` and
+/// `manifest.json`. A run that was killed goes on with the first portion that is missing.
+///
+/// # Errors
+/// [`Error::Config`] where there is no `[input]`; whatever is wrong with files and models; [`Error::Busy`] where another
+/// process works in the run's folder.
+pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
+    let input = options.input.as_ref().ok_or_else(|| {
+        Error::Config(vec![crate::config::Diagnostic::of_config("input", "is missing; nothing is read")])
+    })?;
+    let folder = Folder::open(options.folder())?;
+    let start = Instant::now();
+    let mut inputs = Inputs::default();
+    let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
+    let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
+    let populator = open(options)?;
+    inputs.verify()?;
+    let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
+    let mut files = Vec::new();
+    let answers = |path: &PathBuf| {
+        let name = name_of(path);
+        AnswerFile { paths: paths_of(&name, input.format), name }
+    };
+    let mut mark = folder.begin_answers("populate", input.files.iter().map(answers).collect())?;
+    let config = folder.write_config(options)?;
+    for path in &input.files {
+        let start = Instant::now();
+        let (folder, populator, pages) = (&folder, &populator, &pages);
+        let populating = Populating { options, input, folder, populator, pages, path };
+        files.push(populating.complete(&key, observe)?);
+        mark.done(&name_of(path))?;
+        times.push(StepTime { step: path.display().to_string(), seconds: start.elapsed().as_secs_f64() });
+    }
+    let report = PopulationReport { name: options.name.clone(), files };
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
+    let manifest = serde_json::json!({
+        "program": concat!("sporran ", env!("CARGO_PKG_VERSION")),
+        "name": options.name,
+        "config": blake3::hash(config.as_bytes()).to_hex().to_string(),
+        "parts": key,
+        "seconds": times,
+        "peak_memory_bytes": peak_memory_bytes(),
+        "threads": rayon::current_num_threads(),
+        "finished": now(),
+    });
+    jsonl::write_json(folder.root.join("manifest.json"), &manifest)?;
+    mark.finish()?;
+    Ok(report)
+}
+
+/// What is written of an input file: its facts as records, as a table and as N-Triples, and KnowledgeNet's documents with their
+/// facts.
+fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
+    let stem = name.split('.').next().unwrap_or(name);
+    let mut paths: Vec<PathBuf> = vec![
+        format!("predictions/{stem}.jsonl").into(),
+        format!("triples/{stem}.tsv").into(),
+        format!("triples/{stem}.nt").into(),
+    ];
+    if format == InputFormat::Knowledgenet {
+        paths.push(format!("knowledgenet/{stem}.json").into());
+    }
+    paths
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// One file's way.
+struct Populating<'a> {
+    options: &'a PopulationOptions,
+    input: &'a InputOptions,
+    folder: &'a Folder,
+    populator: &'a Populator,
+    pages: &'a Pages,
+    path: &'a Path,
+}
+
+impl Populating<'_> {
+    fn complete(&self, key: &StepKey, observe: &mut Observer<'_>) -> Result<PopulatedFile> {
+        let Self { input, folder, path, .. } = self;
+        let name = name_of(path);
+        let mut inputs = Inputs::default();
+        let key = key.clone().input("program", env!("CARGO_PKG_VERSION")).input("file", name.as_str());
+        let key = key.input("content", inputs.file(path)?).digest();
+        let path_of = |ending: &str| folder.work(&format!("{name}.{ending}"));
+        let done_path = path_of("done.json");
+        if let Ok(done) = jsonl::read_json::<Done>(&done_path)
+            && done.key == key
+            && self.hashes(&done.counts).is_ok_and(|found| found == done.hashes)
+        {
+            observe(Event::Skip { step: format!("populate {name}") });
+            return Ok(done.counts);
+        }
+        begin(observe, format!("populate {name}"), 0, Unit::Records);
+        let mut journal = Journal::open(&path_of("journal"), &key, None)?;
+        let (mut number, mut documents, finished) = (0, 0, journal.chunks());
+        each_portion(path, input.format, &input.folds, |portion| {
+            let count = portion.len();
+            documents += count as u64;
+            if number >= finished {
+                journal.push(&self.portion(portion)?, count)?;
+            }
+            number += 1;
+            advance(observe, documents);
+            Ok(())
+        })?;
+        if let Err(error) = inputs.verify() {
+            journal.remove()?;
+            return Err(error.into());
+        }
+        let counts = self.write(&journal, &name)?;
+        observe(Event::End);
+        let done = Done { key, hashes: self.hashes(&counts)?, counts };
+        let bytes =
+            serde_json::to_vec(&done).map_err(|error| Error::io(&done_path, "write")(error.into()))?;
+        jsonl::write(&done_path, &bytes)?;
+        journal.remove()?;
+        Ok(done.counts)
+    }
+
+    fn hashes(&self, counts: &PopulatedFile) -> Result<Vec<String>> {
+        counts.written.iter().map(|path| hash_file(&self.folder.root.join(path))).collect()
+    }
+
+    fn portion(&self, mut sources: Vec<Source>) -> Result<Portion> {
+        let documents: Vec<Document> = sources.iter().map(|source| source.document.clone()).collect();
+        let found = self.populator.read(&documents)?;
+        let mut portion = Portion::default();
+        let properties = self.populator.relations.properties();
+        for (source, found) in sources.iter_mut().zip(found) {
+            let facts = &found.facts;
+            let document = &source.document;
+            portion.counts.documents += 1;
+            portion.counts.sentences += document.sentences.len();
+            portion.counts.facts += facts.len();
+            let mut triples: Vec<[Node; 3]> = Vec::new();
+            for (at, fact) in facts.iter().enumerate() {
+                *portion.counts.properties.entry(fact.property.clone()).or_default() += 1;
+                portion.counts.linked +=
+                    usize::from(fact.subject.link.is_some() && fact.object.link.is_some());
+                let relation = self.options.triples.relations.get(&fact.property);
+                let relation = Node { id: relation.cloned(), name: fact.property.clone() };
+                let triple = [node(document, &fact.subject), relation, node(document, &fact.object)];
+                portion.records.push(record((source, self.pages), at, fact, &triple));
+                triples.push(triple);
+            }
+            triples.sort_unstable();
+            triples.dedup();
+            portion.triples.extend(triples);
+            if let Some(mut annotated) = source.annotated.take() {
+                fill(&mut annotated, &source.document, &found, properties);
+                portion.documents.push(annotated);
+            }
+        }
+        Ok(portion)
+    }
+
+    /// Turns the complete journal into files.
+    fn write(&self, journal: &Journal, name: &str) -> Result<PopulatedFile> {
+        let written = paths_of(name, self.input.format);
+        let create = |path: &PathBuf| jsonl::Writer::create(self.folder.root.join(path));
+        let (mut records, mut table, mut statements) =
+            (create(&written[0])?, create(&written[1])?, create(&written[2])?);
+        let mut again = written.get(3).map(create).transpose()?;
+        let mut counts = PopulatedFile { input: self.path.to_owned(), written, ..PopulatedFile::default() };
+        journal.read(|portion: Portion| {
+            counts.documents += portion.counts.documents;
+            counts.sentences += portion.counts.sentences;
+            counts.facts += portion.counts.facts;
+            counts.linked += portion.counts.linked;
+            for (property, count) in portion.counts.properties {
+                *counts.properties.entry(property).or_default() += count;
+            }
+            for record in &portion.records {
+                records.record(record)?;
+            }
+            for triple in &portion.triples {
+                let columns: Vec<&str> =
+                    triple.iter().map(|node| node.id.as_ref().unwrap_or(&node.name).as_str()).collect();
+                table.line(columns.join("\t").as_bytes())?;
+                statements.bytes(ntriples(triple).as_bytes())?;
+            }
+            for document in &portion.documents {
+                if let Some(writer) = &mut again {
+                    writer.record(document)?;
+                }
+            }
+            Ok(())
+        })?;
+        for writer in [records, table, statements].into_iter().chain(again) {
+            writer.finish()?;
+        }
+        Ok(counts)
+    }
+}
+
+/// A stretch of text as one line.
+pub(super) fn text(document: &Document, span: Span) -> String {
+    let text = document.slice(span).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn node(document: &Document, argument: &Argument) -> Node {
+    Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument.name) }
+}
+
+/// A fact as a prediction in KILT's layout: `subject [SEP] property`, the object, and the page with the sentence that says so,
+/// where the document is a page. `meta.statement` has the sentence's place in the document, in code points.
+fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
+    let document = &source.document;
+    let place = |argument: &Argument| {
+        serde_json::json!({
+            "start": argument.span.start,
+            "end": argument.span.end,
+            "entity": argument.link.as_ref().map(|link| &link.entity),
+            "confidence": argument.link.as_ref().map(|link| link.confidence),
+        })
+    };
+    let sentence = text(document, fact.sentence);
+    let statement = serde_json::json!({
+        "document": document.id,
+        "start": fact.sentence.start,
+        "end": fact.sentence.end,
+        "text": sentence,
+        "subject": place(&fact.subject),
+        "object": place(&fact.object),
+    });
+    let provenance = source.provenance(fact.sentence, pages).map(|mut item| {
+        item.extra.insert("text".into(), sentence.into());
+        item
+    });
+    let [subject, _, object] = triple.each_ref().map(|node| node.name.clone());
+    let provenance = Some(provenance.into_iter().collect());
+    let output = Output { answer: Some(object), provenance, ..Output::default() };
+    let meta = serde_json::json!({"confidence": fact.confidence, "triple": triple, "statement": statement});
+    Record {
+        id: format!("{}:{at}", document.id).into(),
+        input: Some(format!("{subject} [SEP] {}", fact.property)),
+        output: Some(vec![output]),
+        meta: Some(meta),
+        extra: serde_json::Map::new(),
+    }
+}
+
+/// Puts facts in the place of those that a document has: each into the passage that holds both of its mentions. What an
+/// analysis of errors needs stands beside them: `mentions`, and `withheld`, what was not sure enough.
+///
+/// Where a document says what it is annotated for, facts of other properties are left out: a scorer refuses what it cannot
+/// name.
+fn fill(
+    target: &mut knowledgenet::Document,
+    document: &Document,
+    found: &Populated,
+    properties: &Properties,
+) {
+    let named: Vec<String> = target
+        .passages
+        .iter()
+        .flat_map(|passage| &passage.exhaustive)
+        .map(|property| property.id.text().into_owned())
+        .collect();
+    for passage in &mut target.passages {
+        let holds = |span: Span| passage.start <= span.start && span.end <= passage.end;
+        let own = |facts: &[Fact]| -> Vec<knowledgenet::Fact> {
+            let own = facts.iter().filter(|fact| holds(fact.subject.span) && holds(fact.object.span));
+            own.filter_map(|fact| annotation(document, fact, properties))
+                .filter(|fact| named.is_empty() || named.iter().any(|id| *id == fact.property.text()))
+                .collect()
+        };
+        passage.facts = own(&found.facts);
+        let withheld: Vec<(String, [usize; 4])> = own(&found.withheld)
+            .iter()
+            .map(|fact| (fact.property.text().into_owned(), places(fact)))
+            .collect();
+        let mentions: Vec<[usize; 2]> = found
+            .mentions
+            .iter()
+            .filter(|mention| holds(mention.span))
+            .map(|mention| [mention.span.start, mention.span.end])
+            .collect();
+        passage.extra.insert("mentions".into(), serde_json::json!(mentions));
+        passage.extra.insert("withheld".into(), serde_json::json!(withheld));
+    }
+}
+
+fn places(fact: &knowledgenet::Fact) -> [usize; 4] {
+    [fact.subject_start, fact.subject_end, fact.object_start, fact.object_end]
+}
+
+/// A fact as KnowledgeNet writes it; none where the property has no number.
+fn annotation(document: &Document, fact: &Fact, properties: &Properties) -> Option<knowledgenet::Fact> {
+    let property = properties.named(&fact.property)?;
+    let (subject, object) = (fact.subject.span, fact.object.span);
+    let uri = |argument: &Argument| {
+        let link = argument.link.as_ref();
+        Some(link.map_or_else(String::new, |link| format!("http://www.wikidata.org/entity/{}", link.entity)))
+    };
+    let words = |argument: &Argument| document.slice(argument.span).unwrap_or_default().to_owned();
+    let (named, objective) = (words(&fact.subject), words(&fact.object));
+    let id = [subject.start, subject.end, object.start, object.end].map(|place| place.to_string()).join(":");
+    Some(knowledgenet::Fact {
+        property: property.id.as_str().into(),
+        subject_start: subject.start,
+        subject_end: subject.end,
+        object_start: object.start,
+        object_end: object.end,
+        id: Some(format!("{}:{id}:{}", document.id, property.id).into()),
+        human_readable: Some(format!("<{named}> <{}> <{objective}>", fact.property)),
+        annotated_passage: None,
+        subject_text: Some(named),
+        subject_uri: uri(&fact.subject),
+        object_text: Some(objective),
+        object_uri: uri(&fact.object),
+        extra: [("confidence".to_owned(), serde_json::json!(fact.confidence))].into_iter().collect(),
+    })
+}
+
+/// A triple in N-Triples, with the names of its subject and object.
+fn ntriples([subject, relation, object]: &[Node; 3]) -> String {
+    let iri = |node: &Node, linked: &str, free: &str| match &node.id {
+        Some(id) => format!("<{linked}{id}>"),
+        None => format!("<{free}{}>", escaped(&node.name)),
+    };
+    let entity = |node: &Node| iri(node, "http://www.wikidata.org/entity/", "urn:sporran:name:");
+    let mut lines = format!(
+        "{} {} {} .\n",
+        entity(subject),
+        iri(relation, "http://www.wikidata.org/prop/direct/", "urn:sporran:property:"),
+        entity(object)
+    );
+    for node in [subject, object] {
+        let name = node.name.replace('\\', "\\\\").replace('"', "\\\"");
+        lines.push_str(&format!(
+            "{} <http://www.w3.org/2000/01/rdf-schema#label> \"{name}\" .\n",
+            entity(node)
+        ));
+    }
+    lines
+}
+
+/// A name as a part of an IRI: letters and digits of any script stay.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for letter in name.chars() {
+        if letter.is_alphanumeric() || "-._~".contains(letter) {
+            escaped.push(letter);
+        } else {
+            let mut bytes = [0; 4];
+            letter.encode_utf8(&mut bytes).bytes().for_each(|byte| escaped.push_str(&format!("%{byte:02X}")));
+        }
+    }
+    escaped
+}
+
+/// Makes the folder of a file that training writes.
+pub(super) fn parent(path: &Path) -> Result<()> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => fs::create_dir_all(parent).map_err(Error::io(parent, "create")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triples_are_statements_with_names_and_strange_letters_are_escaped() {
+        let node = |id: Option<&str>, name: &str| Node { id: id.map(Into::into), name: name.into() };
+        let triple =
+            [node(Some("Q42"), "Zoë"), node(Some("P19"), "PLACE_OF_BIRTH"), node(None, "\"St. <Ives>\"")];
+        let lines: Vec<String> = ntriples(&triple).lines().map(str::to_owned).collect();
+        assert_eq!(
+            lines[0],
+            "<http://www.wikidata.org/entity/Q42> <http://www.wikidata.org/prop/direct/P19> <urn:sporran:name:%22St.%20%3CIves%3E%22> ."
+        );
+        assert_eq!(
+            lines[2],
+            "<urn:sporran:name:%22St.%20%3CIves%3E%22> <http://www.w3.org/2000/01/rdf-schema#label> \"\\\"St. <Ives>\\\"\" ."
+        );
+        // The knowledge base reads what was written.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("train.nt"), ntriples(&triple)).unwrap();
+        let base = sporran_kilt::kb::KnowledgeBase::open(folder.path()).unwrap();
+        let subject = base.entity("Q42").unwrap();
+        assert_eq!((base.label(subject), base.triples(sporran_kilt::kb::Part::Train).len()), ("Zoë", 1));
+    }
+}

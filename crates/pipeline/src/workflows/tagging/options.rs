@@ -1,0 +1,300 @@
+//! What a tagger's config says. These types' documentation is the manual of the config file.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sporran_extractor::tagger::WordFeatures;
+use sporran_transformers::{DeviceName, training::TrainingOptions};
+
+use crate::{
+    Result,
+    config::{Document, Wrong, load::Config},
+};
+
+/// A whole config of a tagger's training.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaggingOptions {
+    /// `name`: the run's folder under `output`.
+    pub name: String,
+    /// `seed`: decides everything that is drawn by chance.
+    pub seed: u64,
+    /// `output`: where runs' folders go.
+    pub output: PathBuf,
+    /// `[annotations]`: what is learned from.
+    pub annotations: AnnotationOptions,
+    /// `[tagger]`: what learns, by `kind`.
+    pub tagger: TaggerKind,
+    /// `[test]`: what the tagger is measured by when it is trained.
+    pub test: TestOptions,
+}
+
+/// The keys outside `[tagger]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct General {
+    name: String,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "crate::config::load::runs")]
+    output: PathBuf,
+    annotations: AnnotationOptions,
+    #[serde(default)]
+    test: TestOptions,
+}
+
+/// `[annotations]`: documents with marked mentions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AnnotationOptions {
+    /// Files in DocRED's layout, in which all names and dates are marked.
+    pub docred: Vec<PathBuf>,
+    /// Files in KnowledgeNet's layout, in which the names and dates of facts are marked; what no fact is about is unknown, and
+    /// not taken for no name.
+    pub knowledgenet: Vec<PathBuf>,
+    /// Only these folds of them; empty for all.
+    pub folds: Vec<i64>,
+    /// Of so many documents in DocRED's layout one judges each pass over the data, and the best weights are kept; 0 learns from
+    /// all of them and keeps the last weights.
+    pub judge_every: usize,
+    /// `[annotations.silver]`: texts that another tagger marks.
+    pub silver: Option<SilverOptions>,
+}
+
+/// `[annotations.silver]`: a small tagger learns from what a large one says of texts that nobody has marked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SilverOptions {
+    /// The folder of the tagger that marks.
+    pub teacher: PathBuf,
+    /// Pages in KILT's layout.
+    pub pages: PathBuf,
+    /// Only so many of them, the first.
+    pub limit: usize,
+}
+
+/// `[test]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TestOptions {
+    /// Files in DocRED's layout: precision, recall and F1 of spans with their types.
+    pub docred: Vec<PathBuf>,
+    /// Files in KnowledgeNet's layout: the share of the facts' names and dates that are found.
+    pub knowledgenet: Vec<PathBuf>,
+    /// Only these folds of them; empty for all.
+    pub folds: Vec<i64>,
+}
+
+/// `[tagger]`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum TaggerKind {
+    /// `kind = "encoder-crf"`: an encoder under a conditional random field.
+    EncoderCrf(EncoderOptions),
+    /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
+    BilstmCrf(BiLstmOptions),
+}
+
+/// In what numbers weights are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stored {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits, half the size.
+    F16,
+}
+
+/// `kind = "encoder-crf"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EncoderOptions {
+    /// The folder of the encoder to start from.
+    pub from: PathBuf,
+    /// Tokens of a window, at most; a longer sentence is read in several.
+    #[serde(default = "max_tokens")]
+    pub max_tokens: usize,
+    /// Whether the second token type tells the encoder of capitals, which a tokenizer that lower-cases hides.
+    #[serde(default = "marks_case")]
+    pub marks_case: bool,
+    /// In what numbers the weights are stored: `f32` or `f16`.
+    #[serde(default)]
+    pub store: Stored,
+    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+}
+
+fn max_tokens() -> usize {
+    160
+}
+
+fn marks_case() -> bool {
+    true
+}
+
+/// `kind = "bilstm-crf"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BiLstmOptions {
+    /// `[tagger.features]`: the table of hashed embeddings.
+    #[serde(default)]
+    pub features: WordFeatures,
+    /// Cells of each direction.
+    #[serde(default = "hidden")]
+    pub hidden: usize,
+    /// Layers.
+    #[serde(default = "layers")]
+    pub layers: usize,
+    /// The share of inputs and states that training drops.
+    #[serde(default = "dropout")]
+    pub dropout: f64,
+    /// In what numbers the weights are stored: `f32` or `f16`.
+    #[serde(default)]
+    pub store: Stored,
+    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn hidden() -> usize {
+    96
+}
+
+fn layers() -> usize {
+    2
+}
+
+fn dropout() -> f64 {
+    0.3
+}
+
+const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
+
+impl Config for TaggingOptions {
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        let tagger = tagger(document);
+        let General { name, seed, output, annotations, test } = document.read_root(&["tagger"])?;
+        Some(Self { name, seed, output, annotations, tagger: tagger.ok()?, test })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        let (learned, test) = (&self.annotations, &self.test);
+        let lists = [
+            ("annotations.docred", &learned.docred),
+            ("annotations.knowledgenet", &learned.knowledgenet),
+            ("test.docred", &test.docred),
+            ("test.knowledgenet", &test.knowledgenet),
+        ];
+        for (key, paths) in lists {
+            for path in paths.iter().filter(|path| !path.is_file()) {
+                document.report_key(key, format!("no file {}", path.display()));
+            }
+        }
+        if learned.docred.is_empty() && learned.knowledgenet.is_empty() && learned.silver.is_none() {
+            document.report_key(
+                "annotations",
+                "expected `docred`, `knowledgenet` or `silver`, found none of them",
+            );
+        }
+        if learned.judge_every == 1 {
+            document.report_key("annotations.judge-every", "expected 0 or at least 2, found 1");
+        }
+        if let Some(silver) = &learned.silver {
+            if !silver.teacher.join("tagger.json").is_file() {
+                let message = format!("{} has no tagger.json", silver.teacher.display());
+                document.report_key("annotations.silver.teacher", message);
+            }
+            if !silver.pages.is_file() {
+                document
+                    .report_key("annotations.silver.pages", format!("no file {}", silver.pages.display()));
+            }
+        }
+        let optimizer = match &self.tagger {
+            TaggerKind::EncoderCrf(options) => {
+                document.check_checkpoint("tagger.from", &options.from);
+                if let Err(error) = options.device.check(sporran_transformers::Precision::F32) {
+                    document.report_key("tagger.device", error.to_string());
+                }
+                &options.optimizer
+            }
+            TaggerKind::BilstmCrf(options) => {
+                let sizes = [
+                    ("tagger.hidden", options.hidden),
+                    ("tagger.layers", options.layers),
+                    ("tagger.features.buckets", options.features.buckets),
+                    ("tagger.features.width", options.features.width),
+                ];
+                for (key, _) in sizes.iter().filter(|(_, size)| *size == 0) {
+                    document.report_key(key, "expected at least 1, found 0");
+                }
+                if !(0.0..1.0).contains(&options.dropout) {
+                    let message = format!("expected at least 0 and below 1, found {}", options.dropout);
+                    document.report_key("tagger.dropout", message);
+                }
+                &options.optimizer
+            }
+        };
+        if let Err(error) = optimizer.check() {
+            document.report_key("tagger.optimizer", error.to_string());
+        }
+    }
+}
+
+impl TaggingOptions {
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.output.join(&self.name)
+    }
+}
+
+/// Takes `[tagger]` out of a config.
+fn tagger(document: &mut Document<'_>) -> Result<TaggerKind, Wrong> {
+    let key = "tagger";
+    let (table, kind) = document.take_stage_of(key, &KINDS)?;
+    let options = match kind.as_str() {
+        "encoder-crf" => document.read(key, table, &[]).map(TaggerKind::EncoderCrf),
+        _ => document.read(key, table, &[]).map(TaggerKind::BilstmCrf),
+    };
+    options.ok_or(Wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load::mistakes;
+
+    fn check(text: &str, overrides: &[&str]) -> String {
+        mistakes(text, overrides, TaggingOptions::load)
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_key() {
+        let text = "name = \"r\"\n[annotations]\ndocred = [\"none.json\"]\njudge-every = 1\n\
+                    [annotations.silver]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
+                    [tagger]\nkind = \"encoder-crf\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
+        let found = check(text, &[]);
+        for expected in [
+            "`annotations.docred`: no file none.json",
+            "`annotations.judge-every`: expected 0 or at least 2, found 1",
+            "`annotations.silver.teacher`: t has no tagger.json",
+            "`annotations.silver.pages`: no file p",
+            "`tagger.from`: m has no config.json",
+            "learning-rate",
+        ] {
+            assert!(found.contains(expected), "{expected}: {found}");
+        }
+        let words = "name = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden = 0\n";
+        let found = check(words, &["tagger.dropout=1.0"]);
+        for expected in
+            ["`annotations`: expected `docred`", "`tagger.hidden`: expected at least 1", "tagger.dropout"]
+        {
+            assert!(found.contains(expected), "{expected}: {found}");
+        }
+        assert!(check(words, &["tagger.kind=bilstm"]).contains("did you mean `bilstm-crf`?"));
+    }
+}
