@@ -35,6 +35,6 @@ pub use workflows::{
     },
     document_relations as documents, entity_linking as linking, kbqa as korc,
     knowledge_selection as selection, link_prediction as links, population,
-    registry::{ConfigKind, show},
+    registry::{ConfigKind, check, show},
     rules, slot_filling as slots, tagging,
 };

@@ -1,7 +1,7 @@
 //! `sporran config check` and `sporran config show`.
 
 use clap::Subcommand;
-use sporran_pipeline::{ConfigKind, show};
+use sporran_pipeline::{check, show};
 
 use super::{ConfigArgs, print};
 use crate::error::Result;
@@ -19,11 +19,9 @@ impl Config {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Check(config) => {
-                let (path, overrides) = (&config.config, &config.overrides);
-                match ConfigKind::of(path, overrides)? {
-                    // A run's config is shown without a look at the files that it names.
-                    ConfigKind::Run => drop(config.load()?),
-                    _ => drop(show(path, overrides)?),
+                let mistakes = check(&config.config, &config.overrides)?;
+                if !mistakes.is_empty() {
+                    return Err(sporran_pipeline::Error::Config(mistakes).into());
                 }
                 print(&format!("{}: no mistakes\n", config.config.display()))
             }

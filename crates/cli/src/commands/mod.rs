@@ -26,7 +26,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use sporran_pipeline::Options;
+use sporran_pipeline::{Config as _, Options};
 
 use crate::error::{Error, Result};
 
@@ -115,11 +115,11 @@ pub(crate) struct ConfigArgs {
 impl ConfigArgs {
     /// Reads the config after checking all that can be checked without loading a model.
     fn load(&self) -> Result<Options> {
-        let found = Options::check(&self.config, &self.overrides)?;
-        if !found.is_empty() {
-            return Err(sporran_pipeline::Error::Config(found).into());
+        let mistakes = sporran_pipeline::check(&self.config, &self.overrides)?;
+        if !mistakes.is_empty() {
+            return Err(sporran_pipeline::Error::Config(mistakes).into());
         }
-        Ok(Options::load(&self.config, &self.overrides)?)
+        Ok(Options::parse(&self.config, &self.overrides)?)
     }
 }
 

@@ -17,7 +17,7 @@ fn small_world(folder: &Path) {
         r#"{"id":"b","input":"capital of Norway","output":[{"answer":"Oslo","provenance":[{"wikipedia_id":"3","title":"Oslo"}]}]}"#,
     ];
     std::fs::write(folder.join("nq-dev-kilt.jsonl"), task.join("\n")).unwrap();
-    let config = "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
+    let config = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
                   [retriever]\nkind = \"bm25\"\n";
     std::fs::write(folder.join("c.toml"), config).unwrap();
 }
@@ -131,21 +131,24 @@ fn triviaqa_without_its_questions_says_what_to_do() {
 fn every_mistake_of_a_config_is_listed() {
     let folder = tempfile::tempdir().unwrap();
     small_world(folder.path());
-    let config = "name = \"r\"\n[source]\npath = \"lost.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
+    let config = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"lost.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
                   [retriever]\nkind = \"bm25\"\n[evidence]\ndepth = 0\n";
     fs::write(folder.path().join("c.toml"), config).unwrap();
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said.contains("c.toml:3: `source.path`: no file lost.jsonl"), "{said}");
-    assert!(said.contains("c.toml:9: `evidence.depth`: expected at least 1, found 0"), "{said}");
+    assert!(said.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{said}");
+    assert!(said.contains("c.toml:10: `evidence.depth`: expected at least 1, found 0"), "{said}");
     fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
     let said = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());
-    assert!(said.contains("c.toml:6: `retriever.kind`: is missing") || said.contains("c.toml:7"), "{said}");
+    assert!(said.contains("c.toml:7: `retriever.kind`: is missing"), "{said}");
     assert!(
-        said.contains("c.toml:9: `evidence.dept`: unknown field") && said.contains("did you mean `depth`?"),
+        said.contains("c.toml:10: `evidence.dept`: unknown field") && said.contains("did you mean `depth`?"),
         "{said}"
     );
+    // A misspelt key hides no other mistake, and is reported once.
+    assert!(said.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{said}");
+    assert_eq!(said.matches("`evidence.").count(), 1, "{said}");
 }
 
 #[test]

@@ -22,8 +22,9 @@ const TASK: [&str; 3] = [
 fn world(folder: &Path, name: &str, stages: &str) {
     fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
     fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
-    let general =
-        format!("name = \"{name}\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n");
+    let general = format!(
+        "workflow = \"answer\"\nname = \"{name}\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n"
+    );
     fs::write(folder.join(format!("{name}.toml")), format!("{general}{stages}")).unwrap();
 }
 
@@ -180,7 +181,7 @@ fn queries_are_made_up_about_the_pages_of_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let kilt = root().join("examples/minikilt");
     let config = format!(
-        "name = \"m\"\n[source]\npath = '{}'\n[tasks]\nfolder = '{}'\nsplit = \"dev\"\ntriviaqa = ['{}']\n[retriever]\nkind = \"bm25\"\n",
+        "workflow = \"answer\"\nname = \"m\"\n[source]\npath = '{}'\n[tasks]\nfolder = '{}'\nsplit = \"dev\"\ntriviaqa = ['{}']\n[retriever]\nkind = \"bm25\"\n",
         kilt.join("knowledge_source.jsonl.gz").display(),
         kilt.join("kilt").display(),
         kilt.join("triviaqa/unfiltered-web-dev.json").display()

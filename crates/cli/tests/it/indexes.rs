@@ -32,7 +32,7 @@ fn world(folder: &Path, pages: usize) {
     fs::write(
         folder.join("c.toml"),
         format!(
-            "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = ['{}']\nlimit = 2\n\
+            "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = ['{}']\nlimit = 2\n\
              [retriever]\nkind = \"entity\"\n[retriever.context]\nkind = \"bm25\"\n",
             tasks().display()
         ),

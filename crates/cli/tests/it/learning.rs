@@ -30,6 +30,7 @@ fn world(folder: &Path, kind: &str) {
     fs::write(folder.join("nq-dev-kilt.jsonl"), [0, 1, 2, 3].map(question).join("\n")).unwrap();
     let config = format!(
         r#"
+workflow = "answer"
 name = "r"
 [source]
 path = "pages.jsonl"
@@ -158,6 +159,7 @@ fn dialogues(folder: &Path) {
     fs::write(folder.join("pages.jsonl"), [0, 1, 2, 3].map(biography).join("\n")).unwrap();
     fs::write(folder.join("wow-dev-kilt.jsonl"), [0, 1, 2, 3].map(turn).join("\n")).unwrap();
     let config = r#"
+workflow = "answer"
 name = "r"
 [source]
 path = "pages.jsonl"

@@ -6,6 +6,7 @@ use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
+workflow = "entity-linking"
 name = "linking"
 coreference = "rules"
 

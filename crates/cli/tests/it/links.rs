@@ -38,7 +38,7 @@ fn circle(folder: &Path) -> String {
 fn config(folder: &Path, kb: &str, more: &str) -> String {
     let path = folder.join("circle.toml");
     let text = format!(
-        "name = \"circle\"\noutput = \"{}\"\n[data]\nfolder = \"{kb}\"\n[embedding]\nmodel = \"complex\"\ndim = 24\n\
+        "workflow = \"link-prediction\"\nname = \"circle\"\noutput = \"{}\"\n[data]\nfolder = \"{kb}\"\n[embedding]\nmodel = \"complex\"\ndim = 24\n\
          initial = \"normal\"\ninitial-scale = 0.1\n[embedding.training]\nbatch-size = 16\nepochs = 40\n\
          regularizer = {{ entity = 0.02, relation = 0.02 }}\n{more}",
         folder.join("runs").display()
@@ -120,9 +120,9 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
     fs::write(kb.join("train.txt"), train).unwrap();
     fs::write(kb.join("valid.txt"), "p30\tspeaks\tl0\np31\tspeaks\tl1\n").unwrap();
     fs::write(kb.join("test.txt"), "p32\tspeaks\tl2\n").unwrap();
-    let network = "name = \"n\"\n[data]\nfolder = \"kb\"\n[network]\nlayers = 2\n[network.training]\nbatch-size = 8\nepochs = 8\n";
+    let network = "workflow = \"graph-network\"\nname = \"n\"\n[data]\nfolder = \"kb\"\n[network]\nlayers = 2\n[network.training]\nbatch-size = 8\nepochs = 8\n";
     fs::write(folder.path().join("network.toml"), network).unwrap();
-    let rules = "name = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n";
+    let rules = "workflow = \"rules\"\nname = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n";
     fs::write(folder.path().join("rules.toml"), rules).unwrap();
     let trained = json(folder.path(), &["--quiet", "train", "network.toml", "--json"]);
     json(folder.path(), &["--quiet", "train", "rules.toml", "--json"]);

@@ -6,6 +6,7 @@ use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
+workflow = "population"
 name = "kbp"
 output = "runs"
 coreference = "rules"
@@ -172,6 +173,7 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
 
 /// The BiLSTM of the baselines, small enough for a test, with all that it can read.
 const BILSTM: &str = r#"
+workflow = "population"
 name = "bilstm"
 seed = 3
 coreference = "rules"

@@ -82,7 +82,7 @@ fn the_bundled_embedding_model_answers_most_questions_rightly() {
 fn a_decoder_only_model_is_shown_other_questions() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
-    let text = "name = \"shown\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\n\
+    let text = "workflow = \"kbqa\"\nname = \"shown\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\n\
         [data]\niid = \"examples/korc/small_iid_test.json\"\nlimit = 3\n\
         [reasoner]\nkind = \"causal\"\nmodel = \"crates/transformers/tests/data/llama\"\nmax-tokens = 200\n\
         prompt.input = \"Text: {input}\"\ngeneration.max-new-tokens = 4\n\
@@ -124,7 +124,11 @@ fn rules_are_mined_and_judged() {
         .unwrap();
     fs::write(kb.join("test.txt"), "p30\tspeaks\tl0\np31\tspeaks\tl1\n").unwrap();
     let config = folder.path().join("c.toml");
-    fs::write(&config, "name = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n").unwrap();
+    fs::write(
+        &config,
+        "workflow = \"rules\"\nname = \"r\"\nkb = \"kb\"\n[rules]\nbatch = 500\nbatches = 12\n",
+    )
+    .unwrap();
     let mined: Value =
         serde_json::from_str(&stdout(folder.path(), &["--quiet", "train", "c.toml", "--json"])).unwrap();
     // Every town has one language, so that objects are sure; a language is spoken by one known person more.
@@ -140,7 +144,7 @@ fn rules_are_mined_and_judged() {
 fn mistakes_in_a_builder_are_told_with_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
-    fs::write(&config, "output = \"o\"\nkb = \"none\"\n[documents]\nkind = \"page\"\npath = \"p\"\n")
+    fs::write(&config, "workflow = \"kbqa-benchmark\"\noutput = \"o\"\nkb = \"none\"\n[documents]\nkind = \"page\"\npath = \"p\"\n")
         .unwrap();
     let output = sporran(folder.path(), &["convert", "--korc", "c.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -184,7 +188,7 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
     let wrong = "also=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
     let output = sporran(&root(), &["run", "configs/quickstart.toml", &runs, wrong]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    for expected in ["`also`: expected a config that `sporran run` runs by itself", "none.toml"] {
+    for expected in ["`also`: expected a config that `sporran run` runs without tasks", "none.toml"] {
         assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
 }

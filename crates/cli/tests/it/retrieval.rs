@@ -23,8 +23,9 @@ const TASK: [&str; 3] = [
 fn world(folder: &Path, stages: &str) {
     fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
     fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
+    let workflow = if stages.contains("[encoder-training]") { "retriever-training" } else { "answer" };
     let general = "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n";
-    fs::write(folder.join("c.toml"), format!("{general}{stages}")).unwrap();
+    fs::write(folder.join("c.toml"), format!("workflow = \"{workflow}\"\n{general}{stages}")).unwrap();
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {

@@ -12,7 +12,7 @@ fn store(folder: &Path) -> String {
         json!({ "wikipedia_id": "9", "wikipedia_title": "Ann", "text": ["Ann\n", "She left.\n"] }),
     ];
     fs::write(folder.join("pages.jsonl"), pages.map(|page| page.to_string()).join("\n")).unwrap();
-    let config = "name = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n[retriever]\nkind = \"bm25\"\n";
+    let config = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n[retriever]\nkind = \"bm25\"\n";
     fs::write(folder.join("c.toml"), config).unwrap();
     fs::write(folder.join("tasks.jsonl"), "{\"id\":\"q\",\"input\":\"who sang?\"}\n").unwrap();
     let output = sporran(folder, &["-q", "retrieve", "c.toml"]).output().unwrap();

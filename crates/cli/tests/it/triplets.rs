@@ -6,6 +6,7 @@ use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
+workflow = "population"
 name = "rebel"
 seed = 1
 coreference = "rules"
@@ -113,7 +114,7 @@ fn a_checkpoint_of_rebels_shape_reads_as_it_is() {
     let folder = folder.path();
     let model = root().join("crates/extractor/tests/data/rebel").display().to_string();
     let config = format!(
-        "name = \"rebel\"\n[relations]\nmodel = \"{model}\"\n[relations.seq2seq]\nmax-written = 60\n\
+        "workflow = \"population\"\nname = \"rebel\"\n[relations]\nmodel = \"{model}\"\n[relations.seq2seq]\nmax-written = 60\n\
          [[relations.seq2seq.properties]]\nname = \"PLACE_OF_BIRTH\"\nrelations = [\"place of birth\"]\n\
          [[relations.seq2seq.properties]]\nname = \"SPOUSE\"\nsymmetric = true\nrelations = [\"spouse\"]\n\
          [input]\nformat = \"text\"\nfiles = [\"a.txt\"]\n"

@@ -36,6 +36,7 @@ fn world(folder: &Path) {
     fs::write(folder.join("fever-train-kilt.jsonl"), claims.join("\n")).unwrap();
     let config = format!(
         r#"
+workflow = "answer"
 name = "r"
 [source]
 path = "pages.jsonl"

@@ -18,6 +18,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
+    config::load::Config,
     run_dir::folder::check_finished,
     tasks::files::{TaskFile, task_files},
     workflows::answer::{options::Options, report::Report},
@@ -197,7 +198,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
         let report: Report = jsonl::read_json(run.join("report.json"))?;
         let manifest: Manifest = jsonl::read_json(run.join("manifest.json"))?;
         // A run's files may have gone since; its report still tells its means.
-        let files = Options::load(&run.join("config.toml"), &[])
+        let files = Options::parse(&run.join("config.toml"), &[])
             .and_then(|options| task_files(&options.general.tasks, "tasks"))
             .unwrap_or_default();
         let is_first = systems.is_empty();

@@ -5,23 +5,47 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sporran_kilt::jsonl;
 
-use super::{Diagnostic, Document, Text};
+use super::{Diagnostic, Document, Text, WORKFLOW};
 use crate::{Error, Result};
 
-/// What a config of one kind says.
+/// The options of a workflow's config.
 pub trait Config: Serialize + Sized {
-    /// Takes it out of a document; mistakes are reported there.
+    /// What `workflow`, the first key, can be in such a config.
+    const WORKFLOWS: &'static [&'static str];
+
+    /// The workflow of these options.
+    fn workflow(&self) -> &'static str {
+        Self::WORKFLOWS[0]
+    }
+
+    /// Takes the options out of a document and reports the mistakes there. Files that it names are not opened.
     fn read(document: &mut Document<'_>) -> Option<Self>;
 
-    /// Reports what is wrong with its values.
+    /// Reports what is wrong with the values, and files that are missing.
     fn check(&self, document: &mut Document<'_>);
 
-    /// Reads a config file and lays `key=value` overrides over it.
+    /// Reads and checks a config file with `key=value` overrides.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
     fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        load(path, overrides, Self::read, Self::check)
+        load(path, overrides, Self::check)
+    }
+
+    /// Reads a config file with `key=value` overrides, without a look at the values and the files that they name.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    fn parse(path: &Path, overrides: &[String]) -> Result<Self> {
+        load(path, overrides, |_, _| {})
+    }
+
+    /// Every mistake in a config file with `key=value` overrides.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    fn mistakes(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+        Ok(inspect(path, overrides, Self::check)?.1)
     }
 }
 
@@ -30,13 +54,16 @@ pub(crate) fn runs() -> PathBuf {
     "runs".into()
 }
 
-/// Options as TOML.
+/// Options as TOML that loads as the same options, with every default.
 ///
 /// # Errors
 /// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
-pub(crate) fn to_toml(options: &impl Serialize) -> Result<String> {
+pub(crate) fn to_toml<T: Config>(options: &T) -> Result<String> {
+    let mut whole = toml::Table::new();
+    whole.insert(WORKFLOW.to_owned(), options.workflow().into());
     // By way of a table, in which plain values come before tables whatever the order of fields.
-    toml::Table::try_from(options).and_then(|table| toml::to_string_pretty(&table)).map_err(unwritable)
+    whole.extend(toml::Table::try_from(options).map_err(unwritable)?);
+    toml::to_string_pretty(&whole).map_err(unwritable)
 }
 
 /// That a value has no form in TOML.
@@ -44,25 +71,26 @@ pub(crate) fn unwritable(error: toml::ser::Error) -> Error {
     Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
 }
 
-/// Reads a config with its overrides: `read` takes the document apart, and `check` tells what is wrong with the values, each
-/// key in its place again.
+/// Reads a config with its overrides; `check` reports what is wrong with the values.
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub(crate) fn inspect<T>(
+pub(crate) fn inspect<T: Config>(
     path: &Path,
     overrides: &[String],
-    read: impl FnOnce(&mut Document<'_>) -> Option<T>,
     check: impl FnOnce(&T, &mut Document<'_>),
 ) -> Result<(Option<T>, Vec<Diagnostic>)> {
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
-    let written = document.clone();
-    let options = read(&mut document);
-    if let Some(options) = &options {
-        // Stages were taken out while reading; checks look keys up in the document as it was written.
-        document.restore(written);
-        check(options, &mut document);
+    let mut options = None;
+    if document.take_workflow(T::WORKFLOWS) {
+        let written = document.clone();
+        options = T::read(&mut document);
+        if let Some(options) = &options {
+            // Stages were taken out while reading; checks look keys up in the document as it was written.
+            document.restore(written);
+            check(options, &mut document);
+        }
     }
     Ok((options, document.into_diagnostics()))
 }
@@ -70,14 +98,13 @@ pub(crate) fn inspect<T>(
 /// Reads a config that has no mistakes.
 ///
 /// # Errors
-/// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
-pub(crate) fn load<T>(
+/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+pub(crate) fn load<T: Config>(
     path: &Path,
     overrides: &[String],
-    read: impl FnOnce(&mut Document<'_>) -> Option<T>,
     check: impl FnOnce(&T, &mut Document<'_>),
 ) -> Result<T> {
-    let (options, diagnostics) = inspect(path, overrides, read, check)?;
+    let (options, diagnostics) = inspect(path, overrides, check)?;
     options.filter(|_| diagnostics.is_empty()).ok_or(Error::Config(diagnostics))
 }
 

@@ -92,19 +92,30 @@ pub(crate) type Table<'t> = Spanned<DeTable<'t>>;
 /// A stage's table was wrong; what is wrong has been reported.
 pub(crate) struct Wrong;
 
+/// The first key of every config: what the file is for.
+pub(crate) const WORKFLOW: &str = "workflow";
+
 /// A config as a tree of spanned keys and values, with the mistakes found so far.
 #[derive(Clone)]
 pub struct Document<'t> {
     text: &'t Text,
     root: Table<'t>,
     diagnostics: Vec<Diagnostic>,
+    /// The keys whose entries were wrong, or that a misspelt key stands for: what else is wrong with them follows from it.
+    suspects: Vec<String>,
+    /// What the key `workflow` is.
+    workflow: String,
 }
+
+/// Mistakes of a config that are listed, at most.
+const MAX_MISTAKES: usize = 100;
 
 impl<'t> Document<'t> {
     /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
     pub(crate) fn parse(text: &'t Text) -> Self {
         let (root, errors) = DeTable::parse_recoverable(&text.file);
-        let mut document = Self { text, root, diagnostics: Vec::new() };
+        let mut document =
+            Self { text, root, diagnostics: Vec::new(), suspects: Vec::new(), workflow: String::new() };
         for error in errors {
             document.report(error.span().map_or(0, |span| span.start), String::new(), error.message());
         }
@@ -132,8 +143,12 @@ impl<'t> Document<'t> {
         self.diagnostics.push(Diagnostic { origin, line, key, message: message.into().trim().to_owned() });
     }
 
-    /// Adds a mistake at a key; at the nearest table above it where the key is not written.
+    /// Adds a mistake at a key; at the nearest table above it where the key is not written. A key whose entry is wrong already
+    /// is left out.
     pub(crate) fn report_key(&mut self, key: &str, message: impl Into<String>) {
+        if self.suspects.iter().any(|suspect| is_at_or_below(key, suspect)) {
+            return;
+        }
         let at = self.start_of(key);
         self.report(at, key.to_owned(), message.into());
     }
@@ -287,6 +302,56 @@ impl<'t> Document<'t> {
         taken
     }
 
+    /// Leaves mistakes at a key, or in its table, out from here on: it is wrong already.
+    pub(crate) fn suspect(&mut self, key: &str) {
+        self.suspects.push(key.to_owned());
+    }
+
+    /// The value of the key `workflow`; `None` where it is missing or no string.
+    pub(crate) fn workflow(&self) -> Option<&str> {
+        self.root.get_ref().get(WORKFLOW)?.get_ref().as_str()
+    }
+
+    /// The strings of an array at the root.
+    pub(crate) fn strings(&self, key: &str) -> Vec<String> {
+        let items = self.root.get_ref().get(key).and_then(|value| match value.get_ref() {
+            DeValue::Array(items) => Some(items),
+            _ => None,
+        });
+        let strings = items.into_iter().flat_map(|items| items.iter());
+        strings.filter_map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
+    }
+
+    /// Takes the key `workflow` out of the root, which has to be one of some names.
+    pub(crate) fn take_workflow(&mut self, names: &[&str]) -> bool {
+        let Some((key, value)) = self.root.get_mut().remove_entry(WORKFLOW) else {
+            let message = format!("is missing; add the line `workflow = \"{}\"` at the top", names[0]);
+            self.report(0, WORKFLOW.to_owned(), message);
+            return false;
+        };
+        let one_of = || names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        let message = match value.get_ref().as_str() {
+            Some(name) if names.contains(&name) => {
+                self.workflow = name.to_owned();
+                return true;
+            }
+            Some(name) => format!("expected {}, found `{name}`", one_of()),
+            None => format!("expected {}, found a {}", one_of(), value.get_ref().type_str()),
+        };
+        self.report(key.span().start, WORKFLOW.to_owned(), message);
+        false
+    }
+
+    /// Reports that a table belongs to another workflow, and those that are missing in this one.
+    pub(crate) fn check_workflow_table(&mut self, table: &str, workflow: &str) {
+        let (has, is) = (self.has(table), self.workflow == workflow);
+        if has && !is {
+            self.report_key(table, format!("belongs to `workflow = \"{workflow}\"`"));
+        } else if is && !has {
+            self.report_key(table, format!("is missing; `workflow = \"{workflow}\"` needs it"));
+        }
+    }
+
     /// Whether the root has a key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.root.get_ref().contains_key(key)
@@ -303,7 +368,8 @@ impl<'t> Document<'t> {
         self.read("", root, stages)
     }
 
-    /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read.
+    /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read. Otherwise the options are as if the
+    /// wrong entries were not there, so that they can be checked.
     pub(crate) fn read<T: DeserializeOwned>(
         &mut self,
         key: &str,
@@ -313,7 +379,7 @@ impl<'t> Document<'t> {
         let mut removed: Vec<String> = Vec::new();
         loop {
             let error = match T::deserialize(Deserializer::from(table.clone())) {
-                Ok(value) => return removed.is_empty().then_some(value),
+                Ok(value) => return Some(value),
                 Err(error) => error,
             };
             let message = error.message().trim();
@@ -330,16 +396,24 @@ impl<'t> Document<'t> {
                 self.report(table.span().start, key.to_owned(), message.to_owned());
                 return None;
             };
-            match remove_at(table.get_mut(), span.start, key) {
-                Some(path) => {
-                    self.report(span.start, path.clone(), with_nearest(message, also));
-                    removed.push(path);
-                }
-                None => {
-                    self.report(span.start, key.to_owned(), message.to_owned());
-                    return None;
-                }
+            if removed.len() >= MAX_MISTAKES {
+                let message = format!("has more than {MAX_MISTAKES} mistakes; the rest is not listed");
+                self.report(span.start, key.to_owned(), message);
+                return None;
             }
+            let Some(path) = remove_at(table.get_mut(), span.start, key) else {
+                self.report(span.start, key.to_owned(), message.to_owned());
+                return None;
+            };
+            let (message, meant) = with_nearest(message, also);
+            self.suspects.push(path.clone());
+            // The key that was meant has its default.
+            self.suspects.extend(meant.map(|meant| match path.rsplit_once('.') {
+                Some((above, _)) => join(above, &meant),
+                None => meant,
+            }));
+            self.report(span.start, path.clone(), message);
+            removed.push(path);
         }
     }
 
@@ -441,19 +515,23 @@ fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
-/// serde's message, with the nearest of the names that it lists.
-fn with_nearest(message: &str, also: &[&str]) -> String {
-    let Some(wrong) =
-        quoted_after(message, "unknown field ").or_else(|| quoted_after(message, "unknown variant "))
-    else {
-        return message.to_owned();
+/// serde's message with the nearest of the names that it lists, and that name.
+fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
+    let field = quoted_after(message, "unknown field ");
+    let Some(wrong) = field.or_else(|| quoted_after(message, "unknown variant ")) else {
+        return (message.to_owned(), None);
     };
     let listed = message.split_once(", expected ").map_or("", |(_, listed)| listed);
     let names = listed.split('`').skip(1).step_by(2).chain(also.iter().copied());
     match nearest(wrong, names) {
-        Some(near) => format!("{message}; did you mean `{near}`?"),
-        None => message.to_owned(),
+        Some(near) => (format!("{message}; did you mean `{near}`?"), field.map(|_| near.to_owned())),
+        None => (message.to_owned(), None),
     }
+}
+
+/// Whether a key is another one or lies in its table.
+fn is_at_or_below(key: &str, other: &str) -> bool {
+    key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// The name that is most like `wrong`, if one is like it at all.

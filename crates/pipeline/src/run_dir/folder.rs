@@ -15,7 +15,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    config::load as kind,
+    config::load::{Config, to_toml},
     run_dir::{journal::Journal, key::StepKey},
 };
 
@@ -211,8 +211,8 @@ impl Folder {
     }
 
     /// Writes the config with its defaults, and gives its text.
-    pub(crate) fn write_config(&self, options: &impl Serialize) -> Result<String> {
-        let config = kind::to_toml(options)?;
+    pub(crate) fn write_config(&self, options: &impl Config) -> Result<String> {
+        let config = to_toml(options)?;
         jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
         Ok(config)
     }

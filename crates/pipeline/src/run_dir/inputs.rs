@@ -206,7 +206,9 @@ mod tests {
             indexes.display()
         );
         fs::write(&config, text).unwrap();
-        let options = crate::workflows::answer::options::Options::load(&config, &[]).unwrap();
+        let options =
+            <crate::workflows::answer::options::Options as crate::config::load::Config>::parse(&config, &[])
+                .unwrap();
         // Between the hash and the reading.
         let mut appended = false;
         let mut observe = |event: crate::observe::Event| {

@@ -5,9 +5,9 @@ use std::path::Path;
 use sporran_kilt::jsonl;
 
 use crate::{
-    Result,
+    Diagnostic, Error, Result,
     config::{
-        Document, Text,
+        Document, Text, WORKFLOW,
         load::{Config, to_toml},
     },
     workflows::{
@@ -55,46 +55,79 @@ pub enum ConfigKind {
     Tagging,
 }
 
-/// The tables that tell kinds apart. The first that a config has decides: questions have `[data]`, what builds them `[rules]`,
-/// and population has `[annotations]` as well.
-const TABLES: [(&str, ConfigKind); 12] = [
-    ("embedding", ConfigKind::Links),
-    ("network", ConfigKind::Network),
-    ("reasoner", ConfigKind::Reason),
-    ("documents", ConfigKind::Questions),
-    ("rules", ConfigKind::Rules),
-    ("document-relations", ConfigKind::Documents),
-    ("linking", ConfigKind::Linking),
-    ("slot-filling", ConfigKind::Slots),
-    ("relations", ConfigKind::Population),
-    ("dialogues", ConfigKind::Responses),
-    ("data", ConfigKind::Selection),
-    ("annotations", ConfigKind::Tagging),
+/// The workflows by the name that `workflow`, the first key of a config, gives them, each with a table that only its configs have.
+const WORKFLOWS: [(&str, &str, ConfigKind); 14] = [
+    ("answer", "tasks", ConfigKind::Run),
+    ("retriever-training", "encoder-training", ConfigKind::Run),
+    ("population", "relations", ConfigKind::Population),
+    ("tagging", "annotations", ConfigKind::Tagging),
+    ("entity-linking", "linking", ConfigKind::Linking),
+    ("document-relations", "document-relations", ConfigKind::Documents),
+    ("slot-filling", "slot-filling", ConfigKind::Slots),
+    ("knowledge-selection", "data", ConfigKind::Selection),
+    ("dialogue", "dialogues", ConfigKind::Responses),
+    ("kbqa", "reasoner", ConfigKind::Reason),
+    ("kbqa-benchmark", "documents", ConfigKind::Questions),
+    ("link-prediction", "embedding", ConfigKind::Links),
+    ("graph-network", "network", ConfigKind::Network),
+    ("rules", "rules", ConfigKind::Rules),
+];
+
+/// The order in which tables tell what an old config without `workflow` is for: questions have `[data]`, what builds them
+/// `[rules]`, and population has `[annotations]` as well.
+const GUESSES: [&str; 13] = [
+    "encoder-training",
+    "embedding",
+    "network",
+    "reasoner",
+    "documents",
+    "rules",
+    "document-relations",
+    "linking",
+    "slot-filling",
+    "relations",
+    "dialogues",
+    "data",
+    "annotations",
 ];
 
 impl ConfigKind {
-    /// The kind of a config file with its overrides.
+    /// The workflow of a config file with its overrides.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// [`Error::Config`] where the key `workflow` is missing or names none; [`Error::Kilt`] where the file cannot be read.
     pub fn of(path: &Path, overrides: &[String]) -> Result<Self> {
         let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-        let document = Document::parse(&text);
-        let kind = TABLES.into_iter().find(|(table, _)| document.has(table));
-        Ok(kind.map_or(Self::Run, |(_, kind)| kind))
+        let mut document = Document::parse(&text);
+        if let Some((_, _, kind)) = WORKFLOWS.iter().find(|(name, ..)| document.workflow() == Some(name)) {
+            return Ok(*kind);
+        }
+        let names = WORKFLOWS.map(|(name, ..)| name);
+        if !document.has(WORKFLOW) {
+            let table = GUESSES.into_iter().find(|table| document.has(table)).unwrap_or("tasks");
+            let name = WORKFLOWS.iter().find(|(_, own, _)| *own == table).map_or("answer", |(name, ..)| name);
+            let listed = names.map(|name| format!("`{name}`")).join(", ");
+            let message = format!(
+                "is missing; it is one of {listed}; for this config add the line `workflow = \"{name}\"` at the top"
+            );
+            document.report_key(WORKFLOW, message);
+        } else {
+            document.take_workflow(&names);
+        }
+        Err(Error::Config(document.into_diagnostics()))
     }
 }
 
-/// A config of any kind with its overrides laid over it and every default written out, as TOML that loads as the same config.
+/// A config of any workflow with its overrides and every default, as TOML that loads as the same config.
 ///
 /// # Errors
-/// [`Error::Config`] with every mistake that was found, and [`Error::Kilt`] where the file cannot be read.
+/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
     fn shown<T: Config>(path: &Path, overrides: &[String]) -> Result<String> {
-        to_toml(&T::load(path, overrides)?)
+        to_toml(&T::parse(path, overrides)?)
     }
     let show = match ConfigKind::of(path, overrides)? {
-        ConfigKind::Run => return Options::load(path, overrides)?.to_toml(),
+        ConfigKind::Run => shown::<Options>,
         ConfigKind::Links => shown::<LinksOptions>,
         ConfigKind::Network => shown::<NetworkConfig>,
         ConfigKind::Reason => shown::<ReasonOptions>,
@@ -111,30 +144,101 @@ pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
     show(path, overrides)
 }
 
+/// Every mistake in a config of any workflow.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+    let check = match ConfigKind::of(path, overrides) {
+        Err(Error::Config(mistakes)) => return Ok(mistakes),
+        Err(error) => return Err(error),
+        Ok(ConfigKind::Run) => Options::mistakes,
+        Ok(ConfigKind::Links) => LinksOptions::mistakes,
+        Ok(ConfigKind::Network) => NetworkConfig::mistakes,
+        Ok(ConfigKind::Reason) => ReasonOptions::mistakes,
+        Ok(ConfigKind::Questions) => BuildConfig::mistakes,
+        Ok(ConfigKind::Rules) => RulesOptions::mistakes,
+        Ok(ConfigKind::Documents) => DocumentsOptions::mistakes,
+        Ok(ConfigKind::Linking) => LinkingOptions::mistakes,
+        Ok(ConfigKind::Population) => PopulationOptions::mistakes,
+        Ok(ConfigKind::Responses) => ResponseOptions::mistakes,
+        Ok(ConfigKind::Selection) => SelectionOptions::mistakes,
+        Ok(ConfigKind::Slots) => SlotsOptions::mistakes,
+        Ok(ConfigKind::Tagging) => TaggingOptions::mistakes,
+    };
+    let mut mistakes = check(path, overrides)?;
+    mistakes.extend(also(path, overrides)?);
+    Ok(mistakes)
+}
+
+/// What is wrong with the configs that the key `also` names.
+fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+    use ConfigKind::{Documents, Linking, Population, Reason, Responses, Slots};
+    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+    let mut document = Document::parse(&text);
+    for path in document.strings("also") {
+        match ConfigKind::of(Path::new(&path), &[]) {
+            Ok(Documents | Linking | Population | Reason | Responses | Slots) => {}
+            Ok(_) => {
+                let message =
+                    format!("expected a config that `sporran run` runs without tasks, found {path}");
+                document.report_key("also", message);
+            }
+            Err(error) => document.report_key("also", error.to_string()),
+        }
+    }
+    Ok(document.into_diagnostics())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_first_table_that_a_config_has_tells_its_kind() {
+    fn kind(text: &str, overrides: &[&str]) -> Result<ConfigKind> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
-        let kind = |text: &str, overrides: &[&str]| {
-            std::fs::write(&path, text).unwrap();
-            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-            ConfigKind::of(&path, &overrides).unwrap()
-        };
-        assert_eq!(kind("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", &[]), ConfigKind::Run);
-        assert_eq!(kind("name = \"r\"\n", &["data.train=x.json"]), ConfigKind::Selection);
-        assert_eq!(kind("[data]\n[reasoner]\n", &[]), ConfigKind::Reason);
-        assert_eq!(kind("[documents]\n[rules]\n", &[]), ConfigKind::Questions);
-        assert_eq!(kind("[rules]\n", &[]), ConfigKind::Rules);
-        assert_eq!(kind("[data]\n[network]\n", &[]), ConfigKind::Network);
-        assert_eq!(kind("[annotations]\n", &[]), ConfigKind::Tagging);
-        assert_eq!(kind("[annotations]\n[relations]\n", &[]), ConfigKind::Population);
-        assert_eq!(kind("[document-relations]\n", &[]), ConfigKind::Documents);
-        assert_eq!(kind("[slot-filling]\n", &[]), ConfigKind::Slots);
-        assert_eq!(kind("[dialogues]\n", &[]), ConfigKind::Responses);
-        assert_eq!(kind("[linking]\n[linker]\n", &[]), ConfigKind::Linking);
+        std::fs::write(&path, text).unwrap();
+        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+        ConfigKind::of(&path, &overrides)
+    }
+
+    #[test]
+    fn the_key_workflow_says_what_a_config_is_for() {
+        for (name, _, expected) in WORKFLOWS {
+            assert_eq!(kind(&format!("workflow = \"{name}\"\n"), &[]).unwrap(), expected);
+        }
+        assert_eq!(kind("[data]\n", &["workflow=rules"]).unwrap(), ConfigKind::Rules);
+    }
+
+    #[test]
+    fn a_config_without_a_workflow_is_told_its_line() {
+        for (text, expected) in [
+            ("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", "answer"),
+            ("[encoder-training]\n[tasks]\n", "retriever-training"),
+            ("[data]\n", "knowledge-selection"),
+            ("[data]\n[reasoner]\n", "kbqa"),
+            ("[documents]\n[rules]\n", "kbqa-benchmark"),
+            ("[rules]\n", "rules"),
+            ("[data]\n[network]\n", "graph-network"),
+            ("[data]\n[embedding]\n", "link-prediction"),
+            ("[annotations]\n", "tagging"),
+            ("[annotations]\n[relations]\n", "population"),
+            ("[document-relations]\n", "document-relations"),
+            ("[slot-filling]\n", "slot-filling"),
+            ("[dialogues]\n", "dialogue"),
+            ("[linking]\n[linker]\n", "entity-linking"),
+        ] {
+            let error = kind(text, &[]).unwrap_err().to_string();
+            let line = format!("add the line `workflow = \"{expected}\"` at the top");
+            assert!(error.contains(":1: `workflow`: is missing") && error.contains(&line), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_workflow_is_refused_with_the_names_of_all() {
+        let error = kind("workflow = \"anser\"\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("found `anser`") && error.contains("`graph-network`"), "{error}");
+        let error = kind("workflow = 3\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("found a"), "{error}");
     }
 }

@@ -45,6 +45,8 @@ pub struct RulesOptions {
 }
 
 impl Config for RulesOptions {
+    const WORKFLOWS: &'static [&'static str] = &["rules"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }

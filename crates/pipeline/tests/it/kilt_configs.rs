@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sporran_pipeline::Options;
+use sporran_pipeline::{Config, Options};
 
 fn configs(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -23,7 +23,7 @@ fn every_config_of_a_baseline_lacks_files_at_most() {
     configs(&folder, &mut found);
     assert!(found.len() > 15, "{found:?}");
     for config in found {
-        for fault in Options::check(&config, &[]).unwrap() {
+        for fault in Options::mistakes(&config, &[]).unwrap() {
             let absent = [
                 "no file ",
                 "no folder ",
@@ -34,7 +34,7 @@ fn every_config_of_a_baseline_lacks_files_at_most() {
             assert!(absent.iter().any(|message| fault.message.contains(message)), "{fault}");
         }
         // The run's folder is named after the file, so that no two rows share one.
-        let name = Options::load(&config, &[]).map(|options| options.general.name);
+        let name = Options::parse(&config, &[]).map(|options| options.general.name);
         let stem = config.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(
             name.as_ref().is_ok_and(|name| name.contains(stem.trim_start_matches("train-"))),

@@ -87,7 +87,7 @@ fn the_quickstarts_predictions_are_kilts() {
         match ConfigKind::of(config, &[]).unwrap() {
             ConfigKind::Run => {
                 let more = [indexes(folder), "tasks.limit=3".into(), "name=answers".into()];
-                let options = Options::load(config, &overrides(folder, &more)).unwrap();
+                let options = Options::parse(config, &overrides(folder, &more)).unwrap();
                 sporran_pipeline::run(&options, &mut |_| {}).unwrap();
                 sporran_pipeline::retrieve(&options, &mut |_| {}).unwrap();
             }

@@ -1,28 +1,87 @@
-//! What is wrong with a config that can be read: files that are missing, values that do not fit together.
+//! Reading and checking a config of the workflows `answer` and `retriever-training`.
 
+use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
+use super::{
+    generation::{self, GeneratorOptions},
+    options::{General, Options, Target},
+    retrieval::{self, RetrieverOptions},
+    train::encoders::EncoderTraining,
+};
 use crate::{
-    config::Document,
+    config::{Document, load::Config},
     source::pages::check_source,
     tasks::options::TasksOptions,
-    workflows::{
-        answer::{
-            generation::{self, GeneratorOptions},
-            options::{Options, Target},
-            retrieval,
-            train::{encoders::EncoderTraining, rag::dense_options},
-        },
-        registry::ConfigKind,
-    },
 };
 
 /// What is wrong with `[train]` beside another generator.
 pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
      makes a model for";
 
-/// Finds what is wrong with a config that can be read: files that are not there, values that do not fit together.
-pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
+/// The retriever that RAG learns with: a dense one over all pages, whose scores are inner products.
+///
+/// # Errors
+/// The key at fault and what is wrong with it.
+pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
+    match &options.retriever {
+        Some(RetrieverOptions::Dense(dense))
+            if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
+        {
+            Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
+        }
+        Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
+            Err(("pages", "expected none; RAG is trained on all pages"))
+        }
+        Some(RetrieverOptions::Dense(dense))
+            if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
+                && dense.passage_model.is_none() =>
+        {
+            let message =
+                "is missing; vectors of passages stay as they are while the question encoder is trained";
+            Err(("retriever.passage-model", message))
+        }
+        Some(RetrieverOptions::Dense(dense)) => Ok(dense),
+        _ => Err(("retriever.kind", "expected `dense`, whose scores RAG learns from")),
+    }
+}
+
+const STAGES: [&str; 3] = ["retriever", "reranker", "generator"];
+const ANSWER: &str = "answer";
+const RETRIEVER_TRAINING: &str = "retriever-training";
+
+impl Config for Options {
+    const WORKFLOWS: &'static [&'static str] = &[ANSWER, RETRIEVER_TRAINING];
+
+    fn workflow(&self) -> &'static str {
+        if self.general.encoder_training.is_some() { RETRIEVER_TRAINING } else { ANSWER }
+    }
+
+    fn read(document: &mut Document<'_>) -> Option<Self> {
+        document.check_workflow_table("encoder-training", RETRIEVER_TRAINING);
+        let retriever = retrieval::read(document);
+        let generator = generation::read(document);
+        for (table, is_wrong) in [("retriever", retriever.is_err()), ("generator", generator.is_err())] {
+            if is_wrong {
+                document.suspect(table);
+            }
+        }
+        let mut general: General = document.read_root(&STAGES)?;
+        general.hold_what_is_scored();
+        Some(Self {
+            general,
+            retriever: retriever.unwrap_or_default(),
+            generator: generator.unwrap_or_default(),
+        })
+    }
+
+    fn check(&self, document: &mut Document<'_>) {
+        check(self, document);
+    }
+}
+
+/// Reports files that are missing and values that do not fit together.
+fn check(options: &Options, document: &mut Document<'_>) {
     let general = &options.general;
     let name_fits = |name: &str| {
         !name.is_empty()
@@ -31,17 +90,6 @@ pub(crate) fn check(options: &Options, document: &mut Document<'_>) {
     };
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it names a folder");
-    }
-    for path in &general.also {
-        use ConfigKind::{Documents, Linking, Population, Reason, Responses, Slots};
-        match ConfigKind::of(path, &[]) {
-            Ok(Documents | Linking | Population | Reason | Responses | Slots) => {}
-            Ok(_) => {
-                let expected = "expected a config that `sporran run` runs by itself, found";
-                document.report_key("also", format!("{expected} {}", path.display()));
-            }
-            Err(error) => document.report_key("also", error.to_string()),
-        }
     }
     if let Err(faults) = general.tasks.resolve() {
         for (key, message) in faults {

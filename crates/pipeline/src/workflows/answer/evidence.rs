@@ -152,6 +152,7 @@ mod tests {
     use sporran_kilt::{Dataset, PassageSplit, jsonl, store::BuildOptions};
 
     use super::*;
+    use crate::config::load::Config;
 
     fn store(folder: &std::path::Path) -> PassageStore {
         let source = folder.join("pages.jsonl");
@@ -283,9 +284,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         let sources = |config: &str| {
-            let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+            let general = "workflow = \"answer\"\nname = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
             std::fs::write(&path, format!("{general}{config}")).unwrap();
-            let options = Options::load(&path, &[]).unwrap();
+            let options = Options::parse(&path, &[]).unwrap();
             [Dataset::Nq, Dataset::Fever, Dataset::Wned].map(|dataset| {
                 source(&options, &Query { dataset: Some(dataset), ..Query::of_text("1", "q") })
             })

@@ -285,11 +285,11 @@ fn check_own(options: &GeneratorOptions, key: &str, document: &mut Document<'_>)
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use crate::workflows::answer::options::Options;
+    use crate::{config::load::Config, workflows::answer::options::Options};
 
     fn config(folder: &Path, stage: &str) -> PathBuf {
         let path = folder.join("c.toml");
-        let general = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+        let general = "workflow = \"answer\"\nname = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
         std::fs::write(&path, format!("{general}{stage}")).unwrap();
         path
     }
@@ -306,13 +306,13 @@ mod tests {
         ] {
             let stage =
                 format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\nprompt.passages = 7\n{keys}\n");
-            let options = Options::load(&config(folder.path(), &stage), &[]).unwrap();
+            let options = Options::parse(&config(folder.path(), &stage), &[]).unwrap();
             let generator = options.generator.clone().unwrap();
             let models = generator.models("generator");
             assert_eq!((models.len(), models[0].folder, models[0].passages), (1, Path::new("m"), 7));
             let shown = folder.path().join("shown.toml");
             std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
-            assert_eq!(Options::load(&shown, &[]).unwrap().generator, Some(generator), "{kind}");
+            assert_eq!(Options::parse(&shown, &[]).unwrap().generator, Some(generator), "{kind}");
         }
     }
 
@@ -320,7 +320,7 @@ mod tests {
     fn mistakes_in_a_generators_table_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let check = |stage: &str| {
-            let found = Options::check(&config(folder.path(), stage), &[]).unwrap();
+            let found = Options::mistakes(&config(folder.path(), stage), &[]).unwrap();
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         let table =
@@ -350,7 +350,7 @@ mod tests {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
         let check = |model: &Path, chat: &str| {
             let stage = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\nchat = \"{chat}\"\n");
-            let found = Options::check(&config(folder.path(), &stage), &[]).unwrap();
+            let found = Options::mistakes(&config(folder.path(), &stage), &[]).unwrap();
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         assert!(check(&model, "template").contains("`generator.chat`"), "{}", check(&model, "template"));
@@ -377,7 +377,7 @@ prompt.passages = 9
     #[test]
     fn datasets_can_have_a_generator_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options::load(&config(folder.path(), BY_DATASET), &[]).unwrap();
+        let options = Options::parse(&config(folder.path(), BY_DATASET), &[]).unwrap();
         let generator = options.generator.clone().unwrap();
         let of: Vec<(String, &Path, usize)> =
             generator.models("generator").into_iter().map(|it| (it.key, it.folder, it.passages)).collect();
@@ -388,10 +388,10 @@ prompt.passages = 9
         assert_eq!(of, expected);
         let shown = folder.path().join("shown.toml");
         std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
-        assert_eq!(Options::load(&shown, &[]).unwrap().generator, Some(generator));
+        assert_eq!(Options::parse(&shown, &[]).unwrap().generator, Some(generator));
         // An override reaches into the nested table.
         let over = ["generator.datasets.fever.prompt.passages=4".to_owned()];
-        let options = Options::load(&config(folder.path(), BY_DATASET), &over).unwrap();
+        let options = Options::parse(&config(folder.path(), BY_DATASET), &over).unwrap();
         assert_eq!(options.generator.unwrap().models("generator")[1].passages, 4);
     }
 
@@ -399,7 +399,7 @@ prompt.passages = 9
     fn a_wrong_dataset_and_a_wrong_nested_key_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let found = |stage: &str| {
-            let found = Options::check(&config(folder.path(), stage), &[]).unwrap();
+            let found = Options::mistakes(&config(folder.path(), stage), &[]).unwrap();
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         let wrong = found(&BY_DATASET.replace("datasets.fever", "datasets.fevr"));

@@ -2,7 +2,7 @@
 //!
 //! Paths are relative to the folder that the program runs in, as arguments on a command line are.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{
@@ -12,29 +12,27 @@ use sporran_transformers::{
 
 use crate::{
     Result,
-    config::{
-        Diagnostic, Document,
-        load::{to_toml, unwritable},
-    },
+    config::load::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
     training::options::ShapeOptions,
     workflows::answer::{
-        generation::{self, GeneratorOptions},
-        retrieval::{self, RetrieverOptions},
-        train::encoders::EncoderTraining,
+        generation::GeneratorOptions, retrieval::RetrieverOptions, train::encoders::EncoderTraining,
     },
 };
 
 /// A whole config.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Options {
     /// Everything but the stages.
+    #[serde(flatten)]
     pub general: General,
     /// `[retriever]`: finds passages; without it the generator works from memory. A `[reranker]` beside it is a
     /// retriever of kind `reranked` around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retriever: Option<RetrieverOptions>,
     /// `[generator]`: writes answers; without it predictions hold evidence only.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorOptions>,
 }
 
@@ -145,7 +143,7 @@ impl EvaluationOptions {
 
 impl General {
     /// Makes predictions as deep as the deepest recall in the report.
-    fn hold_what_is_scored(&mut self) {
+    pub(super) fn hold_what_is_scored(&mut self) {
         let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);
         self.evidence.depth = self.evidence.depth.max(deepest);
@@ -264,52 +262,12 @@ pub enum Target {
     Title,
 }
 
-const STAGES: [&str; 3] = ["retriever", "reranker", "generator"];
-
 impl Options {
-    /// Reads a config file and lays `key=value` overrides over it.
+    /// The config with every default, as TOML.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake that can be told without opening other files, [`Error::Kilt`] where the
-    /// file cannot be read.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        crate::config::load::load(path, overrides, Self::read, |_, _| {})
-    }
-
-    /// Finds every mistake in a config, those about other files included; no model is loaded.
-    ///
-    /// # Errors
-    /// Where the file itself cannot be read.
-    pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-        Ok(crate::config::load::inspect(path, overrides, Self::read, crate::workflows::answer::check::check)?
-            .1)
-    }
-
-    fn read(document: &mut Document<'_>) -> Option<Self> {
-        let retriever = retrieval::read(document);
-        let generator = generation::read(document);
-        let mut general: General = document.read_root(&STAGES)?;
-        general.hold_what_is_scored();
-        Some(Self { general, retriever: retriever.ok()?, generator: generator.ok()? })
-    }
-
-    /// The config with every default written out, as TOML.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
+    /// [`Error::Io`](crate::Error::Io) where a value has no form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
-        to_toml(&self.to_table()?)
-    }
-
-    /// All that a config says, every default written out.
-    pub(crate) fn to_table(&self) -> Result<toml::Table> {
-        let mut table = toml::Table::try_from(&self.general).map_err(unwritable)?;
-        if let Some(retriever) = &self.retriever {
-            table.insert("retriever".into(), toml::Value::try_from(retriever).map_err(unwritable)?);
-        }
-        if let Some(generator) = &self.generator {
-            table.insert("generator".into(), toml::Value::try_from(generator).map_err(unwritable)?);
-        }
-        Ok(table)
+        to_toml(self)
     }
 }

@@ -347,22 +347,23 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::workflows::answer::options::Options;
+    use crate::{config::load::Config, workflows::answer::options::Options};
 
-    const GENERAL: &str = "name = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+    const GENERAL: &str = "workflow = \"answer\"\nname = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
 
     fn load(stages: &str) -> Result<Options, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, format!("{GENERAL}{stages}")).unwrap();
-        Options::load(&path, &[]).map_err(|error| error.to_string().replace(&path.display().to_string(), "c"))
+        Options::parse(&path, &[])
+            .map_err(|error| error.to_string().replace(&path.display().to_string(), "c"))
     }
 
     fn faults(stages: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, format!("{GENERAL}{stages}")).unwrap();
-        let found = Options::check(&path, &[]).unwrap();
+        let found = Options::mistakes(&path, &[]).unwrap();
         found.iter().map(|fault| format!("{}: {}", fault.key, fault.message)).collect()
     }
 
@@ -409,7 +410,7 @@ rerank.depth = 20
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shown.toml");
         std::fs::write(&path, &shown).unwrap();
-        assert_eq!(Options::load(&path, &[]).unwrap().retriever, options.retriever);
+        assert_eq!(Options::parse(&path, &[]).unwrap().retriever, options.retriever);
     }
 
     #[test]

@@ -7,14 +7,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_generator::{Candidate, Generation, Request};
 use sporran_kilt::{
-    Hit, Metric, Passage, Prediction, Query, Record,
+    Metric, Query, Record,
     formats::trec::RunLine,
     jsonl,
     scores::{retrieval, whole},
 };
-use sporran_retriever::Retriever;
 
 use crate::{
     Error, Result,
@@ -30,14 +28,13 @@ use crate::{
     tasks::{
         files::{TaskFile, task_files},
         loader as tasks,
-        query::for_retrieval,
     },
     workflows::answer::{
         assemble::{Assembly, with_generator, without_generator},
-        evidence::{pages, provenance, source},
         options::Options,
         overrides::overrides,
         report::{Report, Scores, TaskReport},
+        system::{Answered, System},
     },
 };
 
@@ -112,10 +109,11 @@ fn execute(
     let mut times = Vec::new();
     let start = Instant::now();
     let mut inputs = Inputs::default();
-    let key = options_key(&options.to_table()?)?.read(&mut inputs)?;
+    let key = options_key(options)?.read(&mut inputs)?;
     let assembly = assemble(options, inputs, observe)?;
     let key = with_parts(key, &assembly.hashes);
     let overrides = overrides(options)?;
+    let system = System::new(options.clone(), assembly);
     times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
 
     let answers = files.iter().map(|task| {
@@ -129,14 +127,14 @@ fn execute(
     let (mut entries, mut reports) = (Vec::new(), Vec::new());
     for task in &files {
         let start = Instant::now();
-        let answering = Answering { options, assembly: &assembly, key: &key, folder: &folder, task };
+        let answering = Answering { system: &system, key: &key, folder: &folder, task };
         let (entry, done) = answering.complete(observe)?;
         mark.done(&task.name)?;
         times.push(StepTime { step: task.name.clone(), seconds: start.elapsed().as_secs_f64() });
         reports.push(score(options, &folder, task, &done)?);
         entries.push(entry);
     }
-    let report = Report::new(&options.general.name, reports, assembly.recalls.clone());
+    let report = Report::new(&options.general.name, reports, system.assembly.recalls.clone());
     let write_json = |name: &str, value: &serde_json::Value| {
         jsonl::write(folder.root.join(name), format!("{value:#}\n").as_bytes())
     };
@@ -150,7 +148,7 @@ fn execute(
         name: options.general.name.clone(),
         seed: options.general.seed,
         config: blake3::hash(config.as_bytes()).to_hex().to_string(),
-        parts: assembly.hashes,
+        parts: system.assembly.hashes.clone(),
         overrides,
         tasks: entries,
         seconds: times,
@@ -178,8 +176,7 @@ fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
 
 /// One task file's way through the pipeline.
 struct Answering<'a> {
-    options: &'a Options,
-    assembly: &'a Assembly,
+    system: &'a System,
     key: &'a StepKey,
     folder: &'a Folder,
     task: &'a TaskFile,
@@ -231,7 +228,7 @@ impl Answering<'_> {
         let done = Done {
             key,
             predictions: hash_file(&predictions)?,
-            ranking: if self.assembly.retriever.is_some() { Some(hash_file(&ranking)?) } else { None },
+            ranking: if self.system.assembly.retriever.is_some() { Some(hash_file(&ranking)?) } else { None },
             records: loaded.queries.len(),
             has_gold: loaded.has_gold,
         };
@@ -255,100 +252,24 @@ impl Answering<'_> {
 
     /// The answers to a chunk of queries, and the tokens that were written for them.
     fn answer(&self, queries: &[Query]) -> Result<(Chunk, usize)> {
-        let general = &self.options.general;
-        let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
-            None => vec![Vec::new(); queries.len()],
-            Some(retriever) => {
-                let shaped: Vec<Query> =
-                    queries.iter().map(|query| for_retrieval(query, &general.query)).collect();
-                let hits = retriever.retrieve(&shaped, general.evidence.depth)?;
-                self.deepen(&**retriever, &shaped, hits)?
-            }
-        };
-        let generations = self.generate(queries, &hits)?;
-        let mut records = Vec::with_capacity(queries.len());
+        let mut chunk = Chunk { records: Vec::with_capacity(queries.len()), hits: Vec::new() };
         let mut written = 0;
-        for ((query, hits), generation) in queries.iter().zip(&hits).zip(generations) {
-            let (answer, used) = match generation {
-                None => (String::new(), Vec::new()),
-                Some(Generation { text, evidence, tokens, .. }) => {
-                    written += tokens;
-                    (text, evidence.iter().filter_map(|&at| Some(hits.get(at)?.passage)).collect())
-                }
-            };
-            let provenance = self.assembly.store.as_ref().map_or_else(Vec::new, |store| {
-                provenance(store, hits, (&answer, &used), source(self.options, query), &general.evidence)
-            });
-            records.push(Prediction { id: query.id.clone(), answer, provenance }.into_record(None));
+        for Answered { prediction, hits, tokens } in self.system.answer(queries)? {
+            written += tokens;
+            chunk.records.push(prediction.into_record(None));
+            chunk.hits.push(hits.iter().map(|hit| (hit.passage.0, hit.score)).collect());
         }
-        self.assembly.sound()?;
-        let hits =
-            hits.iter().map(|row| row.iter().map(|hit| (hit.passage.0, hit.score)).collect()).collect();
-        Ok((Chunk { records, hits }, written))
-    }
-
-    /// Retrieves more passages for queries whose passages are of fewer pages than the deepest recall in the report asks for.
-    fn deepen(
-        &self,
-        retriever: &dyn Retriever,
-        queries: &[Query],
-        mut hits: Vec<Vec<Hit>>,
-    ) -> Result<Vec<Vec<Hit>>> {
-        let general = &self.options.general;
-        let deepest = general.evaluation.recall_at.iter().max().filter(|_| general.evidence.one_per_page);
-        let (Some(store), Some(&wanted)) = (&self.assembly.store, deepest) else {
-            return Ok(hits);
-        };
-        let mut depth = general.evidence.depth;
-        loop {
-            // A ranking that is shorter than what was asked for holds all that there is.
-            let is_short =
-                |hits: &[Hit]| hits.len() >= depth && pages(store, hits, &general.evidence).len() < wanted;
-            let short: Vec<usize> = (0..hits.len()).filter(|&at| is_short(&hits[at])).collect();
-            if short.is_empty() {
-                return Ok(hits);
-            }
-            depth = depth.saturating_mul(2);
-            let again: Vec<Query> = short.iter().map(|&at| queries[at].clone()).collect();
-            for (at, found) in short.into_iter().zip(retriever.retrieve(&again, depth)?) {
-                hits[at] = found;
-            }
-        }
-    }
-
-    /// The generator's answers; `None` for each query where there is no generator.
-    fn generate(&self, queries: &[Query], hits: &[Vec<Hit>]) -> Result<Vec<Option<Generation>>> {
-        let Some(generator) = &self.assembly.generator else {
-            return Ok(queries.iter().map(|_| None).collect());
-        };
-        let wanted = generator.passages();
-        let passages: Vec<Vec<(Passage, f32)>> = hits
-            .iter()
-            .map(|row| {
-                let read = |hit: &Hit| Some((self.assembly.store.as_ref()?.passage(hit.passage), hit.score));
-                row.iter().take(wanted).filter_map(read).collect()
-            })
-            .collect();
-        let candidates: Vec<Vec<Candidate<'_>>> = passages
-            .iter()
-            .map(|row| row.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect())
-            .collect();
-        let requests: Vec<Request<'_>> = queries
-            .iter()
-            .zip(&candidates)
-            .map(|(query, candidates)| Request { query, passages: candidates })
-            .collect();
-        Ok(generator.generate(&requests)?.into_iter().map(Some).collect())
+        Ok((chunk, written))
     }
 
     /// Turns the complete journal into the predictions and the ranking.
     fn write(&self, journal: &Journal, queries: &[Query]) -> Result<()> {
         let mut predictions = jsonl::Writer::create(self.folder.predictions(self.task))?;
-        let mut ranking = match self.assembly.retriever {
+        let mut ranking = match self.system.assembly.retriever {
             Some(_) => Some(jsonl::Writer::create(self.folder.ranking(self.task))?),
             None => None,
         };
-        let tag = &self.options.general.name;
+        let tag = &self.system.options.general.name;
         let mut queries = queries.iter();
         journal.read(|chunk: Chunk| {
             for (record, hits) in chunk.records.iter().zip(&chunk.hits) {
@@ -434,13 +355,14 @@ fn first_records(gold: &Path, limit: usize, to: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_dir::key::tests::assert_complete;
+    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_of_a_run_is_in_its_key_but_those_that_change_no_answer() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("c.toml");
         let text = r#"
+            workflow = "retriever-training"
             name = "r"
             also = ["other.toml"]
             [source]
@@ -483,8 +405,8 @@ mod tests {
             files = ["shown.jsonl"]
         "#;
         std::fs::write(&path, text).unwrap();
-        let options = Options::load(&path, &[]).unwrap();
-        let tree = toml::Value::Table(options.to_table().unwrap());
+        let options = Options::parse(&path, &[]).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
         let exempt: Vec<&str> = WITHOUT.iter().copied().chain(["tasks"]).collect();
         assert_complete(&tree, |tree| options_key(tree).unwrap(), &exempt);
     }

@@ -116,6 +116,8 @@ fn evidence() -> f64 {
 }
 
 impl Config for DocumentsOptions {
+    const WORKFLOWS: &'static [&'static str] = &["document-relations"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }

@@ -61,6 +61,8 @@ pub struct NamedEntities {
 }
 
 impl Config for LinkingOptions {
+    const WORKFLOWS: &'static [&'static str] = &["entity-linking"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }

@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::load::{Config, inspect},
+        config::load::inspect,
         run_dir::key::tests::{assert_complete, changed},
     };
 
@@ -189,7 +189,7 @@ mod tests {
                  [data]\ntrain = ['t']\nvalid = 'v'\niid = 'i'\nood = 'o'\nlimit = 3\n[reasoner]\nmodel = 'm'\n{reasoner}\n"
             );
             std::fs::write(&path, text).unwrap();
-            let (options, mistakes) = inspect(&path, &[], ReasonOptions::read, |_, _| {}).unwrap();
+            let (options, mistakes) = inspect::<ReasonOptions>(&path, &[], |_, _| {}).unwrap();
             let tree = toml::Value::try_from(options.unwrap_or_else(|| panic!("{mistakes:?}"))).unwrap();
             let all = changed(&tree);
             let is_there = |outer: &&str| {

@@ -94,6 +94,8 @@ pub struct DocRedOptions {
 const KINDS: [&str; 2] = ["pages", "docred"];
 
 impl Config for BuildConfig {
+    const WORKFLOWS: &'static [&'static str] = &["kbqa-benchmark"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let documents = documents(document);
         let General { seed, output, kb, relations, templates, entities, rules, build } =

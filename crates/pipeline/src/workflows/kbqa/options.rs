@@ -108,6 +108,7 @@ pub enum ReasonerOptions {
     /// `kind = "transfer-net"`: steps over the triples from what the document names.
     TransferNet(TransferOptions),
     /// `kind = "seq2seq"`: document and question in, answers between commas out, without the knowledge base.
+    #[serde(rename = "seq2seq")]
     Seq2Seq(Seq2SeqQuestions),
     /// `kind = "causal"`: a decoder-only model, as it is, that is shown other questions with their documents and answers.
     /// The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` does not count.
@@ -255,6 +256,8 @@ impl ReasonerOptions {
 const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
 
 impl Config for ReasonOptions {
+    const WORKFLOWS: &'static [&'static str] = &["kbqa"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reasoner = reasoner(document);
         let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
@@ -359,7 +362,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
-        let text = "name = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
+        let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
                     model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
         for expected in [
@@ -376,7 +379,7 @@ mod tests {
 
     #[test]
     fn vectors_of_entities_come_from_one_place() {
-        let text = "name = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
+        let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
                     train-entities = true\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
         assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));

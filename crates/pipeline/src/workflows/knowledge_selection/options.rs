@@ -168,6 +168,8 @@ pub struct CombineOptions {
 const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
 
 impl Config for SelectionOptions {
+    const WORKFLOWS: &'static [&'static str] = &["knowledge-selection"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reranker = reranker(document);
         let General { name, seed, output, data, combine } = document.read_root(&["reranker"])?;
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
-        let text = "name = \"r\"\n[data]\ntrain = \"none.json\"\nfolds = 5\nfold = 5\n\
+        let text = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\nfolds = 5\nfold = 5\n\
                     [reranker]\nkind = \"cross-encoder\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
         let found = check(text, &[]);
         for expected in [
@@ -287,7 +289,7 @@ mod tests {
         }
         assert!(check(text, &["combine.cosin=true"]).contains("did you mean `cosine`?"));
         assert!(check(text, &["reranker.kind=crossencoder"]).contains("did you mean `cross-encoder`?"));
-        let words = "name = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker]\nkind = \"tfidf\"\n";
+        let words = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker]\nkind = \"tfidf\"\n";
         assert!(check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker]`"));
         assert!(check(words, &["data.fold=1"]).contains("`data.folds`: is missing"));
     }

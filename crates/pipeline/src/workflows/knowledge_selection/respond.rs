@@ -92,6 +92,8 @@ struct General {
 }
 
 impl Config for ResponseOptions {
+    const WORKFLOWS: &'static [&'static str] = &["dialogue"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let generator = generation::read(document);
         let general: Option<General> = document.read_root(&["generator"]);

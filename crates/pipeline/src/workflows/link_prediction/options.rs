@@ -94,6 +94,8 @@ pub struct RangeOptions {
 }
 
 impl Config for LinksOptions {
+    const WORKFLOWS: &'static [&'static str] = &["link-prediction"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }
@@ -133,6 +135,8 @@ impl DataOptions {
 }
 
 impl Config for NetworkConfig {
+    const WORKFLOWS: &'static [&'static str] = &["graph-network"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }
@@ -210,7 +214,7 @@ mod tests {
         LinksOptions::load(&path, &overrides)
     }
 
-    const CONFIG: &str = "name = \"e\"\n[data]\nfolder = \"HERE\"\n[embedding]\nmodel = \"complex\"\ndim = 8\n\
+    const CONFIG: &str = "workflow = \"link-prediction\"\nname = \"e\"\n[data]\nfolder = \"HERE\"\n[embedding]\nmodel = \"complex\"\ndim = 8\n\
                           [embedding.training]\nlearning-rate = 0.5\n";
 
     #[test]

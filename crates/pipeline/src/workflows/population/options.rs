@@ -310,6 +310,8 @@ pub enum Purpose {
 }
 
 impl Config for PopulationOptions {
+    const WORKFLOWS: &'static [&'static str] = &["population"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }
@@ -326,7 +328,7 @@ impl PopulationOptions {
     /// As there.
     pub fn load_for(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
         let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
-        crate::config::load::load(path, overrides, Self::read, check)
+        crate::config::load::load(path, overrides, check)
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {

@@ -89,6 +89,8 @@ fn answer_tokens() -> usize {
 }
 
 impl Config for SlotsOptions {
+    const WORKFLOWS: &'static [&'static str] = &["slot-filling"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.read_root(&[])
     }

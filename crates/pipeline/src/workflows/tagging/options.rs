@@ -175,6 +175,8 @@ fn dropout() -> f64 {
 const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
 
 impl Config for TaggingOptions {
+    const WORKFLOWS: &'static [&'static str] = &["tagging"];
+
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let tagger = tagger(document);
         let General { name, seed, output, annotations, test } = document.read_root(&["tagger"])?;
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
-        let text = "name = \"r\"\n[annotations]\ndocred = [\"none.json\"]\njudge-every = 1\n\
+        let text = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\ndocred = [\"none.json\"]\njudge-every = 1\n\
                     [annotations.silver]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
                     [tagger]\nkind = \"encoder-crf\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
         let found = check(text, &[]);
@@ -288,7 +290,7 @@ mod tests {
         ] {
             assert!(found.contains(expected), "{expected}: {found}");
         }
-        let words = "name = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden = 0\n";
+        let words = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden = 0\n";
         let found = check(words, &["tagger.dropout=1.0"]);
         for expected in
             ["`annotations`: expected `docred`", "`tagger.hidden`: expected at least 1", "tagger.dropout"]

@@ -69,7 +69,7 @@ const WITHOUT: [&str; 12] = [
 /// All that a training depends on.
 fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
     let General { tasks, train, encoder_training, .. } = &options.general;
-    let mut key = StepKey::training(&options.to_table()?)?.without(&WITHOUT);
+    let mut key = StepKey::training(options)?.without(&WITHOUT);
     if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
         // The trained one goes there.
         key = key.without(&["retriever.model"]);

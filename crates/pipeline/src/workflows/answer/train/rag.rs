@@ -29,8 +29,8 @@ use crate::{
     training::{model::Pupil, outcome::Trained, session::encoder_files},
     workflows::answer::{
         assemble::assemble_dense,
+        check::dense_options,
         options::{Options, TrainOptions},
-        retrieval::RetrieverOptions,
         train::{
             encoders::{Prompts, SentenceLayout},
             examples::{Reading, judged_score, readings},
@@ -42,33 +42,6 @@ use crate::{
 fn fault(key: &str, message: &str) -> Error {
     let (origin, key, message) = ("config".into(), key.into(), message.into());
     Error::Config(vec![crate::config::Diagnostic { origin, line: 0, key, message }])
-}
-
-/// The retriever that RAG learns with: a dense one over all pages, whose scores are inner products.
-///
-/// # Errors
-/// The key at fault and what is wrong with it.
-pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
-    match &options.retriever {
-        Some(RetrieverOptions::Dense(dense))
-            if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
-        {
-            Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
-        }
-        Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
-            Err(("pages", "expected none; RAG is trained on all pages"))
-        }
-        Some(RetrieverOptions::Dense(dense))
-            if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
-                && dense.passage_model.is_none() =>
-        {
-            let message =
-                "is missing; vectors of passages stay as they are while the question encoder is trained";
-            Err(("retriever.passage-model", message))
-        }
-        Some(RetrieverOptions::Dense(dense)) => Ok(dense),
-        _ => Err(("retriever.kind", "expected `dense`, whose scores RAG learns from")),
-    }
 }
 
 /// Which generator learns.

@@ -1,0 +1,139 @@
+//! A config opened to answer queries: what runs, servers and other programs hold. It needs no folder of a run.
+
+use sporran_generator::{Candidate, Generation, Request};
+use sporran_kilt::{Hit, Passage, Prediction, Query};
+use sporran_retriever::Retriever;
+
+use super::{
+    assemble::{Assembly, assemble},
+    evidence::{pages, provenance, source},
+    options::Options,
+};
+use crate::{Result, observe::Observer, tasks::query::for_retrieval};
+
+/// The retriever, the reranker and the generator of a config, ready to answer.
+pub struct System {
+    pub(super) options: Options,
+    pub(super) assembly: Assembly,
+}
+
+/// A query's answer with what it rests on.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The answer, empty without a generator, and its provenance.
+    pub prediction: Prediction,
+    /// The passages that were retrieved, best first.
+    pub hits: Vec<Hit>,
+    /// Tokens that the generator wrote.
+    pub tokens: usize,
+}
+
+impl System {
+    /// Builds or opens what a config names: store, index, models.
+    ///
+    /// # Errors
+    /// As [`assemble`].
+    pub fn open(options: Options, observe: &mut Observer<'_>) -> Result<Self> {
+        let assembly = assemble(&options, observe)?;
+        Ok(Self::new(options, assembly))
+    }
+
+    pub(super) fn new(options: Options, assembly: Assembly) -> Self {
+        Self { options, assembly }
+    }
+
+    /// The options that it was opened with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Answers queries, one result each in their order; no answer depends on the other queries.
+    ///
+    /// # Errors
+    /// Whatever a retriever or a generator reports, and damage in the passage store.
+    pub fn answer(&self, queries: &[Query]) -> Result<Vec<Answered>> {
+        let general = &self.options.general;
+        let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
+            None => vec![Vec::new(); queries.len()],
+            Some(retriever) => {
+                let shaped: Vec<Query> =
+                    queries.iter().map(|query| for_retrieval(query, &general.query)).collect();
+                let hits = retriever.retrieve(&shaped, general.evidence.depth)?;
+                self.deepen(&**retriever, &shaped, hits)?
+            }
+        };
+        let generations = self.generate(queries, &hits)?;
+        let mut answers = Vec::with_capacity(queries.len());
+        for ((query, hits), generation) in queries.iter().zip(hits).zip(generations) {
+            let (answer, used, tokens) = match generation {
+                None => (String::new(), Vec::new(), 0),
+                Some(Generation { text, evidence, tokens, .. }) => {
+                    let used = evidence.iter().filter_map(|&at| Some(hits.get(at)?.passage)).collect();
+                    (text, used, tokens)
+                }
+            };
+            let provenance = self.assembly.store.as_ref().map_or_else(Vec::new, |store| {
+                provenance(store, &hits, (&answer, &used), source(&self.options, query), &general.evidence)
+            });
+            let prediction = Prediction { id: query.id.clone(), answer, provenance };
+            answers.push(Answered { prediction, hits, tokens });
+        }
+        self.assembly.sound()?;
+        Ok(answers)
+    }
+
+    /// Retrieves more passages for queries whose passages are of fewer pages than the deepest recall in the report asks for.
+    fn deepen(
+        &self,
+        retriever: &dyn Retriever,
+        queries: &[Query],
+        mut hits: Vec<Vec<Hit>>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let general = &self.options.general;
+        let deepest = general.evaluation.recall_at.iter().max().filter(|_| general.evidence.one_per_page);
+        let (Some(store), Some(&wanted)) = (&self.assembly.store, deepest) else {
+            return Ok(hits);
+        };
+        let mut depth = general.evidence.depth;
+        loop {
+            // A ranking that is shorter than what was asked for holds all that there is.
+            let is_short =
+                |hits: &[Hit]| hits.len() >= depth && pages(store, hits, &general.evidence).len() < wanted;
+            let short: Vec<usize> = (0..hits.len()).filter(|&at| is_short(&hits[at])).collect();
+            if short.is_empty() {
+                return Ok(hits);
+            }
+            depth = depth.saturating_mul(2);
+            let again: Vec<Query> = short.iter().map(|&at| queries[at].clone()).collect();
+            for (at, found) in short.into_iter().zip(retriever.retrieve(&again, depth)?) {
+                hits[at] = found;
+            }
+        }
+    }
+
+    /// The generator's answers; `None` for each query where there is no generator.
+    fn generate(&self, queries: &[Query], hits: &[Vec<Hit>]) -> Result<Vec<Option<Generation>>> {
+        let Some(generator) = &self.assembly.generator else {
+            return Ok(queries.iter().map(|_| None).collect());
+        };
+        let wanted = generator.passages();
+        let passages: Vec<Vec<(Passage, f32)>> = hits
+            .iter()
+            .map(|row| {
+                let read = |hit: &Hit| Some((self.assembly.store.as_ref()?.passage(hit.passage), hit.score));
+                row.iter().take(wanted).filter_map(read).collect()
+            })
+            .collect();
+        let candidates: Vec<Vec<Candidate<'_>>> = passages
+            .iter()
+            .map(|row| row.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect())
+            .collect();
+        let requests: Vec<Request<'_>> = queries
+            .iter()
+            .zip(&candidates)
+            .map(|(query, candidates)| Request { query, passages: candidates })
+            .collect();
+        Ok(generator.generate(&requests)?.into_iter().map(Some).collect())
+    }
+}
