@@ -117,7 +117,7 @@ fn execute(
     times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
 
     let answers = files.iter().map(|task| {
-        let ranking = assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
+        let ranking = system.assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
         let paths = std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect();
         AnswerFile { name: task.name.clone(), paths }
     });
