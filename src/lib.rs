@@ -5,7 +5,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
-//! | [`transformers`] | T5, BART and encoders over candle: checkpoints, tokenizer, greedy and beam search, training |
+//! | [`checkpoint`] | a model's folder as data: weights, tokenizers, chat templates, the hub |
+//! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search, training |
 //! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |
 //! | [`reranker`] | [`Reranker`](reranker::Reranker), with cross-encoders |
 //! | [`generator`] | [`Generator`](generator::Generator), with a reader that puts passages and input into one text |
@@ -13,7 +14,7 @@
 //! | [`extractor`] | facts from text, with spans, links and evidence |
 //! | [`pipeline`] | runs from a TOML config: it puts the stages together, resumes, scores and packs submissions |
 //!
-//! The stages (`retriever`, `reranker`, `generator`, `reasoner`, `extractor`) do not know each other; `kilt` and `transformers` lie under them, and only
+//! The stages (`retriever`, `reranker`, `generator`, `reasoner`, `extractor`) do not know each other; `kilt`, `checkpoint` and `transformers` lie under them, and only
 //! `pipeline` knows them all. The program `sporran` is `pipeline` with a command line.
 //!
 //! # A whole run
@@ -35,6 +36,7 @@
 //! The programs in `examples/` show the parts one by one: `search_pages` builds a store and an index and searches them,
 //! `score_predictions` scores a file, `populate_then_reason` reads facts from a page and answers questions over them.
 
+pub use sporran_checkpoint as checkpoint;
 pub use sporran_extractor as extractor;
 pub use sporran_generator as generator;
 pub use sporran_kilt as kilt;

@@ -1,4 +1,4 @@
-"""Makes the checkpoint and tokenizer fixtures of the transformers crate, crates/transformers/tests/data.
+"""Makes the fixtures of weights, crates/transformers/tests/data/weights, and of tokenizers, crates/checkpoint/tests/data.
 
 `weights/`: one seeded tiny T5 as safetensors, as PyTorch's archive, as the plain file from before PyTorch 1.6, in f16 and
 bf16, in shards, and two files whose pickles call a function when Python loads them.
@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data"
+CRATES = pathlib.Path(__file__).resolve().parents[2] / "crates"
+DATA = CRATES / "transformers" / "tests" / "data"
 
 SENTENCES = [
     "Where was the author of the book born?",
@@ -109,7 +110,7 @@ def byte_pairs(folder, special, size):
 
 
 def tokenizers():
-    folder = DATA / "tokenizers"
+    folder = CRATES / "checkpoint" / "tests" / "data" / "tokenizers"
     shutil.rmtree(folder, ignore_errors=True)
     word_pieces(folder / "bert-uncased", True, 260)
     word_pieces(folder / "bert-cased", False, 260)

@@ -1,10 +1,10 @@
 //! Multi-head attention (Vaswani et al. 2017), for self-attention and cross-attention alike.
 
 use candle_core::{D, Tensor};
+use sporran_checkpoint::Result;
 
 use crate::{
     cache::KeyValue,
-    error::Result,
     layers::{Linear, softmax},
     mode::Mode,
     training::fused::{self, AttentionDropout},

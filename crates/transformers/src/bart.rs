@@ -2,19 +2,17 @@
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use crate::{
-    architecture::Architecture,
     attention::Attention,
     bart_config::BartConfig,
     batch::Batch,
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,
-    error::Result,
     layers::{Activation, Embedding, LayerNorm, Linear, values},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, too_long},
-    tokens::SpecialTokens,
 };
 
 /// `BartLayerNorm` takes PyTorch's own epsilon; no config field sets it.

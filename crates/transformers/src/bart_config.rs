@@ -4,18 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-
-use crate::{
-    architecture::{Architecture, Embedding},
-    bart::Bart,
-    decode::GenerationOptions,
-    error::{Error, Result},
+use sporran_checkpoint::{
+    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
     json::{deserialize_id, deserialize_ids, serialize_ids},
-    layers::Activation,
-    model_config::ModelConfig,
-    tokens::{SpecialTokens, TokenFields},
-    weights::{Parameter, parameters},
+    parameters,
 };
+
+use crate::{bart::Bart, decode::GenerationOptions, layers::Activation};
 
 /// The fields of a BART `config.json`, with the defaults of `transformers`. Layer dropout is not supported in
 /// training and is refused.
@@ -132,6 +127,11 @@ impl BartConfig {
         }
     }
 
+    /// The generation options of the architecture, for a folder without a `generation_config.json`.
+    pub(crate) fn generation_defaults(&self) -> GenerationOptions {
+        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
+    }
+
     pub(crate) fn activation(&self) -> Result<Activation> {
         Activation::named(&self.activation_function)
             .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
@@ -229,8 +229,8 @@ impl Architecture for BartConfig {
         })
     }
 
-    fn untied(&self) -> Option<ModelConfig> {
-        Some(ModelConfig::Bart(Self { tie_word_embeddings: false, ..self.clone() }))
+    fn untie(&mut self) {
+        self.tie_word_embeddings = false;
     }
 
     fn is_optional(&self, name: &str) -> bool {
@@ -244,10 +244,6 @@ impl Architecture for BartConfig {
     fn default_tokens(&self) -> Option<TokenFields> {
         let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
         Some(TokenFields::defaults(pad, Some(2), self.bos_token_id, start))
-    }
-
-    fn generation_defaults(&self) -> GenerationOptions {
-        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
     }
 }
 
@@ -263,7 +259,8 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::BartConfig;
-    use crate::{architecture::Architecture, layers::Activation};
+    use crate::layers::Activation;
+    use sporran_checkpoint::Architecture;
 
     #[test]
     fn gelu_is_the_error_function() {

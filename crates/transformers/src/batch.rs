@@ -2,8 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
-
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 /// Token ids of several inputs, padded on the right to one length, with the mask that tells tokens from padding.
 #[derive(Debug, Clone)]

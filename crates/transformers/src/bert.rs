@@ -2,13 +2,13 @@
 
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
+use sporran_checkpoint::Result;
 
 use crate::{
     attention::Attention,
     batch::Batch,
     bert_config::{BertConfig, BertFamily},
     encoder::Encoder,
-    error::Result,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
     seq2seq::{padding_bias, too_long},

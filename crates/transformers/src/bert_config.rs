@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json::parse, parameters};
 
 use crate::{
-    architecture::{Architecture, Embedding},
     bert_fields::{BertFields, DistilFields},
     encoder::BertModel,
-    error::{Error, Result},
-    json::parse,
     layers::Activation,
-    model_config::ModelConfig,
-    weights::{Parameter, parameters},
 };
 
 /// The families of encoders that share one definition.
@@ -305,8 +301,8 @@ impl Architecture for BertConfig {
         Some(Embedding { name, others: &[], tied_head: Some(head) })
     }
 
-    fn untied(&self) -> Option<ModelConfig> {
-        Some(ModelConfig::Bert(Self { tie_word_embeddings: false, ..self.clone() }))
+    fn untie(&mut self) {
+        self.tie_word_embeddings = false;
     }
 
     /// BERT's pooler where the head reads states, the head of next sentences, the numbers of the positions, and the head
@@ -401,7 +397,8 @@ mod tests {
     use std::path::Path;
 
     use super::{BertConfig, BertFamily, BertTask};
-    use crate::{architecture::Architecture, model_config::ModelConfig};
+    use crate::model_config::ModelConfig;
+    use sporran_checkpoint::Architecture;
 
     fn read(family: BertFamily, text: &str) -> crate::Result<BertConfig> {
         BertConfig::from_json(family, Path::new("config.json"), text)

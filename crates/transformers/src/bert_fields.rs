@@ -1,11 +1,9 @@
 //! What a `config.json` of BERT, RoBERTa, DPR or DistilBERT calls its fields.
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Result;
 
-use crate::{
-    bert_config::{BertConfig, BertFamily, BertTask, wrong},
-    error::Result,
-};
+use crate::bert_config::{BertConfig, BertFamily, BertTask, wrong};
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;

@@ -2,10 +2,10 @@
 
 use candle_core::{D, IndexOp, Tensor};
 use candle_nn::{Init, VarBuilder};
+use sporran_checkpoint::Result;
 
 use crate::{
     bert_config::{BertConfig, BertFamily, BertTask},
-    error::Result,
     layers::{Activation, LayerNorm, Linear},
     mode::Mode,
 };

@@ -1,8 +1,9 @@
 //! Keys and values that a decoder has already computed. The caller owns them, so beams can be re-ordered.
 
 use candle_core::{DType, Tensor};
+use sporran_checkpoint::Result;
 
-use crate::{engine::State, error::Result};
+use crate::engine::State;
 
 /// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
 #[derive(Debug, Clone)]

@@ -8,12 +8,10 @@ use std::collections::HashMap;
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
+use sporran_checkpoint::{Error, Result};
 
-use crate::{
-    error::{Error, Result},
-    training::{Gradients, Variables},
-    weights::stored_values,
-};
+use crate::training::{Gradients, Variables};
+use sporran_checkpoint::stored_values;
 
 /// Which labels may begin a sequence, and which may follow which.
 #[derive(Clone, Debug, PartialEq, Eq)]

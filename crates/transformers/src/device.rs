@@ -9,8 +9,7 @@ use std::{
 
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 /// A device by its name: `cpu`, `cuda` (the first GPU) or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

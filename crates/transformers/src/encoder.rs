@@ -2,14 +2,9 @@
 
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
+use sporran_checkpoint::{Error, Result};
 
-use crate::{
-    batch::Batch,
-    bert::Bert,
-    bert_config::BertConfig,
-    bert_heads::Head,
-    error::{Error, Result},
-};
+use crate::{batch::Batch, bert::Bert, bert_config::BertConfig, bert_heads::Head};
 
 /// The body of an encoder-only transformer: token ids to states, without a head.
 pub trait Encoder: Send + Sync {

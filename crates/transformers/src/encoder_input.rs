@@ -4,19 +4,16 @@ use std::{ops::Range, path::Path};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{
+    BLINK_MARKS, Error, Result, Tokenizer,
+    json::{self, parse},
+    sentence::{InputSettings, encoder_of},
+};
 use tokenizers::{
     Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
-use crate::{
-    batch::Batch,
-    checkpoint::{BLINK_MARKS, Checkpoint},
-    encoder::Encoder,
-    error::{Error, Result},
-    json::{self, parse},
-    sentence::{InputSettings, encoder_of},
-    tokenizer::Tokenizer,
-};
+use crate::{batch::Batch, checkpoint::Checkpoint, encoder::Encoder};
 
 /// What an encoder reads at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -354,7 +351,7 @@ mod tests {
     use std::path::Path;
 
     use super::{EncoderInput, Text, Truncation};
-    use crate::{Error, Tokenizer};
+    use sporran_checkpoint::{Error, Tokenizer};
 
     /// Letters to ids from 2 on, pairs as `A 1 B 1` with type 1 for the second part.
     fn tokenizer() -> Tokenizer {

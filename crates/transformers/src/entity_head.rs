@@ -6,11 +6,10 @@ use std::path::Path;
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result, tensors_under};
 
 use crate::{
-    checkpoint::tensors_under,
     encoder_input::EncoderRow,
-    error::{Error, Result},
     layers::{Embedding, Linear},
     mode::Mode,
     pair_head::StatePair,

@@ -5,10 +5,10 @@
 //! positions in cross-attention, so padding between passages is left out and nothing else changes.
 
 use candle_core::{DType, Tensor};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     batch::Batch,
-    error::{Error, Result},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable},
 };

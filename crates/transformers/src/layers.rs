@@ -2,12 +2,9 @@
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::{Init, VarBuilder};
+use sporran_checkpoint::{Error, Result};
 
-use crate::{
-    error::{Error, Result},
-    mode::Mode,
-    training::fused,
-};
+use crate::{mode::Mode, training::fused};
 
 /// `x W^T + b`, with `W` of shape (out, in) as checkpoints store it.
 #[derive(Debug, Clone)]

@@ -6,8 +6,9 @@
 //! of their number (Cer et al. 2018, "Universal Sentence Encoder") and over the root of their width.
 
 use candle_core::{D, DType, Tensor};
+use sporran_checkpoint::Result;
 
-use crate::{error::Result, fusion::Apart, layers::hidden_score};
+use crate::{fusion::Apart, layers::hidden_score};
 
 /// How much a dialogue attends to each piece of knowledge, before the softmax. `dialogue` (length, d) and each of
 /// `pieces` (length, d) are the encoder's states without padding.

@@ -3,8 +3,7 @@
 use candle_core::Tensor;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-use crate::error::Result;
+use sporran_checkpoint::Result;
 
 /// How a forward pass runs.
 ///

@@ -4,23 +4,20 @@ use std::path::Path;
 
 use candle_core::{DType, Device};
 use candle_nn::{VarBuilder, VarMap};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use sporran_checkpoint::{
+    Architecture, Error, ModelKind, Parameter, Result, SpecialTokens, initialise, json::parse,
+};
 
 use crate::{
-    architecture::Architecture,
     bart::Bart,
     bart_config::BartConfig,
     bert_config::{BertConfig, BertFamily},
     causal::{CausalLm, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind},
     decode::GenerationOptions,
-    error::{Error, Result},
-    json::parse,
     seq2seq::Trainable,
     t5::T5,
     t5_config::T5Config,
-    tokens::SpecialTokens,
-    weights::{Parameter, initialise},
 };
 
 /// The config of a model, by its architecture.
@@ -39,15 +36,6 @@ pub enum ModelConfig {
     Llama(LlamaConfig),
 }
 
-/// How a `config.json` names its architecture.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Kind {
-    pub(crate) model_type: Option<String>,
-    /// The classes of `transformers` that the weights were saved from, which tell a body from a body with a head.
-    #[serde(default)]
-    pub(crate) architectures: Option<Vec<String>>,
-}
-
 impl ModelConfig {
     /// Reads the text of a `config.json`; `path` names it in errors.
     ///
@@ -55,7 +43,7 @@ impl ModelConfig {
     /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the architecture is not one
     /// of this crate or a value cannot be used.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
-        let kind: Kind = parse(path, text)?;
+        let kind: ModelKind = parse(path, text)?;
         let config = match kind.model_type.as_deref() {
             Some("t5") => Self::T5(parse(path, text)?),
             Some("bart") => Self::Bart(parse(path, text)?),
@@ -93,13 +81,33 @@ impl ModelConfig {
     }
 
     /// What the architecture says of itself.
-    pub(crate) fn architecture(&self) -> &dyn Architecture {
+    #[must_use]
+    pub fn architecture(&self) -> &(dyn Architecture + 'static) {
         match self {
             Self::T5(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
+        }
+    }
+
+    /// The same, to be changed where the weights differ from the config.
+    pub(crate) fn architecture_mut(&mut self) -> &mut dyn Architecture {
+        match self {
+            Self::T5(config) => config,
+            Self::Bart(config) => config,
+            Self::Bert(config) => config,
+            Self::Gpt2(config) => config,
+            Self::Llama(config) => config,
+        }
+    }
+
+    /// The generation options of the architecture, for a folder without a `generation_config.json`.
+    pub(crate) fn generation_defaults(&self) -> GenerationOptions {
+        match self {
+            Self::Bart(config) => config.generation_defaults(),
+            _ => GenerationOptions::default(),
         }
     }
 
@@ -118,13 +126,7 @@ impl ModelConfig {
     /// The text of the `config.json` that describes this model, to `transformers` too.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let architecture = self.architecture();
-        let mut value = architecture.fields();
-        if let Value::Object(fields) = &mut value {
-            fields.insert("model_type".into(), json!(architecture.model_type()));
-            fields.insert("architectures".into(), json!([architecture.class()]));
-        }
-        value
+        self.architecture().to_json()
     }
 
     /// The number of embeddings.
@@ -193,5 +195,11 @@ impl ModelConfig {
     /// [`Error::Config`] where a value cannot be used, or a tensor error where memory ends.
     pub fn initialise(&self, seed: u64, dtype: DType, device: &Device) -> Result<VarMap> {
         initialise(&self.parameters()?, seed, dtype, device)
+    }
+}
+
+impl AsRef<dyn Architecture> for ModelConfig {
+    fn as_ref(&self) -> &(dyn Architecture + 'static) {
+        self.architecture()
     }
 }

@@ -5,10 +5,9 @@ use std::path::Path;
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result, tensors_under};
 
 use crate::{
-    checkpoint::tensors_under,
-    error::{Error, Result},
     layers::{Activation, Embedding, Linear},
     mode::Mode,
 };

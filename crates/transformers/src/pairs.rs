@@ -1,13 +1,11 @@
 //! Labels of pairs of texts: an encoder with a head for sequence classification, and how pairs reach it.
 
 use candle_core::DType;
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, ModelConfig, Precision,
-    SequenceHead, Text, Truncation,
-    batch::length_batches,
-    each_batch,
-    error::{Error, Result},
+    SequenceHead, Text, Truncation, batch::length_batches, each_batch,
 };
 
 /// How a [`PairClassifier`] reads and computes.

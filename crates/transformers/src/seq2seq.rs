@@ -1,16 +1,9 @@
 //! The seam that every encoder-decoder shares.
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::{Error, Result, SpecialTokens};
 
-use crate::{
-    batch::Batch,
-    cache::Cache,
-    decode::GenerationOptions,
-    error::{Error, Result},
-    layers::hidden_score,
-    mode::Mode,
-    tokens::SpecialTokens,
-};
+use crate::{batch::Batch, cache::Cache, decode::GenerationOptions, layers::hidden_score, mode::Mode};
 
 /// What an encoder made of a batch of inputs, for a decoder to attend to.
 #[derive(Debug, Clone)]

@@ -3,19 +3,17 @@
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use crate::{
-    architecture::Architecture,
     attention::Attention,
     batch::Batch,
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,
-    error::Result,
     layers::{Activation, Embedding, Linear, RmsNorm, values},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows},
     t5_config::T5Config,
-    tokens::SpecialTokens,
 };
 
 /// A T5 model with a language modelling head.

@@ -4,17 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-
-use crate::{
-    architecture::{Architecture, Embedding},
-    error::{Error, Result},
+use sporran_checkpoint::{
+    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
     json::{deserialize_id, deserialize_ids, serialize_ids},
-    layers::Activation,
-    model_config::ModelConfig,
-    t5::T5,
-    tokens::{SpecialTokens, TokenFields},
-    weights::{Parameter, parameters},
+    parameters,
 };
+
+use crate::{layers::Activation, t5::T5};
 
 /// The fields of a T5 `config.json`, with the defaults of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -210,10 +206,10 @@ impl Architecture for T5Config {
         })
     }
 
-    fn untied(&self) -> Option<ModelConfig> {
+    fn untie(&mut self) {
         // The scaling stays what the config said.
-        let scale_decoder_outputs = Some(self.scales_decoder_outputs());
-        Some(ModelConfig::T5(Self { tie_word_embeddings: false, scale_decoder_outputs, ..self.clone() }))
+        self.scale_decoder_outputs = Some(self.scales_decoder_outputs());
+        self.tie_word_embeddings = false;
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
@@ -238,7 +234,8 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::T5Config;
-    use crate::{architecture::Architecture, layers::Activation};
+    use crate::layers::Activation;
+    use sporran_checkpoint::Architecture;
 
     #[test]
     fn gated_gelu_is_the_tanh_approximation_and_plain_gelu_is_not() {

@@ -1,10 +1,8 @@
 //! Words as an encoder's token rows, with the place of each word's first piece.
 
-use crate::{
-    encoder_input::EncoderRow,
-    error::{Error, Result},
-    tokenizer::Tokenizer,
-};
+use sporran_checkpoint::{Error, Result, Tokenizer};
+
+use crate::encoder_input::EncoderRow;
 
 /// Pieces of a word that are read, at most.
 const MOST_PIECES: usize = 8;

@@ -1,14 +1,10 @@
 //! What a decoder-only model keeps between steps. The caller owns it, so beams can be re-ordered.
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::{Error, Result};
 
 use super::too_long;
-use crate::{
-    cache::LayerCache,
-    engine::Kept,
-    error::{Error, Result},
-    layers::hidden_score,
-};
+use crate::{cache::LayerCache, engine::Kept, layers::hidden_score};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]

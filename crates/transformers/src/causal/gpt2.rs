@@ -2,16 +2,14 @@
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{Body, Gpt2Config, Shape, attend, split_heads};
 use crate::{
-    architecture::Architecture,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
-    error::Result,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
-    tokens::SpecialTokens,
 };
 
 /// A GPT-2 model with a language modelling head.
@@ -161,10 +159,8 @@ mod tests {
     use candle_nn::VarBuilder;
 
     use super::{Gpt2, Gpt2Config};
-    use crate::{
-        Batch, CausalCache, CausalLm,
-        weights::{initialise, parameters},
-    };
+    use crate::{Batch, CausalCache, CausalLm};
+    use sporran_checkpoint::{initialise, parameters};
 
     fn model() -> Gpt2 {
         let config = Gpt2Config {

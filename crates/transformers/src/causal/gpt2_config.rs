@@ -4,17 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sporran_checkpoint::{
+    Architecture, Embedding, Error, Parameter, Result, TokenFields,
+    json::{deserialize_id, deserialize_ids, serialize_ids},
+    parameters,
+};
 
 use super::Gpt2;
-use crate::{
-    architecture::{Architecture, Embedding},
-    error::{Error, Result},
-    json::{deserialize_id, deserialize_ids, serialize_ids},
-    layers::Activation,
-    model_config::ModelConfig,
-    tokens::TokenFields,
-    weights::{Parameter, parameters},
-};
+use crate::layers::Activation;
 
 /// The id of `<|endoftext|>` in GPT-2's own vocabulary.
 pub(super) const END_OF_TEXT: u32 = 50256;
@@ -157,8 +154,8 @@ impl Architecture for Gpt2Config {
         Some(Embedding { name: "transformer.wte.weight", others: &[], tied_head })
     }
 
-    fn untied(&self) -> Option<ModelConfig> {
-        Some(ModelConfig::Gpt2(Self { tie_word_embeddings: false, ..self.clone() }))
+    fn untie(&mut self) {
+        self.tie_word_embeddings = false;
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
@@ -185,7 +182,7 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::Gpt2Config;
-    use crate::architecture::Architecture;
+    use sporran_checkpoint::Architecture;
 
     #[test]
     fn names_without_their_prefix_and_stored_masks_are_known() {

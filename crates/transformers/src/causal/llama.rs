@@ -3,16 +3,14 @@
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::VarBuilder;
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{Body, LlamaConfig, Shape, attend, split_heads};
 use crate::{
-    architecture::Architecture,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
-    error::Result,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,
-    tokens::SpecialTokens,
 };
 
 /// A model of LLaMA's shape with a language modelling head.

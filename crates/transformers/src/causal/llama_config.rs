@@ -4,17 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sporran_checkpoint::{
+    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
+    json::{deserialize_id, deserialize_ids, serialize_ids},
+    parameters,
+};
 
 use super::Llama;
-use crate::{
-    architecture::{Architecture, Embedding},
-    error::{Error, Result},
-    json::{deserialize_id, deserialize_ids, serialize_ids},
-    layers::Activation,
-    model_config::ModelConfig,
-    tokens::{SpecialTokens, TokenFields},
-    weights::{Parameter, parameters},
-};
+use crate::layers::Activation;
 
 /// Which of the models of this shape one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -236,8 +233,8 @@ impl Architecture for LlamaConfig {
         Some(Embedding { name: "model.embed_tokens.weight", others: &[], tied_head })
     }
 
-    fn untied(&self) -> Option<ModelConfig> {
-        Some(ModelConfig::Llama(Self { tie_word_embeddings: false, ..self.clone() }))
+    fn untie(&mut self) {
+        self.tie_word_embeddings = false;
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
@@ -265,7 +262,7 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{LlamaConfig, LlamaKind, RopeParameters};
-    use crate::architecture::Architecture;
+    use sporran_checkpoint::Architecture;
 
     #[test]
     fn what_is_not_supported_is_refused() {

@@ -2,7 +2,6 @@
 
 mod cache;
 mod gguf;
-mod gguf_head;
 mod gpt2;
 mod gpt2_config;
 mod llama;
@@ -10,7 +9,7 @@ mod llama_config;
 mod prompts;
 
 pub use cache::CausalCache;
-pub use gguf::{Gguf, find_gguf};
+pub use gguf::Gguf;
 pub use gpt2::Gpt2;
 pub use gpt2_config::Gpt2Config;
 pub use llama::Llama;
@@ -19,16 +18,15 @@ pub use llama_config::{LlamaConfig, LlamaKind};
 pub use prompts::{generate_causal, generate_causal_until};
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use crate::{
     batch::Batch,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
-    error::{Error, Result},
     layers::{softmax, values},
     mode::Mode,
     seq2seq::{token_rows, too_long},
-    tokens::SpecialTokens,
 };
 
 /// A decoder-only language model.

@@ -1,10 +1,11 @@
 //! Prompts that a decoder-only model continues, as what a search drives.
 
+use sporran_checkpoint::Result;
+
 use super::{CausalCache, CausalLm};
 use crate::{
     batch::Batch,
     decode::{GenerationOptions, Hypothesis, Inputs, Sequences, search},
-    error::Result,
 };
 
 /// The sequences of a decoder-only model.

@@ -6,6 +6,7 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use sporran_checkpoint::Result;
 
 use super::{
     EarlyStopping, Hypothesis,
@@ -15,7 +16,6 @@ use super::{
     sequences::Sequences,
     settings::{GenerationSettings, Sampling},
 };
-use crate::error::Result;
 
 /// What is added to a score so that it cannot win.
 const IMPOSSIBLE: f32 = -1e9;
@@ -293,11 +293,8 @@ fn top(scores: &[f32], count: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::{Search, top};
-    use crate::{
-        decode::{GenerationOptions, Inputs, Sequences, rules::Rules, settings::GenerationSettings},
-        error::Result,
-        tokens::SpecialTokens,
-    };
+    use crate::decode::{GenerationOptions, Inputs, Sequences, rules::Rules, settings::GenerationSettings};
+    use sporran_checkpoint::{Result, SpecialTokens};
 
     fn special() -> SpecialTokens {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }

@@ -1,6 +1,7 @@
 //! Greedy search: the best next token at every step.
 
 use rayon::prelude::*;
+use sporran_checkpoint::{Error, Result};
 
 use super::{
     Hypothesis,
@@ -8,7 +9,6 @@ use super::{
     scores::{Scored, argmax, log_sum_exp},
     sequences::Sequences,
 };
-use crate::error::{Error, Result};
 
 /// One hypothesis for each input.
 pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result<Vec<Vec<Hypothesis>>> {

@@ -7,6 +7,7 @@
 //! the finished sequences of all groups compete. A group that has ended says padding, as far as later groups see.
 
 use rayon::prelude::*;
+use sporran_checkpoint::Result;
 
 use super::{
     EarlyStopping, Hypothesis,
@@ -15,7 +16,6 @@ use super::{
     sequences::Sequences,
     settings::GenerationSettings,
 };
-use crate::error::Result;
 
 /// The score of a beam that is there only to be replaced.
 const IMPOSSIBLE: f32 = -1e9;
@@ -264,7 +264,8 @@ impl Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{decode::GenerationOptions, tokens::SpecialTokens};
+    use crate::decode::GenerationOptions;
+    use sporran_checkpoint::SpecialTokens;
 
     #[test]
     fn what_earlier_groups_said_costs_each_time() {

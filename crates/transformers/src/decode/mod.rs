@@ -23,11 +23,11 @@ use sequences::Decoder;
 pub use sequences::Sequences;
 pub use trie::{Node, Trie, TrieBuilder, TrieConstraint, TrieCounts};
 
+use sporran_checkpoint::{Error, Result, SpecialTokens};
+
 use crate::{
     batch::Batch,
-    error::{Error, Result},
     seq2seq::{Memory, Seq2Seq},
-    tokens::SpecialTokens,
 };
 use rules::Rules;
 

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
-
-use crate::{
-    error::{Error, Result},
+use sporran_checkpoint::{
+    Error, Result,
     json::{TokenIds, parse},
 };
 
@@ -326,7 +325,7 @@ mod tests {
     use std::path::Path;
 
     use super::{EarlyStopping, GenerationOptions};
-    use crate::tokens::SpecialTokens;
+    use sporran_checkpoint::SpecialTokens;
 
     #[test]
     fn what_takes_the_place_of_a_default_is_named_with_both_values() {

@@ -6,6 +6,7 @@
 //! token that leads a sequence of RAG-Sequence does not count.
 
 use rayon::prelude::*;
+use sporran_checkpoint::{Error, Result};
 
 use super::{
     GenerationOptions, Hypothesis, Inputs, generate_from, scores,
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    error::{Error, Result},
     seq2seq::{Memory, Seq2Seq},
 };
 

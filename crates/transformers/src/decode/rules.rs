@@ -4,6 +4,7 @@
 //! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens.
 
 use rayon::prelude::*;
+use sporran_checkpoint::SpecialTokens;
 
 use super::{
     constraint::{Constraint, Inputs},
@@ -11,7 +12,6 @@ use super::{
     sequences::Sequences,
     settings::GenerationSettings,
 };
-use crate::tokens::SpecialTokens;
 
 /// The rules of one generation, applied to the scores of every next token.
 pub(crate) struct Rules<'a> {
@@ -234,10 +234,8 @@ fn followers(text: &[u32], tokens: &[u32], size: usize, ban: &mut impl FnMut(u32
 #[cfg(test)]
 mod tests {
     use super::Rules;
-    use crate::{
-        decode::{Constraint, GenerationOptions, Inputs},
-        tokens::SpecialTokens,
-    };
+    use crate::decode::{Constraint, GenerationOptions, Inputs};
+    use sporran_checkpoint::SpecialTokens;
 
     fn special() -> SpecialTokens {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }

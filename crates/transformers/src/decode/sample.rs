@@ -4,6 +4,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use sporran_checkpoint::Result;
 
 use super::{
     Hypothesis,
@@ -13,7 +14,6 @@ use super::{
     sequences::Sequences,
     settings::Sampling,
 };
-use crate::error::Result;
 
 /// `num_return_sequences` hypotheses for each input, in the order of drawing.
 pub(super) fn search(

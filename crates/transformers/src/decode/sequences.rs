@@ -1,8 +1,9 @@
 //! What a search drives: sequences that grow by a token a step.
 
+use sporran_checkpoint::Result;
+
 use crate::{
     cache::Cache,
-    error::Result,
     seq2seq::{Memory, Seq2Seq},
 };
 

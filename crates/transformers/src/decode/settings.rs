@@ -1,10 +1,8 @@
 //! From what is said about generation to what is used.
 
+use sporran_checkpoint::{Error, Result, SpecialTokens};
+
 use super::options::{EarlyStopping, GenerationOptions};
-use crate::{
-    error::{Error, Result},
-    tokens::SpecialTokens,
-};
 
 /// [`GenerationOptions`] with every value present and checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,7 +190,7 @@ impl GenerationOptions {
 #[cfg(test)]
 mod tests {
     use super::{GenerationOptions, Sampling};
-    use crate::tokens::SpecialTokens;
+    use sporran_checkpoint::SpecialTokens;
 
     fn tokens() -> SpecialTokens {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }

@@ -1,6 +1,7 @@
 //! Packs the tensors of a checkpoint.
 
 use candle_core::Device;
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
@@ -11,17 +12,14 @@ use super::{
     stack::{Layer, Positions, Stack},
 };
 use crate::{
-    architecture::Architecture,
     bart::{EPSILON, POSITION_OFFSET},
     bart_config::BartConfig,
     bert::{BERT_NAMES, DISTIL_NAMES},
     bert_config::{BertConfig, BertFamily},
     causal::{LlamaConfig, rotation_steps},
     decode::GenerationOptions,
-    error::Result,
     layers,
     t5_config::T5Config,
-    tokens::SpecialTokens,
 };
 
 /// Reads the values of a tensor by its name. Each tensor is asked for once, and dropped when it is packed.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{Buffer, PackedHead, Precision, Rows, View};
 
 use super::layers::Machine;
-use crate::error::{Error, Result};
 
 /// The keys and values of a decoder.
 ///

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
@@ -14,8 +15,6 @@ use crate::{
     batch::Batch,
     causal::{CausalCache, CausalLm},
     decode::GenerationOptions,
-    error::{Error, Result},
-    tokens::SpecialTokens,
 };
 
 /// Added to the score of a key that comes after its query.

@@ -1,6 +1,7 @@
 //! The packed body of BERT and its kin.
 
 use candle_core::{Device, Tensor};
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::Rows;
 
 use super::{
@@ -8,13 +9,7 @@ use super::{
     ragged::{Ragged, Token},
     stack::Stack,
 };
-use crate::{
-    batch::Batch,
-    bert_config::BertConfig,
-    encoder::Encoder,
-    error::{Error, Result},
-    seq2seq::too_long,
-};
+use crate::{batch::Batch, bert_config::BertConfig, encoder::Encoder, seq2seq::too_long};
 
 /// The body of BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR for inference on a CPU. Its oracle is
 /// [`Bert`](crate::Bert).

@@ -3,13 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device, Tensor};
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{Rows, Team};
 
-use crate::{
-    batch::Batch,
-    encoder::no_such_token,
-    error::{Error, Result},
-};
+use crate::{batch::Batch, encoder::no_such_token};
 
 /// The tokens of a batch, one input after the other, without padding.
 pub(super) struct Ragged {

@@ -1,6 +1,7 @@
 //! The packed encoder-decoder.
 
 use candle_core::Device;
+use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Precision, Rows};
 
 use super::{
@@ -13,9 +14,7 @@ use crate::{
     batch::Batch,
     cache::Cache,
     decode::GenerationOptions,
-    error::{Error, Result},
     seq2seq::{Memory, Seq2Seq, too_long},
-    tokens::SpecialTokens,
 };
 
 /// A T5 or BART model for inference on a CPU.

@@ -12,13 +12,11 @@ use std::collections::HashMap;
 use candle_core::{Device, Tensor, Var};
 use candle_nn::Init;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{Dropout, Isa, Rows};
 
-use crate::{
-    error::{Error, Result},
-    training::{Gradients, Variables},
-    weights::stored_values,
-};
+use crate::training::{Gradients, Variables};
+use sporran_checkpoint::stored_values;
 
 use direction::{Direction, Kept, Packed, WEIGHTS};
 use packing::Packing;

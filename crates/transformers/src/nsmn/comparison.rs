@@ -2,8 +2,9 @@
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module};
+use sporran_checkpoint::Result;
 
-use crate::{error::Result, lstm::PackedBiLstm, mode::Mode};
+use crate::{lstm::PackedBiLstm, mode::Mode};
 
 /// Pairs as both LSTMs read them: the first and the second text of each pair, one after the other.
 pub(crate) struct Read {

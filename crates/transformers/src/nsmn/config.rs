@@ -3,11 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    error::{Error, Result},
-    json,
-};
+use sporran_checkpoint::{Error, Result, json};
 
 /// What `model_type` says in the `config.json` of a matching network.
 pub const NSMN: &str = "nsmn";

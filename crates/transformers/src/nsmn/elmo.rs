@@ -5,8 +5,7 @@ use std::collections::HashMap;
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module};
-
-use crate::error::Result;
+use sporran_checkpoint::Result;
 
 use super::stored::Stored;
 

@@ -17,6 +17,7 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{Init, Linear, VarBuilder};
+use sporran_checkpoint::{Error, Result, tensors};
 
 use comparison::{Comparison, PackedComparison, Read};
 pub use config::{NSMN, NsmnConfig};
@@ -26,8 +27,6 @@ pub use released::{
 pub use treebank::treebank_words;
 
 use crate::{
-    checkpoint,
-    error::{Error, Result},
     lstm::{BiLstm, LstmOptions},
     training::Variables,
 };
@@ -109,7 +108,7 @@ impl Nsmn {
     /// Where a file is missing or wrong.
     pub fn load(folder: &Path) -> Result<Self> {
         let config = NsmnConfig::open(folder)?;
-        let (tensors, path) = checkpoint::tensors(folder, DType::F32, &Device::Cpu)?;
+        let (tensors, path) = tensors(folder, DType::F32, &Device::Cpu)?;
         config.check(folder, tensors.values().map(Tensor::elem_count).sum())?;
         let drawn = Self::new(&config, Variables::new(0))?;
         for (name, var) in drawn.variables.all() {

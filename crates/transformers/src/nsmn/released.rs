@@ -11,14 +11,9 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result, appear, json, tensors, tensors_of};
 
-use crate::{
-    checkpoint,
-    error::{Error, Result},
-    import::appear,
-    json,
-    lstm::{LstmOptions, PackedBiLstm},
-};
+use crate::lstm::{LstmOptions, PackedBiLstm};
 
 use super::{
     comparison::{Comparison, PackedComparison, Read},
@@ -103,7 +98,7 @@ pub fn is_released_nsmn(folder: &Path) -> bool {
 /// [`Error::Exists`] where `to` holds something; [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::Line`], and those
 /// of reading the files.
 pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
-    let mut tensors = checkpoint::tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
+    let mut tensors = tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
     // PyTorch lists the layers behind the matcher twice.
     tensors.retain(|name, _| !name.starts_with("esim_layer.classifier."));
     let path = folder.join(WEIGHTS);
@@ -166,7 +161,7 @@ impl ReleasedNsmn {
             .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: "config.json" })?;
         let config: ReleasedNsmnConfig = json::parse(&path, &text)?;
         let vocabulary = Vocabulary::open(folder)?;
-        let (tensors, path) = checkpoint::tensors(folder, DType::F32, &Device::Cpu)?;
+        let (tensors, path) = tensors(folder, DType::F32, &Device::Cpu)?;
         Self::over(config, vocabulary, &tensors, path, folder)
     }
 

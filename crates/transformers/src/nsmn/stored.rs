@@ -4,8 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use candle_core::{Shape, Tensor};
 use candle_nn::Linear;
-
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 /// Tensors whose names begin alike.
 pub(super) struct Stored<'a> {

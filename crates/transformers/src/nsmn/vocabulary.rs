@@ -3,11 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use sha1::{Digest, Sha1};
-
-use crate::{
-    error::{Error, Result},
-    json,
-};
+use sporran_checkpoint::{Error, Result, json};
 
 /// A word and its number in each line of the file, with this between them.
 const SEPARATOR: &str = "<(-.-)>";

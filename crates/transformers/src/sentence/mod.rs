@@ -1,36 +1,22 @@
 //! From the states of an encoder to one vector a text, as a folder in the layout of sentence-transformers says it.
 
-mod cross_encoder;
-mod input;
 mod pooling;
-mod settings;
 mod steps;
 mod text_encoder;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use candle_core::{D, DType, Device, Tensor};
-use serde::Deserialize;
+use sporran_checkpoint::{
+    Error, Result, Role, SentenceSettings,
+    sentence::{InputSettings, encoder_folder, modules, unexpected},
+};
 
-pub use cross_encoder::{CrossEncoderFolder, ScoreActivation};
-pub(crate) use input::{INPUT_FILES, InputSettings};
 pub use pooling::Pooling;
-pub use settings::{Role, SentenceSettings, VectorSimilarity};
 use steps::{Step, read_dense, read_layer_norm, read_normalize};
 pub use text_encoder::{TextEncoder, TextEncoderOptions};
 
-use crate::{
-    batch::Batch,
-    encoder::Encoder,
-    error::{Error, Result},
-    json::{self, parse},
-};
-
-const MODULES: &str = "modules.json";
-const CONFIG: &str = "config.json";
-
-/// Where the classes of modules are in Python. Others have the names of these, and compute something else.
-const PACKAGE: &str = "sentence_transformers.";
+use crate::{batch::Batch, encoder::Encoder};
 
 /// What a folder's `modules.json` does with the states of its encoder.
 #[derive(Debug, Clone)]
@@ -46,86 +32,6 @@ pub struct Sentences {
     steps: Vec<Step>,
     /// The files that say what the pooling is and what each step is.
     configs: Vec<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Module {
-    path: String,
-    r#type: String,
-}
-
-impl Module {
-    /// The class of a module of sentence-transformers, whichever version wrote it.
-    fn kind(&self) -> &str {
-        match self.r#type.strip_prefix(PACKAGE) {
-            Some(name) => name.rsplit('.').next().unwrap_or_default(),
-            None => "",
-        }
-    }
-}
-
-/// The modules of a folder, in their order, with the file that lists them; `None` where there is no such file.
-fn modules(folder: &Path) -> Result<Option<(PathBuf, Vec<Module>)>> {
-    let path = folder.join(MODULES);
-    let Some(text) = json::text(&path)? else { return Ok(None) };
-    let modules = parse(&path, &text)?;
-    Ok(Some((path, modules)))
-}
-
-fn unexpected(path: &Path, at: usize, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: path.into(),
-        field: format!("[{at}].type"),
-        expected: expected.into(),
-        found: format!("`{found}`"),
-    }
-}
-
-/// The folder of the encoder, which is the first module.
-fn encoder_folder(folder: &Path, path: &Path, modules: &[Module]) -> Result<PathBuf> {
-    match modules.first() {
-        Some(module) if module.kind() == "Transformer" => Ok(folder.join(&module.path)),
-        found => {
-            let found = found.map_or("none", |module| &module.r#type);
-            Err(unexpected(path, 0, "sentence-transformers' `Transformer` first", found))
-        }
-    }
-}
-
-/// The folder of the encoder in a folder of sentence-transformers; of another folder itself.
-///
-/// # Errors
-/// [`Error::Json`], and [`Error::Config`] where the first module is no encoder.
-pub(crate) fn encoder_of(folder: &Path) -> Result<PathBuf> {
-    match modules(folder)? {
-        Some((path, modules)) => encoder_folder(folder, &path, &modules),
-        None => Ok(folder.into()),
-    }
-}
-
-/// The files that the folder of a module may hold.
-pub(crate) const MODULE_FILES: [&str; 3] = [CONFIG, "model.safetensors", "pytorch_model.bin"];
-
-/// The folders of the modules behind the encoder, as `modules.json` names them; none where there is no such file.
-///
-/// # Errors
-/// [`Error::Json`], and [`Error::Config`] for a path that leads out of the model's folder.
-pub(crate) fn module_folders(folder: &Path) -> Result<Vec<String>> {
-    let Some((path, modules)) = modules(folder)? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for (at, module) in modules.into_iter().enumerate().skip(1).filter(|(_, module)| !module.path.is_empty())
-    {
-        if !Path::new(&module.path).components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(Error::Config {
-                path,
-                field: format!("[{at}].path"),
-                expected: "a folder inside the model's".into(),
-                found: format!("`{}`", module.path),
-            });
-        }
-        found.push(module.path);
-    }
-    Ok(found)
 }
 
 impl Sentences {
@@ -293,15 +199,6 @@ fn pooled_mask(mask: &Tensor, skipped: usize) -> Result<Tensor> {
     Ok(mask.to_dtype(DType::F32)?.broadcast_mul(&kept)?)
 }
 
-/// The `config.json` of a module's folder, with its path.
-fn module_config(folder: &Path) -> Result<(PathBuf, String)> {
-    let path = folder.join(CONFIG);
-    match json::text(&path)? {
-        Some(text) => Ok((path, text)),
-        None => Err(Error::MissingFile { folder: folder.into(), expected: CONFIG }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -402,21 +299,6 @@ mod tests {
             let error = open(&MODULES.replace(from, to), "{}").unwrap_err().to_string();
             assert!(error.contains(&format!("modules.json: field `[{at}].type`")), "{error}");
         }
-    }
-
-    #[test]
-    fn folders_of_modules_lie_inside_the_model_s() {
-        let folders = |text: &str| {
-            let folder = tempfile::TempDir::new().unwrap();
-            fs::write(folder.path().join("modules.json"), text).unwrap();
-            super::module_folders(folder.path())
-        };
-        assert_eq!(folders(MODULES).unwrap(), ["1_Pooling", "2_Normalize"]);
-        for path in ["../1_Pooling", "/tmp"] {
-            let error = folders(&MODULES.replace("1_Pooling", path)).unwrap_err().to_string();
-            assert!(error.contains("field `[1].path`"), "{error}");
-        }
-        assert!(super::module_folders(tempfile::TempDir::new().unwrap().path()).unwrap().is_empty());
     }
 
     #[test]

@@ -5,13 +5,9 @@ use std::{collections::HashMap, fmt, path::Path, str::FromStr};
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sporran_checkpoint::{Error, Result, json::parse, sentence::module_config};
 
-use super::module_config;
-use crate::{
-    error::{Error, Result},
-    json::parse,
-    layers::hidden_score,
-};
+use crate::layers::hidden_score;
 
 /// How the states of an input's tokens become one vector. Padding takes no part, and neither does a prompt that is
 /// left out of the pooling.

@@ -7,14 +7,14 @@ use std::{
 
 use candle_core::{D, DType, Device, Shape, Tensor};
 use serde::Deserialize;
-
-use super::{CONFIG, module_config};
-use crate::{
-    checkpoint,
-    error::{Error, Result},
+use sporran_checkpoint::{
+    Error, Result,
     json::{self, parse},
-    layers::Activation,
+    sentence::module_config,
+    tensors,
 };
+
+use crate::layers::Activation;
 
 /// The vector that modules read and write.
 const VECTOR: &str = "sentence_embedding";
@@ -153,7 +153,7 @@ fn wrong(path: &Path, field: &str, expected: &str, found: &str) -> Error {
 
 /// The folder of a `Normalize` module, which older versions left empty.
 pub(super) fn read_normalize(folder: &Path) -> Result<Step> {
-    let path = folder.join(CONFIG);
+    let path = folder.join("config.json");
     if let Some(text) = json::text(&path)? {
         parse::<Places>(&path, &text)?.check(&path)?;
     }
@@ -208,7 +208,7 @@ struct Weights {
 
 impl Weights {
     fn open(folder: &Path, dtype: DType, device: &Device) -> Result<Self> {
-        let (tensors, path) = checkpoint::tensors(folder, dtype, device)?;
+        let (tensors, path) = tensors(folder, dtype, device)?;
         Ok(Self { tensors, path })
     }
 

@@ -3,12 +3,12 @@
 use std::{path::PathBuf, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::{Error, Result, Role, SentenceSettings, VectorSimilarity};
 
-use super::{Pooling, Role, SentenceSettings, Sentences, VectorSimilarity};
+use super::{Pooling, Sentences};
 use crate::{
     Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, Text, Truncation, VectorHead,
     batch::{Batch, each_batch, length_batches},
-    error::{Error, Result},
 };
 
 /// A model, and how it reads.

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result, tensor_bytes};
 
-use crate::error::{Error, Result};
-use crate::save::bytes;
-use crate::training::optimizer::AdamW;
-use crate::training::options::TrainingOptions;
+use crate::training::{optimizer::AdamW, options::TrainingOptions};
 
 /// Where a training stands; with the weights and the moments it determines everything that follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,7 +112,7 @@ fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> 
             DType::F16 => Dtype::F16,
             found => return Err(Error::Dtype { expected: "F32 or F16", found }),
         };
-        parts.push((name, stored, tensor.dims().to_vec(), bytes(tensor, tensor.dtype())?));
+        parts.push((name, stored, tensor.dims().to_vec(), tensor_bytes(tensor, tensor.dtype())?));
     }
     let wrong = |source| Error::Safetensors { path: path.into(), source };
     let mut views = Vec::with_capacity(parts.len());

@@ -1,9 +1,10 @@
 //! Learning labels of texts, or of pairs of texts: cross-entropy over the logits of a head for sequence classification.
 
+use sporran_checkpoint::{Error, Result};
+
 use crate::{
     EncoderRow, Head, Mode, SequenceHead,
     batch::length_batches,
-    error::{Error, Result},
     training::{
         data::shuffled_batches,
         gradients::Gradients,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use candle_core::{D, Tensor};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     EncoderRow,
-    error::{Error, Result},
     sentence::Pooling,
     training::{
         gradients::Gradients,

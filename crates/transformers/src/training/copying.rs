@@ -15,10 +15,9 @@
 //!   times the map by which head 0 passes on the previous token), so that a span, once begun, goes on.
 
 use candle_core::{DType, Tensor, Var};
+use sporran_checkpoint::{Error, Result};
 
-use crate::error::{Error, Result};
-use crate::t5_config::T5Config;
-use crate::training::variables::Variables;
+use crate::{t5_config::T5Config, training::variables::Variables};
 
 /// The score of the one position that a positional head looks at.
 const POSITIONAL_SCORE: f32 = 6.0;

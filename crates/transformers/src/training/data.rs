@@ -5,10 +5,10 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result};
 use tokenizers::Tokenizer;
 
 use crate::batch::Batch;
-use crate::error::{Error, Result};
 
 /// The label of a position that no loss is taken at.
 pub const IGNORED_LABEL: u32 = u32::MAX;

@@ -3,12 +3,11 @@
 use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result, tensors_under};
 
 use crate::{
     BertTask, Checkpoint, ENTITY_HEAD, EncoderRow, EntityDocument, EntityHead, EntityHeadConfig,
     EntityScores, Mode,
-    checkpoint::tensors_under,
-    error::{Error, Result},
     training::{
         data::shuffled_batches,
         gradients::Gradients,

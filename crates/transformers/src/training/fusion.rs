@@ -1,9 +1,9 @@
 //! Learning of Fusion-in-Decoder (Izacard and Grave 2021): texts are encoded apart, and the answer is decoded from all of them.
 
 use candle_core::{Tensor, Var};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
-    error::{Error, Result},
     fusion::Apart,
     mode::Mode,
     seq2seq::Trainable,

@@ -4,8 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use candle_core::{Tensor, Var, backprop::GradStore};
 use rayon::prelude::*;
-
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 /// Gradients of all parameters, in the optimiser's parameter order: a flat vector for each that is in main memory, and a tensor for
 /// each that is on a GPU, where the vector is empty. They are reached as a slice of the vectors.

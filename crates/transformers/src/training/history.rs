@@ -5,8 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 /// One line of `history.jsonl`. It holds no times, so that equal trainings write equal files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@
 //! writes their gradient once.
 
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
+use sporran_checkpoint::{Error, Result};
 
-use crate::error::{Error, Result};
 use crate::training::data::IGNORED_LABEL;
 
 struct CrossEntropy {

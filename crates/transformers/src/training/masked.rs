@@ -3,10 +3,10 @@
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result, Tokenizer};
 
 use crate::{
-    EncoderRow, Head, MaskedLmHead, Tokenizer,
-    error::{Error, Result},
+    EncoderRow, Head, MaskedLmHead,
     training::{
         gradients::Gradients,
         loss::cross_entropy,

@@ -4,9 +4,9 @@
 use candle_core::{Device, Tensor, Var};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
-    error::{Error, Result},
     mode::Mode,
     nsmn::{Nsmn, TokenPair, leaf},
     training::{gradients::Gradients, loss::cross_entropy, objective::Objective, options::TrainingOptions},

@@ -5,9 +5,9 @@ use candle_core::{D, Tensor, Var};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
-    error::{Error, Result},
     fusion::Apart,
     memnet::attention,
     mode::Mode,

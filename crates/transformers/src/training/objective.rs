@@ -1,8 +1,8 @@
 //! What a training minimises, and threads that share the batches of a step.
 
-use crate::error::Result;
-use crate::training::gradients::Gradients;
-use crate::training::options::TrainingOptions;
+use sporran_checkpoint::Result;
+
+use crate::training::{gradients::Gradients, options::TrainingOptions};
 
 /// What a training minimises: where its batches come from, and what the loss of a batch and its gradients are.
 ///

@@ -5,12 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor, Var};
 use rayon::prelude::*;
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{AdamStep, Isa};
 
-use crate::{
-    error::{Error, Result},
-    training::gradients::Gradients,
-};
+use crate::training::gradients::Gradients;
 
 /// The constants of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq)]

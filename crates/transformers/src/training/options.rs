@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::TrainingPrecision;
 
-use crate::error::{Error, Result};
 use crate::training::schedule::Decay;
 
 /// The options of a training. The same options, data and first weights give the same weights, bit for bit, whatever

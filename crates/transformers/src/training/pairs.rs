@@ -2,12 +2,11 @@
 //! of a pair is not learned.
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::{Error, Result, tensors_under};
 
 use crate::{
     BertConfig, BertTask, Checkpoint, EncoderRow, Mode, PAIR_HEAD, PairHead, PairHeadConfig, StatePair,
     batch::length_batches,
-    checkpoint::tensors_under,
-    error::{Error, Result},
     training::{
         data::shuffled_batches,
         gradients::Gradients,

@@ -4,10 +4,10 @@
 //! through the generator.
 
 use candle_core::{Tensor, Var};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     BertTask, Checkpoint, EncoderRow, Head, ModelConfig, Pooling,
-    error::{Error, Result},
     fusion::Apart,
     mode::Mode,
     seq2seq::Trainable,
@@ -258,7 +258,7 @@ impl TunedEncoder {
         match checkpoint.config() {
             ModelConfig::Bert(config) if config.task == BertTask::Question => {
                 let mut config = config.clone();
-                let tensors = checkpoint.tensors_for(&mut config)?;
+                let tensors = checkpoint.stored().tensors_for(&mut config)?;
                 Self::new(&config, Variables::with_initial(seed, tensors), device)
             }
             _ => Self::open(checkpoint, BertTask::States, 2, seed, device),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use candle_core::{D, Tensor};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     EncoderRow, Head, Mode, SequenceHead,
     batch::length_batches,
-    error::{Error, Result},
     training::{
         gradients::Gradients,
         objective::Objective,

@@ -2,12 +2,12 @@
 //! answer, and where. The places of an answer are marginalised over.
 
 use candle_core::{Device, Tensor};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     BertConfig, EncoderRow, Head, ModelConfig, ReaderHead,
     bert_config::{BertFamily, BertTask},
     checkpoint::Checkpoint,
-    error::{Error, Result},
     training::{
         Variables,
         data::shuffled_batches,
@@ -170,11 +170,11 @@ impl TunedEncoder {
             ..config.clone()
         };
         let tensors = if config.task == BertTask::Reader {
-            checkpoint.tensors_for(&mut config.clone())?
+            checkpoint.stored().tensors_for(&mut config.clone())?
         } else {
             let mut body = BertConfig { task: BertTask::States, ..config.clone() };
             let prefix = reader.prefix();
-            let tensors = checkpoint.tensors_for(&mut body)?;
+            let tensors = checkpoint.stored().tensors_for(&mut body)?;
             tensors.into_iter().map(|(name, tensor)| (format!("{prefix}.{name}"), tensor)).collect()
         };
         Self::new(&reader, Variables::with_initial(seed, tensors), device)

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use candle_core::Var;
+use sporran_checkpoint::Result;
 
-use crate::error::Result;
-use crate::mode::Mode;
-use crate::seq2seq::Trainable;
-use crate::training::data::{Row, TrainingBatch, batches_of};
-use crate::training::gradients::Gradients;
-use crate::training::loss::cross_entropy;
-use crate::training::objective::Objective;
-use crate::training::options::TrainingOptions;
-use crate::training::variables::Variables;
+use crate::{
+    mode::Mode,
+    seq2seq::Trainable,
+    training::{
+        data::{Row, TrainingBatch, batches_of},
+        gradients::Gradients,
+        loss::cross_entropy,
+        objective::Objective,
+        options::TrainingOptions,
+        variables::Variables,
+    },
+};
 
 /// The cross-entropy of target tokens.
 pub struct Seq2SeqObjective<'a> {

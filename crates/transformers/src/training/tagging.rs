@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use candle_core::Tensor;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     BertTask, Checkpoint, Head, Mode, TokenHead,
     crf::{CrfGrammar, CrfVariables},
     encoder_input::EncoderRow,
-    error::{Error, Result},
     training::{
         gradients::Gradients,
         objective::Objective,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use candle_core::{Device, Tensor, Var};
+use sporran_checkpoint::{Error, Result};
 
 use crate::{
     Batch, BertConfig, BertFamily, BertModel, BertTask, Checkpoint, EncoderRow, Head, Mode, ModelConfig,
-    error::{Error, Result},
     training::{
         fused,
         gradients::Gradients,
@@ -93,7 +93,7 @@ impl TunedEncoder {
             (0..labels).map(|at| format!("LABEL_{at}")).collect()
         };
         let mut config = BertConfig { task, labels, ..config.clone() };
-        let tensors = checkpoint.tensors_for(&mut config)?;
+        let tensors = checkpoint.stored().tensors_for(&mut config)?;
         Ok((config, tensors))
     }
 

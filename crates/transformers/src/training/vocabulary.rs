@@ -5,14 +5,13 @@
 //! trip, and merges make frequent words and names single tokens, which is what a small model that copies names out
 //! of passages learns fastest. A word in the middle of a text and the same word at its start get the same token.
 
+use sporran_checkpoint::{Error, Result};
 use tokenizers::decoders::{byte_level::ByteLevel as ByteLevelDecoder, sequence::Sequence, strip::Strip};
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, Tokenizer};
-
-use crate::error::{Error, Result};
 
 /// The padding token; its id is 0.
 pub const PAD: &str = "<pad>";

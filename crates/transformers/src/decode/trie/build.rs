@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sporran_checkpoint::{Error, Result};
 use tempfile::NamedTempFile;
 
 use super::{MAGIC, SAMPLE, TrieCounts, VERSION, places};
-use crate::error::{Error, Result};
 
 /// Gathers token sequences and writes them as a [`Trie`](super::Trie).
 ///

@@ -17,9 +17,9 @@ use std::{fs::File, path::Path, path::PathBuf};
 pub use build::TrieBuilder;
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Error, Result};
 
 use super::constraint::Constraint;
-use crate::error::{Error, Result};
 
 const MAGIC: &str = "sporran-trie";
 const VERSION: u32 = 1;

@@ -20,7 +20,8 @@ use std::{
     path::Path,
 };
 
-use crate::error::Result;
+use sporran_checkpoint::Result;
+
 use lists::Lists;
 use numbers::{NUMBER_FEATURES, NumberTable};
 use part::PartOfSpeech;

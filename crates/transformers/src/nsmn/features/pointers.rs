@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 use super::{lists::Lists, part::PartOfSpeech};
 

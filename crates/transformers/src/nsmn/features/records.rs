@@ -5,10 +5,7 @@ use std::{
     str::SplitWhitespace,
 };
 
-use crate::{
-    error::{Error, Result},
-    json,
-};
+use sporran_checkpoint::{Error, Result, json};
 
 use super::{
     part::PartOfSpeech,

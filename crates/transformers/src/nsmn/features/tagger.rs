@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use crate::error::{Error, Result};
+use sporran_checkpoint::{Error, Result};
 
 use super::{
     digits::{is_digit, is_number},

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{numbers::NumberTable, *};
-use crate::error::Error;
 use serde::Deserialize;
+use sporran_checkpoint::Error;
 
 type Rows = Vec<HashMap<usize, f32>>;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use crate::error::Result;
+use sporran_checkpoint::Result;
 
 use super::{
     part::PartOfSpeech,

@@ -1,6 +1,7 @@
 //! The embeddings of a packed body: the sum of a token's tables, normalised and dropped.
 
 use rayon::prelude::*;
+use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{Dropout, Isa};
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
 use crate::{
     bert_config::{BertConfig, BertFamily},
     encoder_input::EncoderRow,
-    error::{Error, Result},
     training::gradients::Gradients,
 };
 

@@ -1,6 +1,7 @@
 //! One layer of a packed body: self-attention and the feed-forward part, each added to what it read and normalised.
 
 use rayon::prelude::*;
+use sporran_checkpoint::Result;
 use sporran_kernels::{Activation, Dropout, Isa, ResidualNorm, add_columns, multiply};
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
 use crate::{
     bert::Names,
     bert_config::{BertConfig, BertFamily},
-    error::Result,
     layers,
     training::gradients::Gradients,
 };

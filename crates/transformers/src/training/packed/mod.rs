@@ -14,11 +14,12 @@ mod weights;
 
 use std::sync::{Mutex, PoisonError};
 
+use sporran_checkpoint::{Error, Result};
+
 use crate::{
     bert::{BERT_NAMES, DISTIL_NAMES},
     bert_config::{BertConfig, BertFamily},
     encoder_input::EncoderRow,
-    error::{Error, Result},
     seq2seq::too_long,
     training::{gradients::Gradients, variables::Variables},
 };

@@ -3,14 +3,12 @@
 use std::ops::Deref;
 
 use candle_core::{CpuStorage, Storage, Tensor, Var};
+use sporran_checkpoint::{Error, Result};
 
-use crate::{
-    error::{Error, Result},
-    training::{
-        fused::product::{View, add_weight_product, weight_product},
-        gradients::Gradients,
-        variables::Variables,
-    },
+use crate::training::{
+    fused::product::{View, add_weight_product, weight_product},
+    gradients::Gradients,
+    variables::Variables,
 };
 
 /// Finds variables by their names in the body.

@@ -6,16 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
-use crate::training::checkpoint::{self, Companions, Position};
-use crate::training::fused::product::in_precision;
-use crate::training::gradients::Gradients;
-use crate::training::history::{FILE, History, HistoryLine};
-use crate::training::objective::{Objective, side_by_side};
-use crate::training::optimizer::{AdamW, AdamWConfig};
-use crate::training::options::TrainingOptions;
-use crate::training::schedule::Schedule;
-use crate::training::variables::Variables;
+use sporran_checkpoint::{Error, Result};
+
+use crate::training::{
+    checkpoint::{self, Companions, Position},
+    fused::product::in_precision,
+    gradients::Gradients,
+    history::{FILE, History, HistoryLine},
+    objective::{Objective, side_by_side},
+    optimizer::{AdamW, AdamWConfig},
+    options::TrainingOptions,
+    schedule::Schedule,
+    variables::Variables,
+};
 
 /// What an evaluation may fail with.
 pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;

@@ -6,11 +6,15 @@ use candle_core::Var;
 use sporran_kernels::TrainingPrecision;
 
 use super::*;
-use crate::t5::T5;
-use crate::training::data::Row;
-use crate::training::seq2seq::{
-    Seq2SeqObjective,
-    tests::{build, examples},
+use crate::{
+    t5::T5,
+    training::{
+        data::Row,
+        seq2seq::{
+            Seq2SeqObjective,
+            tests::{build, examples},
+        },
+    },
 };
 
 fn options(steps: u64) -> TrainingOptions {

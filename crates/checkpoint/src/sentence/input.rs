@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The names that the file has had; the first one that is there counts.
-pub(crate) const INPUT_FILES: [&str; 7] = [
+pub const INPUT_FILES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
     "sentence_distilbert_config.json",
@@ -23,11 +23,11 @@ pub(crate) const INPUT_FILES: [&str; 7] = [
 
 /// How a text becomes tokens.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InputSettings {
+pub struct InputSettings {
     /// The most tokens of a text, in the place of what the tokenizer says.
-    pub(crate) max_length: Option<usize>,
+    pub max_length: Option<usize>,
     /// Whether texts are lowercased before they are tokenized.
-    pub(crate) lowercase: bool,
+    pub lowercase: bool,
     path: PathBuf,
     fields: Fields,
 }
@@ -50,7 +50,7 @@ impl InputSettings {
     ///
     /// # Errors
     /// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
+    pub fn open(folder: &Path) -> Result<Self> {
         for name in INPUT_FILES {
             let path = folder.join(name);
             let Some(text) = json::text(&path)? else { continue };
@@ -76,7 +76,7 @@ impl InputSettings {
     ///
     /// # Errors
     /// [`Error::Config`].
-    pub(super) fn check_states(&self) -> Result<()> {
+    pub fn check_states(&self) -> Result<()> {
         match self.fields.module_output_name.as_deref() {
             None | Some("token_embeddings") => Ok(()),
             Some(other) => {

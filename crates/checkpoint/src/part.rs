@@ -15,7 +15,7 @@ use crate::{
 
 /// BLINK's marks: before a mention, behind it, and between an entity's title and its description. BERT's vocabulary has
 /// them as words that no text is cut into.
-pub(crate) const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
+pub const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
 
 /// A model inside a checkpoint whose weights are those of two: a RAG model (Lewis et al. 2020), whose config holds two
 /// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one. BLINK's cross-encoder is a single model, but
@@ -59,7 +59,7 @@ impl Part {
     }
 
     /// The name in the part of the tensor that the checkpoint calls `name`, where it is one of its own.
-    pub(super) fn inner(self, name: &str) -> Option<Cow<'_, str>> {
+    pub(crate) fn inner(self, name: &str) -> Option<Cow<'_, str>> {
         self.prefixes().iter().find_map(|(outer, inner)| {
             let rest = name.strip_prefix(outer)?;
             Some(if inner.is_empty() { rest.into() } else { format!("{inner}{rest}").into() })
@@ -67,7 +67,7 @@ impl Part {
     }
 
     /// Where its tokenizer lies.
-    pub(super) fn tokenizer_folder(self, folder: &Path) -> PathBuf {
+    pub(crate) fn tokenizer_folder(self, folder: &Path) -> PathBuf {
         match self {
             Self::QuestionEncoder => folder.join("question_encoder_tokenizer"),
             Self::Generator => folder.join("generator_tokenizer"),
@@ -76,7 +76,7 @@ impl Part {
     }
 
     /// The tokenizer as the part was trained with it.
-    pub(super) fn tokenizer(self, tokenizer: Tokenizer) -> Result<Tokenizer> {
+    pub(crate) fn tokenizer(self, tokenizer: Tokenizer) -> Result<Tokenizer> {
         match self {
             Self::QuestionEncoder | Self::Generator => Ok(tokenizer),
             Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => {
@@ -85,8 +85,11 @@ impl Part {
         }
     }
 
-    /// The part's own config, out of the whole model's.
-    pub(crate) fn config(self, path: &Path, text: &str) -> Result<String> {
+    /// The part's own config, out of the whole model's; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Json`], [`Error::Architecture`] for another kind of model, and [`Error::Config`] where the part has no config.
+    pub fn config(self, path: &Path, text: &str) -> Result<String> {
         let mut whole: Value = parse(path, text)?;
         let (model_type, expected) = match self.field() {
             Some(_) => ("rag", "a RAG model"),

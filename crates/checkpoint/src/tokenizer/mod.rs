@@ -103,7 +103,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`Error::Tokenizer`].
-    pub(crate) fn lowercased(mut self) -> Result<Self> {
+    pub fn lowercased(mut self) -> Result<Self> {
         let mut steps = vec![NormalizerWrapper::Lowercase(Lowercase)];
         steps.extend(self.inner.get_normalizer().cloned());
         let result = self.inner.with_normalizer(Some(Sequence::new(steps))).map(|_| ());
@@ -281,11 +281,14 @@ impl Tokenizer {
     }
 
     /// What the `tokenizers` crate made of the file.
-    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+    #[must_use]
+    pub fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
     }
 
-    pub(crate) fn wrong(&self, source: tokenizers::Error) -> Error {
+    /// The error for what the `tokenizers` crate refuses.
+    #[must_use]
+    pub fn wrong(&self, source: tokenizers::Error) -> Error {
         Error::Tokenizer { path: self.path.clone(), source }
     }
 }

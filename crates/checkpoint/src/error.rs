@@ -7,7 +7,8 @@ use candle_core::{DType, Shape};
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong here. A message says what was expected, what came, and where.
+/// Everything that can go wrong with a model, from its folder to its training: the crates `transformers` and `training` use this
+/// type too, since what they call returns it. A message says what was expected, what came, and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -346,7 +347,8 @@ pub enum Error {
 
 impl Error {
     /// Names the file of an error in a config.
-    pub(crate) fn within(self, file: &std::path::Path) -> Self {
+    #[must_use]
+    pub fn within(self, file: &std::path::Path) -> Self {
         match self {
             Self::Config { field, expected, found, .. } => {
                 Self::Config { path: file.into(), field, expected, found }
@@ -359,7 +361,7 @@ impl Error {
     }
 
     /// Wraps an input/output error with its path and what was attempted.
-    pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, action, source }
     }

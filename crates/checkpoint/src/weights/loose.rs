@@ -8,19 +8,15 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 
-use super::{
-    file::{StoredTensor, WeightFile},
-    stored,
-};
+use super::{file::WeightFile, stored, tensor::StoredTensor};
 use crate::error::Result;
 
 /// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
 /// file that lists them.
-pub(crate) fn tensors(
-    folder: &Path,
-    dtype: DType,
-    device: &Device,
-) -> Result<(HashMap<String, Tensor>, PathBuf)> {
+///
+/// # Errors
+/// Those of reading weight files.
+pub fn tensors(folder: &Path, dtype: DType, device: &Device) -> Result<(HashMap<String, Tensor>, PathBuf)> {
     let (files, index) = stored::open_weights(folder)?;
     let mut tensors = HashMap::new();
     for file in &files {
@@ -32,7 +28,10 @@ pub(crate) fn tensors(
 }
 
 /// The tensors of the file `name` of a folder, but for those of whole numbers, which are no weights.
-pub(crate) fn tensors_of(
+///
+/// # Errors
+/// Those of reading weight files.
+pub fn tensors_of(
     folder: &Path,
     name: &'static str,
     dtype: DType,
@@ -61,7 +60,10 @@ pub(super) fn type_name(dtype: Dtype) -> String {
 }
 
 /// The tensors of a folder of weights whose names begin with `prefix` and a dot.
-pub(crate) fn tensors_under(
+///
+/// # Errors
+/// Those of reading weight files.
+pub fn tensors_under(
     folder: &Path,
     prefix: &str,
     dtype: DType,

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{CONFIG, SentenceSettings, encoder_folder, modules, unexpected};
+use super::{
+    SentenceSettings,
+    modules::{CONFIG, encoder_folder, modules, unexpected},
+};
 use crate::{
     error::{Error, Result},
     json::{self, parse},

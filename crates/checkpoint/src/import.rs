@@ -1,4 +1,4 @@
-//! A model folder written anew from a checkpoint: safetensors and `tokenizer.json`, whatever it had.
+//! A model folder written again: safetensors and `tokenizer.json`, whatever it had.
 
 use std::{
     borrow::Cow,
@@ -10,10 +10,10 @@ use std::{
 use safetensors::{Dtype, tensor::View};
 
 use crate::{
-    checkpoint::{Checkpoint, Part},
     error::{Error, Result},
     json,
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
+    weights::StoredModel,
 };
 
 /// What goes along as it is.
@@ -54,36 +54,33 @@ impl View for Raw<'_> {
     }
 }
 
-/// Writes a checked checkpoint into `to`, which must not exist or be empty: its JSON files as they are, its tokenizer
-/// as `tokenizer.json`, and the tensors that the model uses as `model.safetensors`, under the model's own names and in
-/// the types in which they are stored. The folder appears whole or not at all.
+/// Writes a checked model into `to`, which must not exist or be empty: its JSON files as they are, its tokenizer as
+/// `tokenizer.json`, and the tensors that the model uses as `model.safetensors`, under the model's own names and in the types
+/// in which they are stored. Of a [part](crate::Part) nothing but its own config goes along. The folder appears whole or not at
+/// all.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something, [`Error::Safetensors`], [`Error::Io`], and those of
-/// [`Checkpoint::tokenizer`].
-pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
-    let mut companions: Vec<String> = COMPANIONS.into_iter().chain(INPUT_FILES).map(str::to_owned).collect();
-    for module in module_folders(checkpoint.folder())? {
-        companions.extend(MODULE_FILES.map(|file| format!("{module}/{file}")));
-    }
-    write(checkpoint, &companions, None, to)
-}
-
-/// Writes one of the two models of a folder into `to` as a model of its own, as [`import`] does. Nothing but its own
-/// config goes along.
-///
-/// # Errors
-/// Those of [`Checkpoint::open_part`] and of [`import`].
-pub fn import_part(folder: &Path, part: Part, to: &Path) -> Result<Checkpoint> {
-    let checkpoint = Checkpoint::open_part(folder, part)?;
-    let path = folder.join("config.json");
+/// [`StoredModel::tokenizer`].
+pub fn import(model: &StoredModel, to: &Path) -> Result<()> {
+    let Some(part) = model.part() else {
+        let mut companions: Vec<String> =
+            COMPANIONS.into_iter().chain(INPUT_FILES).map(str::to_owned).collect();
+        for module in module_folders(model.folder())? {
+            companions.extend(MODULE_FILES.map(|file| format!("{module}/{file}")));
+        }
+        return write(model, &companions, None, to);
+    };
+    let path = model.folder().join("config.json");
     let text = json::required(&path)?;
-    write(&checkpoint, &[], Some(part.config(&path, &text)?), to)?;
-    Ok(checkpoint)
+    write(model, &[], Some(part.config(&path, &text)?), to)
 }
 
 /// Makes the folder `to`, which must not exist or be empty, of what `fill` writes: whole or not at all.
-pub(crate) fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Exists`] where `to` holds something, [`Error::Io`], and those of `fill`.
+pub fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     match fs::read_dir(to) {
         Ok(mut entries) => {
             if entries.next().is_some() {
@@ -108,10 +105,10 @@ pub(crate) fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Resul
     Ok(())
 }
 
-fn write(checkpoint: &Checkpoint, companions: &[String], config: Option<String>, to: &Path) -> Result<()> {
+fn write(model: &StoredModel, companions: &[String], config: Option<String>, to: &Path) -> Result<()> {
     appear(to, |folder| {
         for name in companions {
-            let from = checkpoint.folder().join(name);
+            let from = model.folder().join(name);
             if from.exists() {
                 let into = folder.join(name);
                 if let Some(parent) = into.parent() {
@@ -125,16 +122,14 @@ fn write(checkpoint: &Checkpoint, companions: &[String], config: Option<String>,
             fs::write(&path, config).map_err(Error::io(&path, "write"))?;
         }
         let path = folder.join("tokenizer.json");
-        fs::write(&path, checkpoint.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;
-        weights(checkpoint, &folder.join("model.safetensors"))
+        fs::write(&path, model.tokenizer()?.json()).map_err(Error::io(&path, "write"))?;
+        weights(model, &folder.join("model.safetensors"))
     })
 }
 
-fn weights(checkpoint: &Checkpoint, path: &Path) -> Result<()> {
-    let tensors: Vec<(&str, Raw<'_>)> = checkpoint
-        .raw_tensors()
-        .map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes }))
-        .collect();
+fn weights(model: &StoredModel, path: &Path) -> Result<()> {
+    let tensors: Vec<(&str, Raw<'_>)> =
+        model.raw_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
     // `transformers` refuses a file that does not say which framework's layout it has.
     let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
     safetensors::serialize_to_file(tensors, Some(layout), path)

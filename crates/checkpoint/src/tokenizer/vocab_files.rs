@@ -14,9 +14,9 @@ use tokenizers::{
 };
 
 use crate::{
+    architecture::ModelKind,
     error::{Error, Result},
     json::{self, parse},
-    model_config::Kind,
 };
 
 const CONFIG: &str = "tokenizer_config.json";
@@ -190,8 +190,8 @@ fn class(folder: &Path, options: &Options) -> Result<String> {
     }
     let path = folder.join("config.json");
     let kind = match json::text(&path)? {
-        Some(text) => parse::<Kind>(&path, &text)?,
-        None => Kind::default(),
+        Some(text) => parse::<ModelKind>(&path, &text)?,
+        None => ModelKind::default(),
     };
     Ok(match kind.model_type.as_deref() {
         Some("gpt2") => "GPT2".into(),

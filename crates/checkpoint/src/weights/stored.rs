@@ -8,15 +8,13 @@ use std::{
 use candle_core::Shape;
 use serde::Deserialize;
 
-use super::{
-    file::{StoredTensor, WeightFile},
-    part::Part,
-};
+use super::{file::WeightFile, tensor::StoredTensor};
 use crate::{
     architecture::Architecture,
     error::{Error, Result},
     json::{self, parse},
-    weights::Parameter,
+    parameters::Parameter,
+    part::Part,
 };
 
 /// A parameter, and the indices of its file and of its tensor there, unless it starts fresh.

@@ -7,8 +7,8 @@ use candle_nn::VarMap;
 use safetensors::{Dtype, tensor::TensorView};
 
 use crate::{
+    architecture::Architecture,
     error::{Error, Result},
-    model_config::ModelConfig,
     tokenizer::Tokenizer,
 };
 
@@ -19,13 +19,14 @@ use crate::{
 /// # Errors
 /// [`Error::Dtype`] for another dtype, [`Error::MissingTensor`] or [`Error::TensorShape`] where `weights` are not
 /// those of `config`, and [`Error::Io`].
-pub fn save(
+pub fn save<C: AsRef<dyn Architecture>>(
     folder: &Path,
-    config: &ModelConfig,
+    config: &C,
     weights: &VarMap,
     tokenizer: &Tokenizer,
     dtype: DType,
 ) -> Result<()> {
+    let config = config.as_ref();
     let stored = match dtype {
         DType::F32 => Dtype::F32,
         DType::F16 => Dtype::F16,
@@ -43,7 +44,7 @@ pub fn save(
             if var.shape() != &expected {
                 return Err(Error::TensorShape { path, tensor, expected, found: var.shape().clone() });
             }
-            parts.push((tensor, expected.dims().to_vec(), bytes(var.as_tensor(), dtype)?));
+            parts.push((tensor, expected.dims().to_vec(), tensor_bytes(var.as_tensor(), dtype)?));
         }
     }
     let wrong = |source| Error::Safetensors { path: path.clone(), source };
@@ -67,7 +68,11 @@ pub fn save(
     write(folder, "model.safetensors", &model)
 }
 
-pub(crate) fn bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
+/// The values of a tensor in `dtype`, F16 or else F32, in the order of rows and of little-endian bytes.
+///
+/// # Errors
+/// A tensor error.
+pub fn tensor_bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
     let tensor = tensor.to_dtype(dtype)?.flatten_all()?;
     Ok(match dtype {
         DType::F16 => tensor.to_vec1::<half::f16>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),

@@ -1,24 +1,33 @@
 //! What opening a folder must know of an architecture, which says it beside its config.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
-    decode::GenerationOptions,
     error::{Error, Result},
-    model_config::ModelConfig,
+    parameters::Parameter,
     tokens::TokenFields,
-    weights::Parameter,
 };
+
+/// How a `config.json` names its architecture.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct ModelKind {
+    /// The architecture's name.
+    pub model_type: Option<String>,
+    /// The classes of `transformers` that the weights were saved from, which tell a body from a body with a head.
+    #[serde(default)]
+    pub architectures: Option<Vec<String>>,
+}
 
 /// An embedding table and the other names that checkpoints give to the same tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Embedding {
+pub struct Embedding {
     /// The name that the model gives to the table.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Other names of the same values.
-    pub(crate) others: &'static [&'static str],
+    pub others: &'static [&'static str],
     /// The head's name, where the config shares the table with the head.
-    pub(crate) tied_head: Option<&'static str>,
+    pub tied_head: Option<&'static str>,
 }
 
 fn too_large(field: String, expected: &str, found: impl ToString) -> Error {
@@ -28,7 +37,7 @@ fn too_large(field: String, expected: &str, found: impl ToString) -> Error {
 
 /// The config of an architecture. The model's own definition is the one list of its tensors; the rest says how
 /// checkpoints may differ from that list.
-pub(crate) trait Architecture {
+pub trait Architecture {
     /// The `model_type` of a `config.json`.
     fn model_type(&self) -> &'static str;
 
@@ -46,6 +55,16 @@ pub(crate) trait Architecture {
 
     /// The fields of the `config.json`, without those that name the architecture.
     fn fields(&self) -> Value;
+
+    /// The text of the `config.json` that describes the model, to `transformers` too.
+    fn to_json(&self) -> Value {
+        let mut value = self.fields();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("model_type".into(), json!(self.model_type()));
+            fields.insert("architectures".into(), json!([self.class()]));
+        }
+        value
+    }
 
     /// The tensors that the model is built from, in the order of its definition.
     ///
@@ -90,10 +109,8 @@ pub(crate) trait Architecture {
         None
     }
 
-    /// The same model with a head of its own, where the head can be tied to the embeddings.
-    fn untied(&self) -> Option<ModelConfig> {
-        None
-    }
+    /// Gives the model its own head, where the config ties the head to the embeddings.
+    fn untie(&mut self) {}
 
     /// Whether the parameter `name` is fresh where a checkpoint does not have it.
     fn is_optional(&self, _name: &str) -> bool {
@@ -109,10 +126,5 @@ pub(crate) trait Architecture {
     /// that does not generate.
     fn default_tokens(&self) -> Option<TokenFields> {
         None
-    }
-
-    /// The generation options of the architecture, for a folder without a `generation_config.json`.
-    fn generation_defaults(&self) -> GenerationOptions {
-        GenerationOptions::default()
     }
 }

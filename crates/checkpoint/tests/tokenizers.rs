@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use sporran_transformers::{Error, Tokenizer};
+use sporran_checkpoint::{Error, Tokenizer};
 use tempfile::TempDir;
 
 #[derive(Deserialize)]

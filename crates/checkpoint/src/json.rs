@@ -11,7 +11,7 @@ use serde::{
 use crate::error::{Error, Result};
 
 /// The text of `path`, or `None` where there is no such file.
-pub(crate) fn text(path: &Path) -> Result<Option<String>> {
+pub fn text(path: &Path) -> Result<Option<String>> {
     match std::fs::read(path) {
         Ok(bytes) => utf8(path, bytes).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -20,7 +20,7 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
 }
 
 /// The text of `path`, which must be there.
-pub(crate) fn required(path: &Path) -> Result<String> {
+pub fn required(path: &Path) -> Result<String> {
     utf8(path, std::fs::read(path).map_err(Error::io(path, "read"))?)
 }
 
@@ -30,7 +30,7 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
 }
 
 /// `text` as a `T`; `path` is for the error.
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         // Where the JSON broke off inside an object, that object.
@@ -46,7 +46,7 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
 
 /// Token ids that a config writes as one number, as a list, or as null; none of them is negative.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct TokenIds(pub(crate) Vec<u32>);
+pub struct TokenIds(pub Vec<u32>);
 
 impl<'de> Deserialize<'de> for TokenIds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for TokenIds {
 }
 
 /// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that there is not.
-pub(crate) fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+pub fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match deserialize_ids(deserializer)?.as_slice() {
         [] => Ok(None),
         [id] => Ok(Some(*id)),
@@ -68,7 +68,7 @@ pub(crate) fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 /// One token id, a list of them, or null for none; negative ones are left out, as no token has such an id.
-pub(crate) fn deserialize_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+pub fn deserialize_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
     Ok(signed_ids(deserializer)?.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
 }
 
@@ -111,7 +111,7 @@ fn signed_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D:
 }
 
 /// Writes what [`deserialize_ids`] reads: one id as a number, none as null.
-pub(crate) fn serialize_ids<S: Serializer>(ids: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize_ids<S: Serializer>(ids: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
     match ids {
         [] => serializer.serialize_none(),
         [id] => serializer.serialize_u32(*id),

@@ -1,46 +1,24 @@
-//! A model folder as Hugging Face lays it out: `config.json`, `generation_config.json`, the weights as safetensors
-//! or as PyTorch's `.bin`, in one file or in shards with an index, and the tokenizer's files.
+//! A model folder as Hugging Face lays it out, and the models that are built from it.
 
-mod file;
-mod loose;
-mod part;
-mod pickle;
-mod pytorch;
-mod stored;
+use std::{collections::BTreeMap, path::Path};
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{VarBuilder, VarMap};
+use sporran_checkpoint::{
+    Error, ModelKind, Parameter, Part, Result, SpecialTokens, StoredModel, TokenFields, Tokenizer,
+    json::{self, parse},
 };
 
-use candle_core::{DType, Device, Shape, Tensor};
-use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
-use safetensors::Dtype;
-
 use crate::{
-    architecture::Architecture,
-    bert_config::BertConfig,
     bert_heads::Head,
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     encoder::{BertModel, EncoderModel},
     engine::{FastEncoder, FastLlama, FastSeq2Seq},
-    error::{Error, Result},
-    json::{self, parse},
-    model_config::{Kind, ModelConfig},
+    model_config::ModelConfig,
     seq2seq::{Seq2Seq, Trainable},
-    tokenizer::Tokenizer,
-    tokens::{SpecialTokens, TokenFields},
-    weights::{self, Parameter},
 };
-use file::WeightFile;
-pub use loose::weight_types;
-pub(crate) use loose::{tensors, tensors_of, tensors_under};
-pub(crate) use part::BLINK_MARKS;
-pub use part::Part;
-use stored::{Place, Stored};
 
 const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
@@ -48,19 +26,11 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 /// A model folder, with its JSON files read and its weights mapped and checked.
 #[derive(Debug)]
 pub struct Checkpoint {
-    folder: PathBuf,
-    part: Option<Part>,
+    stored: StoredModel,
     architectures: Vec<String>,
     config: ModelConfig,
     tokens: Option<SpecialTokens>,
     generation: GenerationOptions,
-    files: Vec<WeightFile>,
-    /// The weights file, or the index of its shards.
-    index: PathBuf,
-    places: Vec<Place>,
-    /// The places by the names of their parameters.
-    by_name: BTreeMap<String, usize>,
-    surplus: Vec<String>,
 }
 
 /// The special tokens and the generation options that a folder's JSON files set; `text` is that of its `config.json`.
@@ -78,7 +48,7 @@ fn generation_files(
         ),
         None => {
             let own = GenerationOptions::from_folder(path, text)?;
-            (fields, own.or(&config.architecture().generation_defaults()))
+            (fields, own.or(&config.generation_defaults()))
         }
     })
 }
@@ -119,7 +89,7 @@ impl Checkpoint {
             None => text,
         };
         let mut config = ModelConfig::from_json(&config_path, &text)?;
-        let kind: Kind = parse(&config_path, &text)?;
+        let kind: ModelKind = parse(&config_path, &text)?;
         // An encoder generates nothing, whatever its files say of tokens and generation.
         let (tokens, generation) = match config.architecture().default_tokens() {
             None => (None, GenerationOptions::default()),
@@ -128,39 +98,14 @@ impl Checkpoint {
                 (Some(tokens.or(defaults).resolve(config.vocab_size(), &config_path)?), generation)
             }
         };
-        let (files, index) = stored::open_weights(folder)?;
-        let tensors = files.iter().map(|file| file.tensors().len()).sum();
-        config.architecture().check_layers(tensors).map_err(|error| error.within(&config_path))?;
-        let mut stored = Stored::of(&files, config.architecture(), part);
-        if stored.unify_embeddings(config.architecture())?
-            && let Some(untied) = config.architecture().untied()
-        {
-            config = untied;
-        }
-        let places = stored.locate(config.architecture(), &index)?;
-        let surplus = stored.surplus(config.architecture());
-        let names = places.iter().map(|place| place.parameter.name.clone());
-        let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
-        let (folder, architectures) = (folder.into(), kind.architectures.unwrap_or_default());
-        Ok(Self {
-            folder,
-            part,
-            architectures,
-            config,
-            tokens,
-            generation,
-            files,
-            index,
-            places,
-            by_name,
-            surplus,
-        })
+        let stored = StoredModel::open(folder, part, config.architecture_mut())?;
+        Ok(Self { stored, architectures: kind.architectures.unwrap_or_default(), config, tokens, generation })
     }
 
     /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.stored.folder()
     }
 
     /// The model's config.
@@ -195,41 +140,24 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        match self.part {
-            Some(part) => part.tokenizer(Tokenizer::from_folder(&part.tokenizer_folder(&self.folder))?),
-            None => Tokenizer::from_folder(&self.folder),
-        }
+        self.stored.tokenizer()
     }
 
     /// The tensors that the model is built from, in the order of its definition.
     pub fn parameters(&self) -> impl ExactSizeIterator<Item = &Parameter> {
-        self.places.iter().map(|place| &place.parameter)
+        self.stored.parameters()
     }
 
     /// The tensors of the weights that the model does not use, as they are called there, in order.
     #[must_use]
     pub fn surplus(&self) -> &[String] {
-        &self.surplus
+        self.stored.surplus()
     }
 
     /// The number of elements of the stored tensors that the model uses, by their types.
     #[must_use]
     pub fn stored_types(&self) -> BTreeMap<String, usize> {
-        let mut types = BTreeMap::new();
-        for (_, dtype, shape, _) in self.raw_tensors() {
-            *types.entry(loose::type_name(dtype)).or_default() += shape.iter().product::<usize>();
-        }
-        types
-    }
-
-    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements.
-    pub(crate) fn raw_tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize], Cow<'_, [u8]>)> {
-        self.places.iter().filter_map(|place| {
-            let (file, tensor) = place.stored?;
-            let file = &self.files[file];
-            let tensor = &file.tensors()[tensor];
-            Some((place.parameter.name.as_str(), tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor)))
-        })
+        self.stored.stored_types()
     }
 
     /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
@@ -238,20 +166,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.
     pub fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
-        match self.by_name.get(name) {
-            Some(&at) => self.read(&self.places[at], dtype, device),
-            None => Err(Error::UnknownTensor { path: self.index.clone(), tensor: name.into() }),
-        }
-    }
-
-    fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
-        match place.stored {
-            Some((file, tensor)) => {
-                let file = &self.files[file];
-                file.read(&file.tensors()[tensor], dtype, device)
-            }
-            None => Ok(weights::fresh(&place.parameter, 0, 0, device)?.to_dtype(dtype)?),
-        }
+        self.stored.tensor(name, dtype, device)
     }
 
     /// The weights, cast to `dtype` on `device`, to build a model from.
@@ -259,9 +174,7 @@ impl Checkpoint {
     /// # Errors
     /// A tensor error where `dtype` cannot be used or memory ends.
     pub fn var_builder(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
-        let load = |place: &Place| Ok((place.parameter.name.clone(), self.read(place, dtype, device)?));
-        let tensors = self.places.iter().map(load).collect::<Result<_>>()?;
-        Ok(VarBuilder::from_tensors(tensors, dtype, device))
+        self.stored.var_builder(dtype, device)
     }
 
     /// The encoder-decoder over candle, with its weights cast to `dtype` on `device`.
@@ -309,17 +222,12 @@ impl Checkpoint {
     pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
         let precision = precision.packed()?;
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
-        let read = &mut |name: &str| self.values(name);
+        let read = &mut |name: &str| self.stored.values(name);
         match &self.config {
             ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
             ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
             _ => Err(self.other_kind("an encoder-decoder")),
         }
-    }
-
-    /// One tensor's values in f32, row after row.
-    fn values(&self, name: &str) -> Result<Vec<f32>> {
-        Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
     }
 
     /// The encoder for inference on a CPU, with its head and with its body's weights packed in `precision`.
@@ -330,9 +238,10 @@ impl Checkpoint {
         let ModelConfig::Bert(config) = &self.config else {
             return Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)"));
         };
-        let vb = VarBuilder::from_backend(Box::new(OneByOne(self)), DType::F32, Device::Cpu);
+        let vb = self.stored.one_by_one();
         let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
-        let body = FastEncoder::bert(config, precision.packed()?, &mut |name: &str| self.values(name))?;
+        let body =
+            FastEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
         Ok(EncoderModel { body: Box::new(body), head })
     }
 
@@ -373,7 +282,7 @@ impl Checkpoint {
                 let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
                 let precision = precision.packed()?;
                 Ok(Box::new(FastLlama::llama(config, tokens, generation, precision, &mut |name| {
-                    self.values(name)
+                    self.stored.values(name)
                 })?))
             }
             _ => self.causal_model(precision.dtype()?, &device.open()?),
@@ -385,67 +294,46 @@ impl Checkpoint {
     /// # Errors
     /// As for [`model`](Self::model).
     pub fn var_map(&self, dtype: DType, device: &Device) -> Result<VarMap> {
-        let map = VarMap::new();
-        for place in &self.places {
-            weights::insert(&map, &place.parameter.name, &self.read(place, dtype, device)?)?;
-        }
-        Ok(map)
+        self.stored.var_map(dtype, device)
     }
 
-    /// The stored tensors that a model of `config` can start from, by its names, in f32: another head than the folder's
-    /// own is not among them, nor is one of another shape. Where the weights do not tie what the config ties, the config
-    /// is changed.
-    pub(crate) fn tensors_for(&self, config: &mut BertConfig) -> Result<BTreeMap<String, Tensor>> {
-        let mut stored = Stored::of(&self.files, config, None);
-        if stored.unify_embeddings(config)? {
-            config.tie_word_embeddings = false;
-        }
-        let mut tensors = BTreeMap::new();
-        for parameter in config.parameters()? {
-            let Some((file, tensor)) = stored.take(&parameter.name) else { continue };
-            let tensor = &self.files[file].tensors()[tensor];
-            if tensor.shape == parameter.shape.dims() {
-                tensors.insert(parameter.name, self.files[file].read(tensor, DType::F32, &Device::Cpu)?);
-            } else {
-                tracing::warn!(
-                    tensor = tensor.name,
-                    "has another shape than the model to train; it is drawn anew"
-                );
-            }
-        }
-        Ok(tensors)
+    /// The folder's weights, with the place of each parameter of the model.
+    #[must_use]
+    pub fn stored(&self) -> &StoredModel {
+        &self.stored
     }
 
     fn other_kind(&self, expected: &'static str) -> Error {
         let found = format!("`{}`", self.config.architecture().model_type());
-        Error::Architecture { path: self.folder.join(CONFIG), expected, found }
+        Error::Architecture { path: self.stored.folder().join(CONFIG), expected, found }
     }
 }
 
-/// Reads each tensor when it is asked for, so that a head can be built without its body.
-struct OneByOne<'a>(&'a Checkpoint);
+/// Writes a checked checkpoint into `to`, as [`sporran_checkpoint::import`] does.
+///
+/// # Errors
+/// Those of [`sporran_checkpoint::import`].
+pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
+    sporran_checkpoint::import(&checkpoint.stored, to)
+}
 
-impl SimpleBackend for OneByOne<'_> {
-    fn get(
-        &self,
-        shape: Shape,
-        name: &str,
-        _: Init,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        let tensor = self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)?;
-        if tensor.shape() != &shape {
-            candle_core::bail!("{name}: expected shape {shape:?}, found {:?}", tensor.shape());
-        }
-        Ok(tensor)
-    }
+/// Writes one of the two models of a folder into `to` as a model of its own, as [`import`] does. Nothing but its own
+/// config goes along.
+///
+/// # Errors
+/// Those of [`Checkpoint::open_part`] and of [`import`].
+pub fn import_part(folder: &Path, part: Part, to: &Path) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::open_part(folder, part)?;
+    import(&checkpoint, to)?;
+    Ok(checkpoint)
+}
 
-    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
-        self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)
-    }
-
-    fn contains_tensor(&self, name: &str) -> bool {
-        self.0.by_name.contains_key(name)
-    }
+/// Writes a memory network that ParlAI saved as a BART's folder, as [`sporran_checkpoint::import_parlai`] does.
+///
+/// # Errors
+/// Those of [`sporran_checkpoint::import_parlai`].
+pub fn import_parlai(folder: &Path, to: &Path) -> Result<()> {
+    sporran_checkpoint::import_parlai(folder, to, |fields| {
+        Ok(ModelConfig::Bart(parse(&folder.join("model.opt"), &fields.to_string())?))
+    })
 }

@@ -13,7 +13,7 @@ use minijinja::{Environment, ErrorKind, syntax::SyntaxConfig, value::Value};
 use regex::Regex;
 
 use crate::error::{Error, Result};
-pub(crate) use source::Source;
+use source::Source;
 
 /// A turn of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]

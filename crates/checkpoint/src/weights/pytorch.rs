@@ -7,8 +7,8 @@ use std::{collections::HashMap, io::Cursor, path::Path};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::{
-    file::StoredTensor,
     pickle::{self, Fault, StateDict, Storage},
+    tensor::StoredTensor,
 };
 use crate::error::{Error, Result};
 

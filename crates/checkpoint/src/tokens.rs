@@ -25,7 +25,7 @@ pub struct SpecialTokens {
 /// The token fields of one JSON file, each of which may be missing.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct TokenFields {
+pub struct TokenFields {
     #[serde(deserialize_with = "deserialize_id")]
     pad_token_id: Option<u32>,
     /// Missing, or the end tokens, of which there may be none.
@@ -44,7 +44,7 @@ fn deserialize_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 impl TokenFields {
     /// What an architecture takes where its config says nothing; `eos` may be no token.
-    pub(crate) fn defaults(
+    pub fn defaults(
         pad: Option<u32>,
         eos: Option<u32>,
         bos: Option<u32>,
@@ -59,12 +59,12 @@ impl TokenFields {
     }
 
     /// These fields of a `generation_config.json`, and those of its `config.json` where they say nothing.
-    pub(crate) fn over(self, config: Self) -> Self {
+    pub fn over(self, config: Self) -> Self {
         Self { eos_token_id: self.eos_token_id.clone().filter(|ids| !ids.is_empty()), ..self }.or(config)
     }
 
     /// These fields, and those of `other` where they are missing.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         Self {
             pad_token_id: self.pad_token_id.or(other.pad_token_id),
             eos_token_id: self.eos_token_id.or(other.eos_token_id),
@@ -76,7 +76,7 @@ impl TokenFields {
     /// The tokens of a model with `vocabulary` embeddings; `path` is for the error. Padding falls back to the end token and
     /// the decoder's start to the beginning of a sequence, as in `transformers`. A model may have no end token: its answers end
     /// at their greatest length. Padding, which nothing sees, is a token that there is.
-    pub(crate) fn resolve(self, vocabulary: usize, path: &Path) -> Result<SpecialTokens> {
+    pub fn resolve(self, vocabulary: usize, path: &Path) -> Result<SpecialTokens> {
         let missing = |field: &str| Error::Config {
             path: path.into(),
             field: field.into(),

@@ -15,22 +15,23 @@ use std::{
 use candle_core::{DType, Device, Shape, Tensor, Var};
 use candle_nn::VarMap;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
     architecture::Architecture,
-    bart::POSITION_OFFSET,
-    bart_config::BartConfig,
-    checkpoint,
     error::{Error, Result},
     import::appear,
     json::{self, parse},
-    model_config::ModelConfig,
     save::save,
+    weights::tensors_of,
 };
 use vocabulary::{END, NULL, START, Vocabulary};
 
 const OPTIONS: &str = "model.opt";
 const WEIGHTS: &str = "model";
+
+/// The rows of a BART's table of positions before that of the first position.
+const POSITION_OFFSET: usize = 2;
 
 /// ParlAI's score of what can never be said.
 const NEVER: f32 = -1e20;
@@ -83,7 +84,8 @@ pub fn is_parlai(folder: &Path) -> bool {
 }
 
 /// Writes a memory network that ParlAI saved into `folder` as a BART's folder, `to`, which must not exist or be empty: it
-/// appears whole or not at all.
+/// appears whole or not at all. `bart` makes the architecture from the
+/// fields of a BART's `config.json` that differ from their defaults.
 ///
 /// What ParlAI calls the unknown token is also what every subword is to it that is no word of its vocabulary. Such a symbol
 /// gets an id of its own here, with the unknown token's vector, and can never be said, as ParlAI's start token cannot.
@@ -91,22 +93,27 @@ pub fn is_parlai(folder: &Path) -> bool {
 /// # Errors
 /// [`Error::Exists`] where `to` holds something; [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] (a network or
 /// words of another kind among them), [`Error::MissingTensor`], [`Error::TensorShape`], and those of reading PyTorch's files.
-pub fn import_parlai(folder: &Path, to: &Path) -> Result<()> {
+pub fn import_parlai<C: AsRef<dyn Architecture>>(
+    folder: &Path,
+    to: &Path,
+    bart: impl FnOnce(Value) -> Result<C>,
+) -> Result<()> {
     let path = folder.join(OPTIONS);
     let text =
         json::text(&path)?.ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: OPTIONS })?;
     let options: Options = parse(&path, &text)?;
     options.check(&path)?;
     let vocabulary = Vocabulary::read(folder)?;
-    let tensors = checkpoint::tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
+    let tensors = tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
     let stored = Stored { path: folder.join(WEIGHTS), tensors };
     let rows = stored.rows("embeddings.weight", vocabulary.words(), options.embedding_size)?;
     let positions =
         stored.rows("encoder.transformer.position_embeddings.weight", 1, options.embedding_size)?;
-    let config = options.config(rows + vocabulary.further().len(), positions);
+    let embeddings = rows + vocabulary.further().len();
+    let config = bart(options.config(embeddings, positions))?;
     let tokenizer = vocabulary.tokenizer(rows, options.dict_lower)?;
-    let weights = stored.weights(&config, &vocabulary)?;
-    appear(to, |folder| save(folder, &ModelConfig::Bart(config), &weights, &tokenizer, DType::F32))
+    let weights = stored.weights(config.as_ref(), embeddings, &vocabulary)?;
+    appear(to, |folder| save(folder, &config, &weights, &tokenizer, DType::F32))
 }
 
 impl Options {
@@ -126,31 +133,30 @@ impl Options {
         Ok(())
     }
 
-    fn config(&self, vocab_size: usize, max_position_embeddings: usize) -> BartConfig {
+    fn config(&self, vocab_size: usize, max_position_embeddings: usize) -> Value {
         let layers = |own: i64| usize::try_from(own).unwrap_or(self.n_layers);
-        BartConfig {
-            vocab_size,
-            max_position_embeddings,
-            d_model: self.embedding_size,
-            encoder_layers: layers(self.n_encoder_layers),
-            decoder_layers: layers(self.n_decoder_layers),
-            encoder_ffn_dim: self.ffn_size,
-            decoder_ffn_dim: self.ffn_size,
-            encoder_attention_heads: self.n_heads,
-            decoder_attention_heads: self.n_heads,
-            activation_function: self.activation.clone(),
-            dropout: self.dropout,
-            attention_dropout: self.attention_dropout,
-            activation_dropout: self.relu_dropout,
-            scale_embedding: self.embeddings_scale,
-            normalize_embedding: false,
-            pad_token_id: NULL,
-            bos_token_id: Some(START),
-            eos_token_id: vec![END],
-            decoder_start_token_id: START,
-            forced_eos_token_id: None,
-            ..BartConfig::default()
-        }
+        json!({
+            "vocab_size": vocab_size,
+            "max_position_embeddings": max_position_embeddings,
+            "d_model": self.embedding_size,
+            "encoder_layers": layers(self.n_encoder_layers),
+            "decoder_layers": layers(self.n_decoder_layers),
+            "encoder_ffn_dim": self.ffn_size,
+            "decoder_ffn_dim": self.ffn_size,
+            "encoder_attention_heads": self.n_heads,
+            "decoder_attention_heads": self.n_heads,
+            "activation_function": self.activation,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.relu_dropout,
+            "scale_embedding": self.embeddings_scale,
+            "normalize_embedding": false,
+            "pad_token_id": NULL,
+            "bos_token_id": START,
+            "eos_token_id": END,
+            "decoder_start_token_id": START,
+            "forced_eos_token_id": null,
+        })
     }
 }
 
@@ -184,13 +190,13 @@ impl Stored {
         }
     }
 
-    /// The weights by the names of a BART of `config`.
-    fn weights(&self, config: &BartConfig, vocabulary: &Vocabulary) -> Result<VarMap> {
+    /// The weights by the names of a BART with this number of embeddings.
+    fn weights(&self, bart: &dyn Architecture, embeddings: usize, vocabulary: &Vocabulary) -> Result<VarMap> {
         let weights = VarMap::new();
-        for parameter in config.parameters()? {
+        for parameter in bart.parameters()? {
             let shape = &parameter.shape;
             let tensor = match parameter.name.as_str() {
-                "final_logits_bias" => self.never(config, vocabulary)?,
+                "final_logits_bias" => self.never(embeddings, vocabulary)?,
                 "model.shared.weight" => {
                     let table = self.tensor("embeddings.weight", shape)?;
                     let same = Tensor::new(vocabulary.further(), &Device::Cpu)?;
@@ -222,11 +228,11 @@ impl Stored {
     }
 
     /// What is added to the logits: the start token and what is no word of ParlAI's are never said.
-    fn never(&self, config: &BartConfig, vocabulary: &Vocabulary) -> Result<Tensor> {
-        let mut bias = vec![0.0; config.vocab_size - vocabulary.further().len()];
+    fn never(&self, embeddings: usize, vocabulary: &Vocabulary) -> Result<Tensor> {
+        let mut bias = vec![0.0; embeddings - vocabulary.further().len()];
         bias[START as usize] = NEVER;
-        bias.resize(config.vocab_size, NEVER);
-        Ok(Tensor::from_vec(bias, (1, config.vocab_size), &Device::Cpu)?)
+        bias.resize(embeddings, NEVER);
+        Ok(Tensor::from_vec(bias, (1, embeddings), &Device::Cpu)?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::MODULES;
+use super::modules::MODULES;
 use crate::{
     error::{Error, Result},
     json::{self, parse},
@@ -92,9 +92,9 @@ pub struct SentenceSettings {
     /// How many values of a vector are kept, from the first on.
     pub truncate_dim: Option<usize>,
     /// The class of sentence-transformers that the folder was saved from.
-    pub(crate) model_type: Option<String>,
+    pub(super) model_type: Option<String>,
     /// A cross-encoder's activation, by its path in Python.
-    pub(crate) activation: Option<String>,
+    pub(super) activation: Option<String>,
 }
 
 impl Default for SentenceSettings {
@@ -125,7 +125,7 @@ struct Fields {
 
 impl SentenceSettings {
     /// The name of the file.
-    pub(crate) const FILE: &str = "config_sentence_transformers.json";
+    pub(super) const FILE: &str = "config_sentence_transformers.json";
 
     /// Reads the file of `folder`; a folder without one has the defaults.
     ///

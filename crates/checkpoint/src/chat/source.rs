@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::{
-    causal::{Gguf, find_gguf},
     error::{Error, Result},
+    gguf::{GgufFile, find_gguf},
     json::{self, parse},
 };
 
 /// The names by which templates know special tokens.
-pub(crate) const NAMES: [&str; 7] =
+const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// The text of a template, and what it is rendered with.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(super) struct Source {
     /// The file that holds the template.
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
+    pub(super) path: PathBuf,
+    pub(super) text: String,
     /// The special tokens that the model has, by their [names](NAMES).
-    pub(crate) tokens: Vec<(&'static str, String)>,
+    pub(super) tokens: Vec<(&'static str, String)>,
 }
 
 /// One template, or several with names.
@@ -57,7 +57,8 @@ impl Source {
     /// The template of a folder or of a GGUF file; none where it has none.
     pub(super) fn of(model: &Path) -> Result<Option<Self>> {
         if let Some(file) = find_gguf(model)? {
-            return Gguf::chat_source(&file);
+            let template = GgufFile::chat_template(&file)?;
+            return Ok(template.map(|(text, tokens)| Self { path: file, text, tokens }));
         }
         let path = model.join("chat_template.jinja");
         let mut found = json::text(&path)?.map(|text| (path, text));

@@ -1,0 +1,37 @@
+//! A model's folder as data, without the model: weights in safetensors, PyTorch's files and GGUF, tokenizers, chat templates,
+//! the settings of sentence-transformers, and the hub that models come from.
+//!
+//! A [`StoredModel`] knows which tensor of the files is which parameter of an [`Architecture`]. What an architecture computes
+//! is none of this crate's business: it says here only how its tensors are called and shaped.
+
+mod architecture;
+mod chat;
+mod error;
+mod gguf;
+mod hub;
+mod import;
+pub mod json;
+mod parameters;
+mod parlai;
+mod part;
+mod remote;
+mod save;
+pub mod sentence;
+mod tokenizer;
+mod tokens;
+mod weights;
+
+pub use architecture::{Architecture, Embedding, ModelKind};
+pub use chat::{ChatMessage, ChatTemplate};
+pub use error::{Error, Result};
+pub use gguf::{GgufFields, GgufFile, find_gguf};
+pub use hub::{Hub, ModelId, Progress};
+pub use import::{appear, import};
+pub use parameters::{Parameter, initialise, parameters, stored_values};
+pub use parlai::{import_parlai, is_parlai};
+pub use part::{BLINK_MARKS, Part};
+pub use save::{save, tensor_bytes};
+pub use sentence::{CrossEncoderFolder, Role, ScoreActivation, SentenceSettings, VectorSimilarity};
+pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
+pub use tokens::{SpecialTokens, TokenFields};
+pub use weights::{StoredModel, tensors, tensors_of, tensors_under, weight_types};

@@ -1,0 +1,14 @@
+//! What sentence-transformers writes into a folder beside the encoder: the modules after it, how texts are read, and what is
+//! set for vectors and scores.
+
+mod cross_encoder;
+mod input;
+mod modules;
+mod settings;
+
+pub use cross_encoder::{CrossEncoderFolder, ScoreActivation};
+pub use input::{INPUT_FILES, InputSettings};
+pub use modules::{
+    MODULE_FILES, Module, encoder_folder, encoder_of, module_config, module_folders, modules, unexpected,
+};
+pub use settings::{Role, SentenceSettings, VectorSimilarity};

@@ -1,0 +1,240 @@
+//! The weights of a model's folder: safetensors or PyTorch's `.bin`, in one file or in shards with an index.
+
+mod file;
+mod loose;
+mod pickle;
+mod pytorch;
+mod stored;
+mod tensor;
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device, Shape, Tensor};
+use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
+use safetensors::Dtype;
+
+use crate::{
+    architecture::Architecture,
+    error::{Error, Result},
+    parameters::{self, Parameter},
+    part::Part,
+    tokenizer::Tokenizer,
+};
+use file::WeightFile;
+pub use loose::{tensors, tensors_of, tensors_under, weight_types};
+use stored::{Place, Stored};
+
+/// A folder whose weights are mapped, with the place of each parameter of its model.
+#[derive(Debug)]
+pub struct StoredModel {
+    folder: PathBuf,
+    part: Option<Part>,
+    files: Vec<WeightFile>,
+    /// The weights file, or the index of its shards.
+    index: PathBuf,
+    places: Vec<Place>,
+    /// The places by the names of their parameters.
+    by_name: BTreeMap<String, usize>,
+    surplus: Vec<String>,
+}
+
+impl StoredModel {
+    /// Maps the weights of `folder`, or those of one `part`, and checks that every tensor that `architecture` asks for is there
+    /// with its shape. A tensor that the model does not use is logged as a warning and listed by [`surplus`](Self::surplus). The
+    /// weights are those of the first of `model.safetensors`, `model.safetensors.index.json`, `pytorch_model.bin` and
+    /// `pytorch_model.bin.index.json` that is there. No code in a PyTorch file is run.
+    ///
+    /// A head that the config ties to the embeddings, but that the weights hold with other values, is kept apart, as in
+    /// `transformers`: `architecture` is [untied](Architecture::untie).
+    ///
+    /// # Errors
+    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`],
+    /// [`Error::Archive`], [`Error::Pytorch`], [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`],
+    /// [`Error::TensorDtype`], and [`Error::Io`].
+    pub fn open(folder: &Path, part: Option<Part>, architecture: &mut dyn Architecture) -> Result<Self> {
+        let (files, index) = stored::open_weights(folder)?;
+        let tensors = files.iter().map(|file| file.tensors().len()).sum();
+        architecture.check_layers(tensors).map_err(|error| error.within(&folder.join("config.json")))?;
+        let mut stored = Stored::of(&files, architecture, part);
+        if stored.unify_embeddings(architecture)? {
+            architecture.untie();
+        }
+        let places = stored.locate(architecture, &index)?;
+        let surplus = stored.surplus(architecture);
+        let names = places.iter().map(|place| place.parameter.name.clone());
+        let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
+        Ok(Self { folder: folder.into(), part, files, index, places, by_name, surplus })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Which of the folder's models it is, where there are several.
+    #[must_use]
+    pub fn part(&self) -> Option<Part> {
+        self.part
+    }
+
+    /// The folder's tokenizer, from `tokenizer.json`, from `vocab.txt` (WordPiece, as BERT has it), or from
+    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it).
+    ///
+    /// # Errors
+    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        match self.part {
+            Some(part) => part.tokenizer(Tokenizer::from_folder(&part.tokenizer_folder(&self.folder))?),
+            None => Tokenizer::from_folder(&self.folder),
+        }
+    }
+
+    /// The tensors that the model is built from, in the order of its definition.
+    pub fn parameters(&self) -> impl ExactSizeIterator<Item = &Parameter> {
+        self.places.iter().map(|place| &place.parameter)
+    }
+
+    /// The tensors of the weights that the model does not use, as they are called there, in order.
+    #[must_use]
+    pub fn surplus(&self) -> &[String] {
+        &self.surplus
+    }
+
+    /// The number of elements of the stored tensors that the model uses, by their types.
+    #[must_use]
+    pub fn stored_types(&self) -> BTreeMap<String, usize> {
+        let mut types = BTreeMap::new();
+        for (_, dtype, shape, _) in self.raw_tensors() {
+            *types.entry(loose::type_name(dtype)).or_default() += shape.iter().product::<usize>();
+        }
+        types
+    }
+
+    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements.
+    pub(crate) fn raw_tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize], Cow<'_, [u8]>)> {
+        self.places.iter().filter_map(|place| {
+            let (file, tensor) = place.stored?;
+            let file = &self.files[file];
+            let tensor = &file.tensors()[tensor];
+            Some((place.parameter.name.as_str(), tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor)))
+        })
+    }
+
+    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
+    /// are let go, so that reading tensor after tensor needs no more memory than what is kept of them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.
+    pub fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
+        match self.by_name.get(name) {
+            Some(&at) => self.read(&self.places[at], dtype, device),
+            None => Err(Error::UnknownTensor { path: self.index.clone(), tensor: name.into() }),
+        }
+    }
+
+    /// One tensor's values in f32, row after row.
+    ///
+    /// # Errors
+    /// As for [`tensor`](Self::tensor).
+    pub fn values(&self, name: &str) -> Result<Vec<f32>> {
+        Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
+    }
+
+    fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
+        match place.stored {
+            Some((file, tensor)) => {
+                let file = &self.files[file];
+                file.read(&file.tensors()[tensor], dtype, device)
+            }
+            None => Ok(parameters::fresh(&place.parameter, 0, 0, device)?.to_dtype(dtype)?),
+        }
+    }
+
+    /// The weights, cast to `dtype` on `device`, to build a model from.
+    ///
+    /// # Errors
+    /// A tensor error where `dtype` cannot be used or memory ends.
+    pub fn var_builder(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
+        let load = |place: &Place| Ok((place.parameter.name.clone(), self.read(place, dtype, device)?));
+        let tensors = self.places.iter().map(load).collect::<Result<_>>()?;
+        Ok(VarBuilder::from_tensors(tensors, dtype, device))
+    }
+
+    /// The weights in f32 on the CPU, each read when it is asked for, so that a head can be built without its body.
+    #[must_use]
+    pub fn one_by_one(&self) -> VarBuilder<'_> {
+        VarBuilder::from_backend(Box::new(OneByOne(self)), DType::F32, Device::Cpu)
+    }
+
+    /// The weights as trainable variables, to train them further.
+    ///
+    /// # Errors
+    /// As for [`var_builder`](Self::var_builder).
+    pub fn var_map(&self, dtype: DType, device: &Device) -> Result<VarMap> {
+        let map = VarMap::new();
+        for place in &self.places {
+            parameters::insert(&map, &place.parameter.name, &self.read(place, dtype, device)?)?;
+        }
+        Ok(map)
+    }
+
+    /// The stored tensors that a model of `architecture` can start from, by its names, in f32: another head than the folder's
+    /// own is not among them, nor is one of another shape. Where the weights do not tie what the config ties, `architecture` is
+    /// [untied](Architecture::untie).
+    ///
+    /// # Errors
+    /// [`Error::Config`] where a value of the architecture cannot be used, and those of reading a tensor.
+    pub fn tensors_for(&self, architecture: &mut dyn Architecture) -> Result<BTreeMap<String, Tensor>> {
+        let mut stored = Stored::of(&self.files, architecture, None);
+        if stored.unify_embeddings(architecture)? {
+            architecture.untie();
+        }
+        let mut tensors = BTreeMap::new();
+        for parameter in architecture.parameters()? {
+            let Some((file, tensor)) = stored.take(&parameter.name) else { continue };
+            let tensor = &self.files[file].tensors()[tensor];
+            if tensor.shape == parameter.shape.dims() {
+                tensors.insert(parameter.name, self.files[file].read(tensor, DType::F32, &Device::Cpu)?);
+            } else {
+                tracing::warn!(
+                    tensor = tensor.name,
+                    "has another shape than the model to train; it is drawn anew"
+                );
+            }
+        }
+        Ok(tensors)
+    }
+}
+
+/// Reads each tensor when it is asked for.
+struct OneByOne<'a>(&'a StoredModel);
+
+impl SimpleBackend for OneByOne<'_> {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        _: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let tensor = self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)?;
+        if tensor.shape() != &shape {
+            candle_core::bail!("{name}: expected shape {shape:?}, found {:?}", tensor.shape());
+        }
+        Ok(tensor)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
+        self.0.tensor(name, dtype, device).map_err(candle_core::Error::wrap)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.0.by_name.contains_key(name)
+    }
+}
