@@ -29,13 +29,11 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use sporran_kernels::TrainingPrecision;
 use sporran_pipeline::manifest::peak_memory_bytes;
-use sporran_transformers::{
-    BertTask, Checkpoint, DeviceName, EncoderRow,
-    training::{
-        AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
-        TrainingOptions, TunedEncoder, in_precision,
-    },
+use sporran_training::{
+    AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery, TrainingOptions,
+    TunedEncoder,
 };
+use sporran_transformers::{BertTask, Checkpoint, DeviceName, EncoderRow, fused::in_precision};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
 //! | [`checkpoint`] | a model's folder as data: weights, tokenizers, chat templates, the hub |
-//! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search, training |
+//! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search |
+//! | [`training`] | the loop over an objective, the optimiser, checkpoints, and the objectives that several stages share |
 //! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |
 //! | [`reranker`] | [`Reranker`](reranker::Reranker), with cross-encoders |
 //! | [`generator`] | [`Generator`](generator::Generator), with a reader that puts passages and input into one text |
@@ -14,7 +15,7 @@
 //! | [`extractor`] | facts from text, with spans, links and evidence |
 //! | [`pipeline`] | runs from a TOML config: it puts the stages together, resumes, scores and packs submissions |
 //!
-//! The stages (`retriever`, `reranker`, `generator`, `reasoner`, `extractor`) do not know each other; `kilt`, `checkpoint` and `transformers` lie under them, and only
+//! The stages (`retriever`, `reranker`, `generator`, `reasoner`, `extractor`) do not know each other; `kilt`, `checkpoint`, `transformers` and `training` lie under them, and only
 //! `pipeline` knows them all. The program `sporran` is `pipeline` with a command line.
 //!
 //! # A whole run
@@ -44,4 +45,5 @@ pub use sporran_pipeline as pipeline;
 pub use sporran_reasoner as reasoner;
 pub use sporran_reranker as reranker;
 pub use sporran_retriever as retriever;
+pub use sporran_training as training;
 pub use sporran_transformers as transformers;

@@ -1,4 +1,4 @@
-"""Makes the parity fixture of LSTMs, crates/transformers/tests/data/lstm.safetensors: a seeded `nn.LSTM` of two layers in two
+"""Makes the parity fixture of LSTMs, crates/training/tests/data/lstm.safetensors: a seeded `nn.LSTM` of two layers in two
 directions, packed sequences of several lengths, its states, and the gradients of a weighted sum of them, in f64 and rounded.
 
     python scripts/reference/lstm_parity.py
@@ -10,7 +10,7 @@ import pathlib
 import torch
 from safetensors.torch import save_file
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "training" / "tests" / "data"
 LENGTHS = [4, 9, 1, 6]
 INPUTS, HIDDEN, LAYERS = 6, 10, 2
 

@@ -1,4 +1,4 @@
-"""Makes crates/transformers/tests/data/nsmn: two tiny matching networks under the tensor names of the release of Nie, Chen
+"""Makes crates/generator/tests/data/nsmn: two tiny matching networks under the tensor names of the release of Nie, Chen
 and Bansal (2019), with seeded weights, and their logits for some pairs of texts (expected.json), and NLTK's words of some
 sentences (treebank.json). `selector` has two labels
 and reads words; `verifier` has three and reads the features of nsmn_features.py as well, over the files that nsmn_wordnet.py
@@ -30,7 +30,7 @@ from nsmn_features import Reference
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data" / "nsmn"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "crates" / "generator" / "tests" / "data" / "nsmn"
 GLOVE, CELLS, PROJECTION, INNER = 6, 4, 5, 7
 LETTER, FILTERS, HIGHWAYS, WIDTH, MEMORY = 4, [[1, 3], [2, 4], [5, 6]], 2, 5, 6
 UNKNOWN = 7

@@ -1,4 +1,4 @@
-"""Makes a small invented WordNet and tagger, crates/transformers/tests/data/nsmn/verifier/wordnet, and what the features of the
+"""Makes a small invented WordNet and tagger, crates/generator/tests/data/nsmn/verifier/wordnet, and what the features of the
 released NSMN are over them (nsmn/features.json). It needs what nsmn_features.py needs.
 
     python scripts/reference/nsmn_wordnet.py
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from nsmn_features import TAGGER, Reference
 
-OUT = Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data" / "nsmn"
+OUT = Path(__file__).resolve().parents[2] / "crates" / "generator" / "tests" / "data" / "nsmn"
 FILES = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 
 # A key, the lemmas, and pointers: a symbol and the other key, with the two lemmas (from 1) if it joins lemmas.

@@ -1,4 +1,4 @@
-"""Makes the parity fixture of training, crates/transformers/tests/data/training.
+"""Makes the parity fixture of training, crates/training/tests/data/tuned.
 
 For the tiny cross-encoders that encoder_parity.py has made: the binary log-loss of a batch against soft targets without
 dropout, the gradients of all weights, and the weights after three steps of AdamW, by PyTorch in f64, rounded.
@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data"
+CRATES = pathlib.Path(__file__).resolve().parents[2] / "crates"
+DATA = CRATES / "transformers" / "tests" / "data"
 torch.set_num_threads(1)
 RATE, DECAY, STEPS = 1e-2, 0.1, 3
 
@@ -23,7 +24,7 @@ def decayed(name, weight):
 
 
 def main():
-    out = DATA / "training"
+    out = CRATES / "training" / "tests" / "data" / "tuned"
     out.mkdir(exist_ok=True)
     for name in ("bert-sequence", "roberta-sequence"):
         folder = DATA / "encoders" / name

@@ -9,7 +9,7 @@ pub mod coreference;
 mod dates;
 mod demonyms;
 mod document;
-pub mod documents;
+pub mod document_relations;
 mod error;
 mod fact;
 mod linking;

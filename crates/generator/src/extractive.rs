@@ -5,9 +5,10 @@ use std::{ops::Range, path::PathBuf};
 use candle_core::IndexOp;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::Query;
+use sporran_training::ReaderScores;
 use sporran_transformers::{
     Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, Tokenizer, each_batch,
-    length_batches, training::ReaderScores,
+    length_batches,
 };
 
 use crate::{Error, Generation, Generator, Request, Result};

@@ -43,6 +43,10 @@ pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::TitleGenerator;
+pub use verifier::nsmn::{
+    LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
+    ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,
+};
 pub use verifier::{
     Aggregate, Label, LabelOrder, Labeller, Matcher, PageOptions, Piece, Reading, ReleasedMatcher,
     SelectionOptions, Selectors, Unit, UnitKind, Verdict, Verifier, VerifierOptions, titled, token_pair,

@@ -17,12 +17,10 @@ use sporran_reasoner::{
     question::{Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reasoner, Vectors},
     rules::{self, Graph, MineOptions, Rule},
 };
-use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Tokenizer,
-    training::{
-        Training, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train, train_vocabulary,
-    },
+use sporran_training::{
+    Training, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train, train_vocabulary,
 };
+use sporran_transformers::{BertConfig, BertFamily, BertTask, Tokenizer};
 
 const BORN: u32 = 0;
 const LANGUAGE: u32 = 1;

@@ -5,9 +5,9 @@ use sporran_checkpoint::Result;
 
 use crate::{
     cache::KeyValue,
+    fused::{self, AttentionDropout},
     layers::{Linear, softmax},
     mode::Mode,
-    training::fused::{self, AttentionDropout},
 };
 
 /// The four projections of a multi-head attention and how its scores are made.

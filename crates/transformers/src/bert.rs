@@ -182,18 +182,28 @@ struct Layer {
 }
 
 /// Where the tensors of a layer are.
-pub(crate) struct Names {
-    pub(crate) query: &'static str,
-    pub(crate) key: &'static str,
-    pub(crate) value: &'static str,
-    pub(crate) output: &'static str,
-    pub(crate) attention_norm: &'static str,
-    pub(crate) inner: &'static str,
-    pub(crate) outer: &'static str,
-    pub(crate) feed_forward_norm: &'static str,
+#[derive(Debug, Clone, Copy)]
+pub struct BertNames {
+    /// Of the projection to queries.
+    pub query: &'static str,
+    /// Of that to keys.
+    pub key: &'static str,
+    /// Of that to values.
+    pub value: &'static str,
+    /// Of the projection after the heads.
+    pub output: &'static str,
+    /// Of the normalisation after attention.
+    pub attention_norm: &'static str,
+    /// Of the first layer of the feed-forward part.
+    pub inner: &'static str,
+    /// Of its second layer.
+    pub outer: &'static str,
+    /// Of the normalisation after it.
+    pub feed_forward_norm: &'static str,
 }
 
-pub(crate) const BERT_NAMES: Names = Names {
+/// The names of BERT and RoBERTa.
+pub const BERT_NAMES: BertNames = BertNames {
     query: "attention.self.query",
     key: "attention.self.key",
     value: "attention.self.value",
@@ -204,7 +214,8 @@ pub(crate) const BERT_NAMES: Names = Names {
     feed_forward_norm: "output.LayerNorm",
 };
 
-pub(crate) const DISTIL_NAMES: Names = Names {
+/// The names of DistilBERT.
+pub const DISTIL_NAMES: BertNames = BertNames {
     query: "attention.q_lin",
     key: "attention.k_lin",
     value: "attention.v_lin",
@@ -225,7 +236,7 @@ impl Layer {
         Self::new(config, &DISTIL_NAMES, 0.0, vb)
     }
 
-    fn new(config: &BertConfig, names: &Names, attention_dropout: f64, vb: &VarBuilder) -> Result<Self> {
+    fn new(config: &BertConfig, names: &BertNames, attention_dropout: f64, vb: &VarBuilder) -> Result<Self> {
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
         let linear = |from, to, name: &str| Linear::with_bias(from, to, std, &vb.pp(name));
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));

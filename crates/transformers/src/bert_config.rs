@@ -122,7 +122,8 @@ impl BertConfig {
     }
 
     /// The row of the table of positions that belongs to an input's first token.
-    pub(crate) fn first_position(&self) -> usize {
+    #[must_use]
+    pub fn first_position(&self) -> usize {
         match self.family {
             BertFamily::Roberta | BertFamily::XlmRoberta => self.pad_token_id as usize + 1,
             BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr => 0,
@@ -130,11 +131,16 @@ impl BertConfig {
     }
 
     /// Whether the model was trained with the token types that its tokenizer gives.
-    pub(crate) fn takes_types(&self) -> bool {
+    #[must_use]
+    pub fn takes_types(&self) -> bool {
         matches!(self.family, BertFamily::Bert | BertFamily::Dpr)
     }
 
-    pub(crate) fn activation(&self) -> Result<Activation> {
+    /// The activation of the feed-forward part.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for one that is not known.
+    pub fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.family {
             BertFamily::DistilBert => ("activation", &self.hidden_act),
             _ => ("hidden_act", &self.hidden_act),
@@ -143,7 +149,8 @@ impl BertConfig {
     }
 
     /// What comes before the names of the body's tensors.
-    pub(crate) fn prefix(&self) -> &'static str {
+    #[must_use]
+    pub fn prefix(&self) -> &'static str {
         match (self.task, self.family) {
             (BertTask::Question, _) => "question_encoder.bert_model",
             (BertTask::Context, _) => "ctx_encoder.bert_model",

@@ -6,12 +6,8 @@
 
 use std::collections::HashMap;
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use sporran_checkpoint::{Error, Result};
-
-use crate::training::{Gradients, Variables};
-use sporran_checkpoint::stored_values;
+use candle_core::Tensor;
+use sporran_checkpoint::{Error, Result, stored_values};
 
 /// Which labels may begin a sequence, and which may follow which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +50,7 @@ impl CrfGrammar {
 }
 
 /// The names of the weights, under that of the field.
-const NAMES: [&str; 3] = ["transitions", "start", "end"];
+pub const CRF_WEIGHTS: [&str; 3] = ["transitions", "start", "end"];
 
 /// A conditional random field: a grammar with the weights of its transitions.
 #[derive(Clone, Debug)]
@@ -77,7 +73,9 @@ struct Sums {
 }
 
 impl Crf {
-    fn new(grammar: CrfGrammar, [transitions, start, end]: [Vec<f32>; 3]) -> Self {
+    /// A field with these weights, in the order of [`CRF_WEIGHTS`].
+    #[must_use]
+    pub fn new(grammar: CrfGrammar, [transitions, start, end]: [Vec<f32>; 3]) -> Self {
         let exp = |weight: f32, allowed: bool| if allowed { f64::from(weight).exp() } else { 0.0 };
         let transitions = transitions.iter().zip(&grammar.follows).map(|(w, ok)| exp(*w, *ok)).collect();
         let start = start.iter().zip(&grammar.starts).map(|(w, ok)| exp(*w, *ok)).collect();
@@ -93,7 +91,7 @@ impl Crf {
         let labels = grammar.labels;
         let weights = |at: usize| -> Result<Vec<f32>> {
             let shape: &[usize] = if at == 0 { &[labels, labels] } else { &[labels] };
-            stored_values(tensors, &format!("{name}.{}", NAMES[at]), shape)
+            stored_values(tensors, &format!("{name}.{}", CRF_WEIGHTS[at]), shape)
         };
         Ok(Self::new(grammar.clone(), [weights(0)?, weights(1)?, weights(2)?]))
     }
@@ -233,82 +231,22 @@ impl Crf {
     }
 }
 
-/// A conditional random field under training.
-#[derive(Clone, Debug)]
-pub struct CrfVariables {
-    grammar: CrfGrammar,
-    name: String,
-    variables: Variables,
-}
-
 /// The gradients of a batch by the weights of the field.
 #[derive(Debug)]
 pub struct CrfGradients([Vec<f64>; 3]);
 
-impl CrfVariables {
-    /// A field whose weights are `NAME.transitions`, `NAME.start` and `NAME.end` in `variables`, where they start at 0.
-    ///
-    /// # Errors
-    /// A tensor error where variables have another shape.
-    pub fn new(grammar: CrfGrammar, name: &str, variables: &Variables) -> Result<Self> {
-        let builder = variables.builder(&Device::Cpu);
+impl CrfGradients {
+    /// Zero for each weight of a field of this grammar.
+    #[must_use]
+    pub fn zeros(grammar: &CrfGrammar) -> Self {
         let labels = grammar.labels;
-        for at in NAMES {
-            let shape = if at == NAMES[0] { vec![labels, labels] } else { vec![labels] };
-            builder.get_with_hints(shape, &format!("{name}.{at}"), Init::Const(0.0))?;
-        }
-        Ok(Self { grammar, name: name.into(), variables: variables.clone() })
+        Self([vec![0.0; labels * labels], vec![0.0; labels], vec![0.0; labels]])
     }
 
-    /// The grammar.
+    /// Those of each of [`CRF_WEIGHTS`].
     #[must_use]
-    pub fn grammar(&self) -> &CrfGrammar {
-        &self.grammar
-    }
-
-    /// The field with its weights as they are now.
-    ///
-    /// # Errors
-    /// A tensor error.
-    pub fn now(&self) -> Result<Crf> {
-        let read = |at: usize| -> Result<Vec<f32>> {
-            match self.variables.named(&format!("{}.{}", self.name, NAMES[at])) {
-                Some(var) => Ok(var.flatten_all()?.to_vec1()?),
-                None => Ok(Vec::new()),
-            }
-        };
-        Ok(Crf::new(self.grammar.clone(), [read(0)?, read(1)?, read(2)?]))
-    }
-
-    /// Gradients of zero.
-    #[must_use]
-    pub fn zeros(&self) -> CrfGradients {
-        let labels = self.grammar.labels;
-        CrfGradients([vec![0.0; labels * labels], vec![0.0; labels], vec![0.0; labels]])
-    }
-
-    /// Adds the gradients of a batch to those of all variables.
-    ///
-    /// # Errors
-    /// [`Error::Training`] where `gradients` are not those of the variables.
-    pub fn add(&self, own: &CrfGradients, gradients: &mut Gradients) -> Result<()> {
-        for (at, own) in NAMES.iter().zip(&own.0) {
-            let name = format!("{}.{at}", self.name);
-            let missing = || Error::Training {
-                what: format!("the gradient of `{name}`"),
-                expected: format!("{} values in the order of the variables", own.len()),
-                found: "another number".into(),
-            };
-            let place = self.variables.place(&name).ok_or_else(missing)?;
-            let var = self
-                .variables
-                .named(&name)
-                .filter(|var| var.elem_count() == own.len())
-                .ok_or_else(missing)?;
-            let values: Vec<f32> = own.iter().map(|value| *value as f32).collect();
-            gradients.add(place, &Tensor::from_vec(values, var.shape(), var.device())?)?;
-        }
-        Ok(())
+    pub fn of_weights(&self) -> &[Vec<f64>; 3] {
+        &self.0
     }
 }
 
@@ -430,14 +368,8 @@ mod tests {
             let some: f64 = paths.iter().filter(|(path, _)| is_in(path)).map(|(_, log)| log.exp()).sum();
             -(some / all).ln() / 3.0
         };
-        let variables = Variables::new(0);
-        let field = CrfVariables::new(CrfGrammar::bio(KINDS), "crf", &variables).unwrap();
-        for (at, values) in NAMES.iter().zip(&weights) {
-            let var = variables.named(&format!("crf.{at}")).unwrap();
-            var.set(&Tensor::from_slice(values, var.shape(), &Device::Cpu).unwrap()).unwrap();
-        }
-        let crf = field.now().unwrap();
-        let (mut to_scores, mut own) = (vec![0.0; scores.len()], field.zeros());
+        let crf = Crf::new(CrfGrammar::bio(KINDS), weights.clone());
+        let (mut to_scores, mut own) = (vec![0.0; scores.len()], CrfGradients::zeros(crf.grammar()));
         let found = crf.learn(&scores, &allowed, 3.0, &mut to_scores, &mut own).unwrap();
         assert!((found - loss(&weights, &scores)).abs() < 1e-7);
         let step = 1e-2;
@@ -450,11 +382,8 @@ mod tests {
             let slope = (moved(1.0) - moved(-1.0)) / f64::from(2.0 * step);
             assert!((f64::from(to_scores[at]) - slope).abs() < 1e-4, "{at}");
         }
-        let mut gradients: Gradients =
-            variables.all().iter().map(|(_, v)| vec![0.0; v.elem_count()]).collect();
-        field.add(&own, &mut gradients).unwrap();
-        for (which, name) in NAMES.iter().enumerate() {
-            let gradient = &gradients[variables.place(&format!("crf.{name}")).unwrap()];
+        for (which, name) in CRF_WEIGHTS.iter().enumerate() {
+            let gradient = &own.of_weights()[which];
             for at in 0..weights[which].len() {
                 let moved = |sign: f32| {
                     let mut weights = weights.clone();
@@ -462,7 +391,7 @@ mod tests {
                     loss(&weights, &scores)
                 };
                 let slope = (moved(1.0) - moved(-1.0)) / f64::from(2.0 * step);
-                assert!((f64::from(gradient[at]) - slope).abs() < 1e-4, "{name} {at}");
+                assert!((gradient[at] - slope).abs() < 1e-4, "{name} {at}");
             }
         }
     }
@@ -475,10 +404,7 @@ mod tests {
         for token in found.chunks_exact(LABELS) {
             assert!((token.iter().sum::<f32>() - 1.0).abs() < 1e-3);
         }
-        let (mut to_scores, mut own) = (
-            vec![0.0; scores.len()],
-            CrfVariables::new(CrfGrammar::bio(KINDS), "crf", &Variables::new(0)).unwrap().zeros(),
-        );
+        let (mut to_scores, mut own) = (vec![0.0; scores.len()], CrfGradients::zeros(crf.grammar()));
         let loss = crf.learn(&scores, &vec![1; 3000], 1.0, &mut to_scores, &mut own).unwrap();
         assert!(loss.is_finite() && to_scores.iter().all(|value| value.is_finite()));
         // An inside label cannot begin a sequence.

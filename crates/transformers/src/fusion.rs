@@ -130,7 +130,7 @@ impl Apart {
     }
 
     /// The sum of each text's states, divided by the root of their number: (texts, d).
-    pub(crate) fn sums(&self) -> Result<Tensor> {
+    pub fn sums(&self) -> Result<Tensor> {
         let (tokens, _) = self.states.dims2()?;
         let mut shares = vec![0f32; self.places.len() * tokens];
         for (shares, &(begin, length)) in shares.chunks_exact_mut(tokens).zip(&self.places) {

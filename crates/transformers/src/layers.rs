@@ -4,42 +4,55 @@ use candle_core::{D, DType, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Error, Result};
 
-use crate::{mode::Mode, training::fused};
+use crate::{fused, mode::Mode};
 
 /// `x W^T + b`, with `W` of shape (out, in) as checkpoints store it.
 #[derive(Debug, Clone)]
-pub(crate) struct Linear {
+pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// Takes `weight` from `vb`; a fresh one is normal with standard deviation `std`.
-    pub(crate) fn new(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn new(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints((outputs, inputs), "weight", normal(std))?;
         Ok(Self { weight, bias: None })
     }
 
     /// The same with a `bias`, which starts at zero.
-    pub(crate) fn with_bias(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn with_bias(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
         Ok(Self { bias: Some(bias), ..Self::new(inputs, outputs, std, vb)? })
     }
 
     /// The same from a weight of shape (in, out), as GPT-2 stores it.
-    pub(crate) fn transposed(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn transposed(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?.t()?;
         let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
         Ok(Self { weight, bias: Some(bias) })
     }
 
     /// A head that shares its weight (out, in), such as an embedding table.
-    pub(crate) fn shared(weight: Tensor) -> Self {
+    #[must_use]
+    pub fn shared(weight: Tensor) -> Self {
         Self { weight, bias: None }
     }
 
     /// (..., in) to (..., out).
-    pub(crate) fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let ys = self.product(xs)?;
         Ok(match &self.bias {
             #[cfg(feature = "cuda")]
@@ -49,13 +62,17 @@ impl Linear {
         })
     }
 
+    /// What is added to the products.
     #[cfg(feature = "cuda")]
     pub(crate) fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref()
     }
 
     /// [`forward`](Self::forward) without the bias.
-    pub(crate) fn product(&self, xs: &Tensor) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn product(&self, xs: &Tensor) -> Result<Tensor> {
         let mut shape = xs.dims().to_vec();
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
@@ -75,21 +92,30 @@ impl Linear {
 
 /// A table of vectors (vocabulary, width).
 #[derive(Debug, Clone)]
-pub(crate) struct Embedding {
+pub struct Embedding {
     table: Tensor,
 }
 
 impl Embedding {
-    pub(crate) fn new(rows: usize, width: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
+    /// A table whose fresh values have the deviation `std`.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn new(rows: usize, width: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         Ok(Self { table: vb.get_with_hints((rows, width), "weight", normal(std))? })
     }
 
-    pub(crate) fn table(&self) -> &Tensor {
+    /// The vectors.
+    #[must_use]
+    pub fn table(&self) -> &Tensor {
         &self.table
     }
 
     /// Ids (b, t) of type u32 to vectors (b, t, width).
-    pub(crate) fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let (batch, length) = ids.dims2()?;
         let rows = self.table.index_select(&ids.flatten_all()?, 0)?;
         Ok(rows.reshape((batch, length, ()))?)
@@ -98,17 +124,25 @@ impl Embedding {
 
 /// Root mean square normalisation (Zhang and Sennrich 2019), as T5 uses it: a scale, no shift, no mean.
 #[derive(Debug, Clone)]
-pub(crate) struct RmsNorm {
+pub struct RmsNorm {
     weight: Tensor,
     eps: f64,
 }
 
 impl RmsNorm {
-    pub(crate) fn new(width: usize, eps: f64, init: f64, vb: &VarBuilder) -> Result<Self> {
+    /// A scale that starts at `init`.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn new(width: usize, eps: f64, init: f64, vb: &VarBuilder) -> Result<Self> {
         Ok(Self { weight: vb.get_with_hints(width, "weight", Init::Const(init))?, eps })
     }
 
-    pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    /// Vectors (.., width) to normalised ones of the same shape.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if mode.is_training() && crate::cuda::applies(xs) {
             return Ok(crate::cuda::norm(xs, &self.weight, self.eps as f32, false)?);
@@ -129,19 +163,27 @@ impl RmsNorm {
 
 /// Layer normalisation (Ba et al. 2016) with scale and shift.
 #[derive(Debug, Clone)]
-pub(crate) struct LayerNorm {
+pub struct LayerNorm {
     weight: Tensor,
     bias: Tensor,
     eps: f64,
 }
 
 impl LayerNorm {
-    pub(crate) fn new(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+    /// A scale that starts at 1 and a shift that starts at 0.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn new(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints(width, "weight", Init::Const(1.0))?;
         Ok(Self { weight, bias: vb.get_with_hints(width, "bias", Init::Const(0.0))?, eps })
     }
 
-    pub(crate) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    /// Vectors (.., width) to normalised ones of the same shape.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         let eps = self.eps as f32;
         #[cfg(feature = "cuda")]
         if mode.is_training() && crate::cuda::applies(xs) {
@@ -158,19 +200,22 @@ impl LayerNorm {
 
 /// An activation function, by the names that `transformers` configs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Activation {
+pub enum Activation {
+    /// `max(x, 0)`
     Relu,
     /// With the error function.
     Gelu,
     /// With the tanh approximation (`gelu_new`).
     GeluTanh,
+    /// `x / (1 + exp(-x))`
     Silu,
+    /// `tanh(x)`
     Tanh,
 }
 
 impl Activation {
     /// The function called `name`, or `None` where this crate does not have it.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "relu" => Self::Relu,
             "gelu" => Self::Gelu,
@@ -181,7 +226,11 @@ impl Activation {
         })
     }
 
-    pub(crate) fn forward(self, xs: &Tensor) -> Result<Tensor> {
+    /// The function of each value.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn forward(self, xs: &Tensor) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if self == Self::Gelu && crate::cuda::infers(xs) {
             return Ok(crate::cuda::gelu(xs)?);
@@ -206,7 +255,10 @@ fn is_half(dtype: DType) -> bool {
 }
 
 /// Values in main memory as f32, row after row.
-pub(crate) fn values(xs: &Tensor) -> Result<Vec<f32>> {
+///
+/// # Errors
+/// A tensor error.
+pub fn values(xs: &Tensor) -> Result<Vec<f32>> {
     let xs = xs.to_dtype(DType::F32)?;
     #[cfg(feature = "cuda")]
     if crate::cuda::applies(&xs) {
@@ -216,7 +268,10 @@ pub(crate) fn values(xs: &Tensor) -> Result<Vec<f32>> {
 }
 
 /// Softmax over the last dimension.
-pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+///
+/// # Errors
+/// A tensor error.
+pub fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
     if is_half(xs.dtype()) && xs.device().is_cpu() {
         // On the CPU candle adds up the weights in the dtype that they have, and a long row of halves stops growing.
         return Ok(softmax(&xs.to_dtype(DType::F32)?, mode)?.to_dtype(xs.dtype())?);
@@ -236,7 +291,10 @@ pub(crate) fn softmax(xs: &Tensor, mode: &Mode) -> Result<Tensor> {
 
 /// The value added to the attention score of a key that must not be seen. It is finite, so that a query
 /// without any key gives numbers, and so large that the weight of a hidden key is exactly zero otherwise.
-pub(crate) fn hidden_score(dtype: DType) -> Result<f64> {
+///
+/// # Errors
+/// [`Error::Dtype`] for another type.
+pub fn hidden_score(dtype: DType) -> Result<f64> {
     match dtype {
         DType::F32 | DType::BF16 | DType::F64 => Ok(-1e30),
         DType::F16 => Ok(-6e4),

@@ -18,33 +18,31 @@ mod causal;
 mod checkpoint;
 mod crf;
 #[cfg(feature = "cuda")]
-mod cuda;
+pub mod cuda;
 pub mod decode;
 mod device;
 mod encoder;
 mod encoder_input;
 mod engine;
-mod entity_head;
+pub mod fused;
 mod fusion;
-mod layers;
+pub mod layers;
 mod lstm;
 mod memnet;
 mod mode;
 mod model_config;
-mod nsmn;
 mod pair_head;
 mod pairs;
 mod sentence;
 mod seq2seq;
 mod t5;
 mod t5_config;
-pub mod training;
 mod word_input;
 
 pub use bart::Bart;
 pub use bart_config::BartConfig;
 pub use batch::{Batch, each_batch, length_batches};
-pub use bert::Bert;
+pub use bert::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
 pub use bert_config::{BertConfig, BertFamily, BertTask};
 pub use bert_heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
@@ -55,7 +53,7 @@ pub use causal::{
     generate_causal_until,
 };
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
-pub use crf::{Crf, CrfGradients, CrfGrammar, CrfVariables};
+pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};
 pub use decode::{
     Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
     generate_with, search,
@@ -64,20 +62,15 @@ pub use device::{DeviceName, Precision};
 pub use encoder::{BertModel, Encoder, EncoderModel};
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation, folder_max_tokens};
 pub use engine::{FastEncoder, FastLlama, FastSeq2Seq};
-pub use entity_head::{ENTITY_HEAD, EntityDocument, EntityHead, EntityHeadConfig, EntityScores};
 pub use fusion::{Apart, encode_apart, fuse};
-pub use lstm::{BiLstm, LstmOptions, LstmPass, PackedBiLstm};
-pub use memnet::attend_to_pieces;
+pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
+pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
 pub use model_config::ModelConfig;
-pub use nsmn::{
-    NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn, ReleasedNsmnConfig, TokenPair, WordPair,
-    import_nsmn, is_released_nsmn, treebank_words,
-};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
-pub use seq2seq::{Memory, Seq2Seq, Trainable};
+pub use seq2seq::{Memory, Seq2Seq, Trainable, too_long};
 pub use sporran_checkpoint::{
     ChatMessage, ChatTemplate, CrossEncoderFolder, Error, Hub, ModelId, Parameter, Part, PlacedToken,
     Progress, Result, Role, ScoreActivation, SentenceSettings, SpecialTokens, Tokenizer, TruncationSide,

@@ -28,7 +28,10 @@ pub fn attend_to_pieces(dialogue: &Tensor, pieces: &[Tensor]) -> Result<Vec<f32>
 
 /// The same for a batch in training: (dialogues, most pieces), `dialogues[i]` and `pieces[i]` being texts of `apart`.
 /// Where a dialogue has fewer pieces, the score is next to minus infinity.
-pub(crate) fn attention(apart: &Apart, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
+///
+/// # Errors
+/// A tensor error.
+pub fn piece_attention(apart: &Apart, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
     let sums = apart.sums()?;
     let (_, width) = sums.dims2()?;
     let most = pieces.iter().map(|pieces| pieces.len()).max().unwrap_or(0);

@@ -39,7 +39,10 @@ impl Mode {
     }
 
     /// Drops elements of `xs` with probability `rate` in training; gives `xs` back in inference.
-    pub(crate) fn dropout(&mut self, xs: Tensor, rate: f64) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn dropout(&mut self, xs: Tensor, rate: f64) -> Result<Tensor> {
         match self {
             Self::Training(dropout) if rate > 0.0 => dropout.apply(&xs, rate),
             _ => Ok(xs),

@@ -137,12 +137,16 @@ impl PairHead {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+    use sporran_checkpoint::{initialise, parameters};
+
     use super::*;
-    use crate::training::Variables;
 
     fn head() -> PairHead {
         let config = PairHeadConfig { width: 4, inner: 6, features: 5, labels: 3, dropout: 0.0 };
-        PairHead::new(&config, &Variables::new(5).builder(&Device::Cpu)).unwrap()
+        let parameters = parameters(|vb| PairHead::new(&config, vb)).unwrap();
+        let weights = initialise(&parameters, 5, DType::F32, &Device::Cpu).unwrap();
+        PairHead::new(&config, &VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu)).unwrap()
     }
 
     fn states() -> Tensor {

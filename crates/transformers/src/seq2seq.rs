@@ -179,6 +179,7 @@ pub(crate) fn token_rows(tokens: &[u32], rows: usize, device: &Device) -> Result
 }
 
 /// An [`Error::Batch`] for a sequence that is longer than the model has positions for.
-pub(crate) fn too_long(what: &str, positions: usize, found: usize) -> Error {
+#[must_use]
+pub fn too_long(what: &str, positions: usize, found: usize) -> Error {
     Error::Batch { expected: format!("at most {positions} {what} tokens"), found: found.to_string() }
 }

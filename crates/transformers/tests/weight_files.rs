@@ -6,7 +6,7 @@ use std::{
 };
 
 use candle_core::{DType, Device};
-use sporran_transformers::{Checkpoint, Error};
+use sporran_transformers::{Checkpoint, Error, import};
 use tempfile::TempDir;
 
 fn data(name: &str) -> PathBuf {
@@ -138,4 +138,20 @@ fn a_tensor_that_the_model_does_not_have_is_named() {
     // A tensor comes in the type that is asked for.
     let half = checkpoint.tensor("shared.weight", DType::BF16, &Device::Cpu).unwrap();
     assert_eq!((half.dtype(), half.dims()), (DType::BF16, &[24, 8][..]));
+}
+
+#[test]
+fn an_imported_model_is_safetensors_with_the_same_tensors() {
+    let (folder, to) = (from_bin("archive.bin"), TempDir::new().unwrap());
+    fs::copy(data("../t5-relu/tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    let from = Checkpoint::open(folder.path()).unwrap();
+    let into = to.path().join("models/tiny");
+    import(&from, &into).unwrap();
+    let again = Checkpoint::open(&into).unwrap();
+    assert!(into.join("model.safetensors").exists() && into.join("tokenizer.json").exists());
+    assert_eq!((again.config(), again.stored_types()), (from.config(), from.stored_types()));
+    assert_eq!(tensors(&into), tensors(folder.path()));
+    assert!(matches!(import(&from, &into), Err(Error::Exists { .. })));
+    // Nothing is left of the making.
+    assert_eq!(fs::read_dir(to.path().join("models")).unwrap().count(), 1);
 }

@@ -1,10 +1,8 @@
 //! What annotated documents tell of candidate pairs.
 
 use sporran_kilt::knowledgenet;
-use sporran_transformers::{
-    Tokenizer,
-    training::{PairExample, PairTarget},
-};
+use sporran_training::{PairExample, PairTarget};
+use sporran_transformers::Tokenizer;
 
 use super::{Candidates, MarkedOptions, Properties, marked::mark};
 use crate::{

@@ -154,7 +154,7 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
-    use sporran_transformers::training::PairTarget;
+    use sporran_training::PairTarget;
 
     use super::*;
     use crate::{Document, relations::examples::GoldFact};

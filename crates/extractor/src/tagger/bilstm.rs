@@ -6,10 +6,8 @@ use std::collections::HashMap;
 use candle_core::{Device, Tensor, Var};
 use candle_nn::Init;
 use sporran_kernels::{Dropout, Isa, Machine, Matrix, Precision, Product, Rows};
-use sporran_transformers::{
-    BiLstm, LstmOptions, PackedBiLstm, stored_values,
-    training::{Emitter, Gradients, ScoreLoss, Variables},
-};
+use sporran_training::{BiLstm, Emitter, Gradients, ScoreLoss, Variables};
+use sporran_transformers::{LstmOptions, PackedBiLstm, stored_values};
 
 use super::features::{FLAGS, GROUPS, WordFeatures, WordRows};
 
@@ -252,10 +250,7 @@ pub(super) fn field_of(tensor: &str, expected: &[usize], found: Option<&[usize]>
 
 #[cfg(test)]
 mod tests {
-    use sporran_transformers::{
-        CrfVariables,
-        training::{Objective, TaggedRow, TaggingObjective, TrainingOptions},
-    };
+    use sporran_training::{CrfVariables, Objective, TaggedRow, TaggingObjective, TrainingOptions};
 
     use super::*;
     use crate::tags::tag_grammar;

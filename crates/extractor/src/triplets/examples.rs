@@ -1,7 +1,7 @@
 //! What annotated documents tell of the facts of their sentences.
 
 use sporran_kilt::knowledgenet;
-use sporran_transformers::training::Row;
+use sporran_training::Row;
 
 use super::{ReadTriplet, Triplet, TripletReader, constraint::MAX_WORDS};
 use crate::{

@@ -3,9 +3,9 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use candle_core::Device;
 use serde_json::{Value, json};
 use sporran_kilt::knowledgenet;
+use sporran_training::{Row, Variables, VocabularyOptions, tokenizer_files, train_vocabulary};
 use sporran_transformers::{
     Constraint, GenerationOptions, Hypothesis, ModelConfig, Seq2Seq, T5Config, Tokenizer,
-    training::{Row, Variables, VocabularyOptions, tokenizer_files, train_vocabulary},
 };
 
 use super::{

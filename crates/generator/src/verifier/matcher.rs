@@ -2,10 +2,14 @@
 
 use std::{path::Path, sync::Arc};
 
-use sporran_transformers::{Nsmn, PackedNsmn, TokenPair, Tokenizer};
+use sporran_transformers::Tokenizer;
+
+use crate::{
+    Result,
+    verifier::nsmn::{Nsmn, PackedNsmn, TokenPair},
+};
 
 use super::Labeller;
-use crate::Result;
 
 /// A matching network with its tokenizer.
 pub struct Matcher {

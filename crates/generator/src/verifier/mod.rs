@@ -3,6 +3,7 @@
 
 mod labels;
 mod matcher;
+pub(crate) mod nsmn;
 mod options;
 mod pages;
 mod released;
@@ -12,7 +13,12 @@ mod verdict;
 use std::{path::Path, sync::Arc};
 
 use sporran_kilt::{Dataset, PassageStore};
-use sporran_transformers::{Checkpoint, NsmnConfig, PairClassifier, ReleasedNsmnConfig};
+use sporran_transformers::{Checkpoint, PairClassifier};
+
+use crate::{
+    Candidate, Error, Generation, Generator, Request, Result,
+    verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig},
+};
 
 use labels::softmax;
 pub use labels::{LabelOrder, Labeller, Piece, Reading};
@@ -21,8 +27,6 @@ pub use options::{Aggregate, PageOptions, SelectionOptions, UnitKind, VerifierOp
 pub use released::ReleasedMatcher;
 pub use unit::{Unit, titled, units};
 pub use verdict::{Label, Verdict, verdict};
-
-use crate::{Candidate, Error, Generation, Generator, Request, Result};
 
 /// Checks claims.
 pub struct Verifier<'m> {

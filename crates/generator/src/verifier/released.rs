@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use sporran_transformers::{ReleasedNsmn, WordPair, treebank_words};
+use crate::{
+    Result,
+    verifier::nsmn::{ReleasedNsmn, WordPair, treebank_words},
+};
 
 use super::{Labeller, Piece, Reading};
-use crate::Result;
 
 /// What stands between a page's title and a sentence of it.
 const TITLE_ENDS: &str = "<t>";
@@ -107,8 +109,8 @@ impl Labeller for ReleasedMatcher {
 
 #[cfg(test)]
 mod tests {
+    use crate::verifier::nsmn::import_nsmn;
     use sporran_kilt::Passage;
-    use sporran_transformers::import_nsmn;
 
     use super::*;
     use crate::{Unit, by_dataset::tests::passage};
@@ -130,7 +132,7 @@ mod tests {
         pieces: &[(u32, &str, bool, &str)],
         load: fn(&Path, usize) -> Result<ReleasedMatcher>,
     ) -> WordPair {
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/nsmn").join(name);
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nsmn").join(name);
         let folder = tempfile::TempDir::new().unwrap();
         let into = folder.path().join("imported");
         import_nsmn(&data, &into).unwrap();

@@ -1,4 +1,5 @@
 //! Integration tests of this crate, in one program so that it is linked once.
 
+mod nsmn;
 mod passages;
 mod seq2seq;

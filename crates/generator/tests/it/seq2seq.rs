@@ -7,7 +7,7 @@ use sporran_generator::{
     Candidate, Generation, Generator, Prompt, PromptOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
-use sporran_transformers::training::{
+use sporran_training::{
     Row, Seq2SeqObjective, Training, TrainingOptions, Variables, VocabularyOptions, best_folder,
     tokenizer_files, train, train_vocabulary, wire_copying,
 };

@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use candle_core::Device;
+use sporran_training::{Variables, VocabularyOptions, tokenizer_files, train_vocabulary, wire_copying};
 use sporran_transformers::{
     Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
-    training::{Variables, VocabularyOptions, tokenizer_files, train_vocabulary, wire_copying},
 };
 
 use crate::{

@@ -1,10 +1,8 @@
 //! A reader of passages whose encoder is being trained.
 
 use sporran_generator::Reader;
-use sporran_transformers::{
-    EncoderRow,
-    training::{ReaderScores, TunedEncoder},
-};
+use sporran_training::{ReaderScores, TunedEncoder};
+use sporran_transformers::EncoderRow;
 
 /// The reader as it is while it is trained.
 pub(crate) struct ReaderInTraining<'a> {

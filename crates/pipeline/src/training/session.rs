@@ -8,12 +8,10 @@ use std::{
 
 use candle_core::{DType, Device};
 use sporran_kilt::StagedFolder;
-use sporran_transformers::{
-    BertConfig, Checkpoint, ModelConfig,
-    training::{
-        EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export, train as optimise,
-    },
+use sporran_training::{
+    EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export, train as optimise,
 };
+use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
 
 use crate::{
     Error, Result,

@@ -8,10 +8,8 @@ use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
 };
-use sporran_transformers::{
-    BertConfig, EncoderRow, ModelConfig, Tokenizer,
-    training::{Pick, TunedEncoder, Variables},
-};
+use sporran_training::{Pick, TunedEncoder, Variables};
+use sporran_transformers::{BertConfig, EncoderRow, ModelConfig, Tokenizer};
 
 use super::{
     Answer, Answered, Asked, Reasoner,

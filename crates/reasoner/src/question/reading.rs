@@ -161,7 +161,7 @@ impl QuestionReader {
 #[cfg(test)]
 mod tests {
     use sporran_kilt::kb::Triple;
-    use sporran_transformers::training::{VocabularyOptions, train_vocabulary};
+    use sporran_training::{VocabularyOptions, train_vocabulary};
 
     use super::*;
 

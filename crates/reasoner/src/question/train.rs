@@ -6,10 +6,8 @@ use candle_core::Tensor;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kilt::scores::answer_set;
-use sporran_transformers::{
-    EncoderRow, Error as ModelError,
-    training::{Gradients, Objective, Pick, TrainingOptions},
-};
+use sporran_training::{Gradients, Objective, Pick, TrainingOptions};
+use sporran_transformers::{EncoderRow, Error as ModelError};
 
 use super::{
     model::{QuestionModel, chosen},

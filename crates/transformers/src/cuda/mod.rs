@@ -26,7 +26,7 @@ pub(crate) use heads::{attention_weights, merge_heads, split_heads};
 pub(crate) use open::open;
 pub(crate) use operations::{add_bias, dropout, gelu, linear, norm};
 pub(crate) use read::read;
-pub(crate) use step::{adam, sum_of_squares};
+pub use step::{adam, sum_of_squares};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;

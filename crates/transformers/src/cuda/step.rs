@@ -15,7 +15,7 @@ use super::{BLOCK, by_elements, launch, with_values};
 const PARTS: usize = 64;
 
 /// The sum of the squares of all values of tensors on one GPU, each of f32. Sums are taken in f64 and in a fixed order.
-pub(crate) fn sum_of_squares(tensors: &[&Tensor]) -> Result<f64> {
+pub fn sum_of_squares(tensors: &[&Tensor]) -> Result<f64> {
     let Some(first) = tensors.first() else { return Ok(0.0) };
     let device = first.device().as_cuda_device()?;
     let sums = device.alloc_zeros::<f64>(tensors.len() * PARTS)?;
@@ -32,7 +32,7 @@ pub(crate) fn sum_of_squares(tensors: &[&Tensor]) -> Result<f64> {
 }
 
 /// One step of Adam, in place on contiguous `values` and both moments, all of f32 on one GPU and of as many values as `gradient`.
-pub(crate) fn adam(step: &AdamStep, values: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) -> Result<()> {
+pub fn adam(step: &AdamStep, values: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) -> Result<()> {
     let device = values.device().as_cuda_device()?;
     let count = values.elem_count() as u64;
     let AdamStep { beta1, beta2, epsilon, rate, keep, first_scale, second_scale } = step;

@@ -5,7 +5,7 @@ use sporran_kernels::{
 };
 
 use super::{carried, packing::Packing};
-use crate::training::fused::product::{View, add_product, product};
+use crate::fused::product::{View, add_product, product};
 
 /// PyTorch's names of a direction's weights.
 pub(super) const WEIGHTS: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];

@@ -1,5 +1,5 @@
 //! LSTMs that read sequences in both directions (Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005), as PyTorch's
-//! `nn.LSTM` has them, trained with gradients by hand.
+//! `nn.LSTM` has them, with gradients by hand.
 //!
 //! Sequences are packed: a step works on those alone that are long enough, and what enters the gates from below is one product
 //! over all tokens. The two directions of a layer run side by side.
@@ -9,13 +9,11 @@ mod packing;
 
 use std::collections::HashMap;
 
-use candle_core::{Device, Tensor, Var};
-use candle_nn::Init;
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
 use sporran_kernels::{Dropout, Isa, Rows};
 
-use crate::training::{Gradients, Variables};
 use sporran_checkpoint::stored_values;
 
 use direction::{Direction, Kept, Packed, WEIGHTS};
@@ -47,7 +45,11 @@ impl LstmOptions {
         if at == 0 { self.inputs } else { self.width() }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Checks that it has cells.
+    ///
+    /// # Errors
+    /// [`Error::Options`].
+    pub fn check(&self) -> Result<()> {
         let counts = [("inputs", self.inputs), ("hidden", self.hidden), ("layers", self.layers)];
         if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(Error::Options { option, expected: "at least 1".into(), found: "0".into() });
@@ -60,7 +62,8 @@ impl LstmOptions {
     }
 
     /// The names and shapes of its weights under `name`, as PyTorch has them.
-    fn parameters(&self, name: &str) -> Vec<(String, Vec<usize>)> {
+    #[must_use]
+    pub fn parameters(&self, name: &str) -> Vec<(String, Vec<usize>)> {
         let gates = self.hidden.saturating_mul(4);
         let mut found = Vec::new();
         for layer in 0..self.layers {
@@ -79,16 +82,6 @@ impl LstmOptions {
     }
 }
 
-/// An LSTM under training, over variables that are called as PyTorch calls its parameters (`NAME.weight_ih_l0_reverse`).
-#[derive(Clone, Debug)]
-pub struct BiLstm {
-    options: LstmOptions,
-    name: String,
-    variables: Variables,
-    /// In the order of [`LstmOptions::parameters`].
-    weights: Vec<Var>,
-}
-
 /// What a pass through an LSTM gave, and what the way back needs.
 #[derive(Debug)]
 pub struct LstmPass {
@@ -99,110 +92,49 @@ pub struct LstmPass {
     states: Vec<f32>,
 }
 
+/// The gradients of a pass.
+#[derive(Debug)]
+pub struct LstmGradients {
+    /// Of the weights, in the order of [`LstmOptions::parameters`].
+    pub weights: Vec<Vec<f32>>,
+    /// Of what was read, (tokens, inputs).
+    pub xs: Vec<f32>,
+}
+
 impl LstmPass {
     /// The states, (tokens, 2 hidden): those of the way forth, then those of the way back.
     #[must_use]
     pub fn states(&self) -> &[f32] {
         &self.states
     }
-}
 
-impl BiLstm {
-    /// An LSTM over `variables`, which draw what they do not hold yet as PyTorch does.
+    /// Goes back from the gradient of the states. `weight` gives the weights that the pass was made with, by their numbers in
+    /// [`LstmOptions::parameters`].
     ///
     /// # Errors
-    /// [`Error::Options`] for a shape without cells; a tensor error where variables have another shape.
-    pub fn new(options: LstmOptions, name: &str, variables: &Variables) -> Result<Self> {
-        options.check()?;
-        let builder = variables.builder(&Device::Cpu);
-        let bound = (options.hidden as f64).powf(-0.5);
-        let mut weights = Vec::new();
-        for (name, shape) in options.parameters(name) {
-            builder.get_with_hints(shape, &name, Init::Uniform { lo: -bound, up: bound })?;
-            let missing = || Error::Training {
-                what: format!("variable `{name}`"),
-                expected: "one of the LSTM".into(),
-                found: "none".into(),
-            };
-            weights.push(variables.named(&name).ok_or_else(missing)?);
-        }
-        Ok(Self { options, name: name.into(), variables: variables.clone(), weights })
-    }
-
-    /// The shape.
-    #[must_use]
-    pub fn options(&self) -> &LstmOptions {
-        &self.options
-    }
-
-    /// The weights as they are now, packed for inference.
-    ///
-    /// # Errors
-    /// A tensor error.
-    pub fn pack(&self) -> Result<PackedBiLstm> {
-        PackedBiLstm::new(self.options, |at| Ok(self.weights[at].flatten_all()?.to_vec1()?))
-    }
-
-    /// Reads sequences: `xs` (tokens, inputs) has the tokens of all, sequence after sequence. Dropout between the layers is
-    /// drawn from `seed`; without one there is none.
-    ///
-    /// # Errors
-    /// [`Error::Batch`] where `xs` is not as long as the sequences; a tensor error.
-    pub fn forward(&self, xs: &[f32], lengths: &[usize], seed: Option<u64>) -> Result<LstmPass> {
-        let packed = self.pack()?;
-        let packing = packed.packing(xs, lengths)?;
-        let dropout = |layer: usize| {
-            let rate = if layer == 0 || seed.is_none() { 0.0 } else { self.options.dropout };
-            let seed = seed.unwrap_or(0) ^ (layer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            Dropout::new(rate, seed)
-        };
-        let dropouts: Vec<Dropout> = (0..self.options.layers).map(dropout).collect();
-        let mut kept = Vec::new();
-        let states = packed.run(xs, &packing, &dropouts, |layer| kept.push(layer));
-        Ok(LstmPass { packing, packed, kept, dropouts, states })
-    }
-
-    /// Goes back from the gradient of the states, adds those of the weights to `gradients`, which have the order of the
-    /// variables' names, and gives that of what was read.
-    ///
-    /// # Errors
-    /// [`Error::Batch`] where `to_states` is not as long as the states; [`Error::Training`] where the gradients are not those
-    /// of the variables.
-    pub fn backward(&self, pass: LstmPass, to_states: &[f32], gradients: &mut Gradients) -> Result<Vec<f32>> {
-        let LstmPass { packing, packed, kept, dropouts, states } = pass;
+    /// [`Error::Batch`] where `to_states` is not as long as the states, and those of `weight`.
+    pub fn backward(
+        self,
+        to_states: &[f32],
+        weight: impl Fn(usize) -> Result<Vec<f32>>,
+    ) -> Result<LstmGradients> {
+        let Self { packing, packed, kept, dropouts, states } = self;
         if to_states.len() != states.len() {
             return Err(Error::Batch {
                 expected: format!("the gradient of {} values", states.len()),
                 found: to_states.len().to_string(),
             });
         }
-        let names = self.options.parameters(&self.name);
-        let mut places = Vec::with_capacity(names.len());
-        for ((name, _), var) in names.iter().zip(&self.weights) {
-            let place = self.variables.place(name);
-            match place.filter(|place| gradients.get(*place).is_some_and(|g| g.len() == var.elem_count())) {
-                Some(place) => places.push(place),
-                None => {
-                    return Err(Error::Training {
-                        what: format!("the gradient of `{name}`"),
-                        expected: format!("{} values in the order of the variables", var.elem_count()),
-                        found: "another number".into(),
-                    });
-                }
-            }
-        }
+        let mut to_weights = vec![Vec::new(); 8 * packed.layers.len()];
         let mut to_states = to_states.to_vec();
         for (layer, kept) in kept.into_iter().enumerate().rev() {
-            let inputs = self.options.inputs_of(layer);
-            let width = self.options.hidden;
+            let inputs = packed.options.inputs_of(layer);
+            let width = packed.options.hidden;
             let directions = &packed.layers[layer];
             let first = 8 * layer;
             let weights = |direction: usize| -> Result<[Vec<f32>; 2]> {
                 let at = first + 4 * direction;
-                Ok([
-                    self.weights[at].flatten_all()?.to_vec1()?,
-                    self.weights[at + 1].flatten_all()?.to_vec1()?,
-                ])
+                Ok([weight(at)?, weight(at + 1)?])
             };
             let weights = [weights(0)?, weights(1)?];
             let back = |direction: usize, kept: Kept| {
@@ -219,20 +151,19 @@ impl BiLstm {
             let (forth, reverse) = rayon::join(|| back(0, forth), || back(1, reverse));
             let mut to_xs = vec![0.0; packing.tokens() * inputs];
             for (direction, result) in [forth, reverse].into_iter().enumerate() {
-                let sums = [&result.input, &result.recurrent, &result.bias, &result.bias];
-                for (weight, sums) in sums.into_iter().enumerate() {
-                    let gradient = &mut gradients[places[first + 4 * direction + weight]];
-                    gradient.iter_mut().zip(sums).for_each(|(gradient, sum)| *gradient += sum);
-                }
                 for (token, to_x) in to_xs.chunks_exact_mut(inputs).enumerate() {
                     let row = &result.to_xs[packing.row(direction, token) * inputs..][..inputs];
                     to_x.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                }
+                let sums = [result.input, result.recurrent, result.bias.clone(), result.bias];
+                for (weight, sums) in sums.into_iter().enumerate() {
+                    to_weights[first + 4 * direction + weight] = sums;
                 }
             }
             dropouts[layer].apply(Isa::detected(), 0, &mut to_xs);
             to_states = to_xs;
         }
-        Ok(to_states)
+        Ok(LstmGradients { weights: to_weights, xs: to_states })
     }
 }
 
@@ -256,7 +187,11 @@ impl PackedBiLstm {
         Self::new(options, |at| stored_values(tensors, &parameters[at].0, &parameters[at].1))
     }
 
-    fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
+    /// Packs the weights that `weight` gives by their numbers in [`LstmOptions::parameters`].
+    ///
+    /// # Errors
+    /// Those of `weight`.
+    pub fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
         let mut layers = Vec::with_capacity(options.layers);
         for layer in 0..options.layers {
             let one = |direction: usize| -> Result<Packed> {
@@ -284,6 +219,24 @@ impl PackedBiLstm {
         let packing = self.packing(xs, lengths)?;
         let none = vec![Dropout::new(0.0, 0); self.options.layers];
         Ok(self.run(xs, &packing, &none, |_| {}))
+    }
+
+    /// Reads sequences as [`states`](Self::states) does, and keeps what the way back needs. Dropout between the layers is drawn
+    /// from `seed`; without one there is none.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where `xs` is not as long as the sequences.
+    pub fn pass(self, xs: &[f32], lengths: &[usize], seed: Option<u64>) -> Result<LstmPass> {
+        let packing = self.packing(xs, lengths)?;
+        let dropout = |layer: usize| {
+            let rate = if layer == 0 || seed.is_none() { 0.0 } else { self.options.dropout };
+            let seed = seed.unwrap_or(0) ^ (layer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Dropout::new(rate, seed)
+        };
+        let dropouts: Vec<Dropout> = (0..self.options.layers).map(dropout).collect();
+        let mut kept = Vec::new();
+        let states = self.run(xs, &packing, &dropouts, |layer| kept.push(layer));
+        Ok(LstmPass { packing, packed: self, kept, dropouts, states })
     }
 
     fn packing(&self, xs: &[f32], lengths: &[usize]) -> Result<Packing> {
@@ -330,6 +283,3 @@ impl PackedBiLstm {
 fn carried(packing: &Packing, width: usize) -> Rows {
     Rows::new(packing.sequences(), width)
 }
-
-#[cfg(test)]
-mod tests;

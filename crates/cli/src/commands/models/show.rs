@@ -10,7 +10,8 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use sporran_transformers::{Checkpoint, NSMN, RELEASED_NSMN, weight_types};
+use sporran_generator::{NSMN, RELEASED_NSMN};
+use sporran_transformers::{Checkpoint, weight_types};
 
 use super::{Card, read};
 use crate::{

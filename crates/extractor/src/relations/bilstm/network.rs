@@ -6,10 +6,8 @@ use candle_core::{Device, Var};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kernels::{Dropout, Isa};
-use sporran_transformers::{
-    BiLstm, Error,
-    training::{Gradients, Objective, TrainingOptions, Variables},
-};
+use sporran_training::{BiLstm, Gradients, Objective, TrainingOptions, Variables};
+use sporran_transformers::Error;
 
 use super::{
     BilstmShape, EncoderWords, RelationExample,

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use sporran_transformers::training::PairTarget;
+use sporran_training::PairTarget;
 
 use super::{
     super::{

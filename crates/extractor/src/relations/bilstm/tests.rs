@@ -1,5 +1,5 @@
 use candle_core::Var;
-use sporran_transformers::training::{Gradients, Objective, TrainingOptions, Variables};
+use sporran_training::{Gradients, Objective, TrainingOptions, Variables};
 
 use super::*;
 use crate::{

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 use sporran_generator::{
     CausalOptions, Chat, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
-    Seq2SeqOptions, VerifierOptions,
+    ReleasedNsmnConfig, Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
-use sporran_transformers::{ChatTemplate, DeviceName, Precision, ReleasedNsmnConfig, Tokenizer, find_gguf};
+use sporran_transformers::{ChatTemplate, DeviceName, Precision, Tokenizer, find_gguf};
 
 use crate::config::{Document, Table, Wrong};
 

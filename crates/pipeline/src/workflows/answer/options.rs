@@ -5,10 +5,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{
-    DeviceName,
-    training::{KnowledgeOptions, TrainingOptions},
-};
+use sporran_training::{KnowledgeOptions, TrainingOptions};
+use sporran_transformers::DeviceName;
 
 use crate::{
     Result,

@@ -9,7 +9,7 @@ mod train;
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use serde::Serialize;
-use sporran_extractor::documents::DocumentRelations;
+use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
     Output, Record,
     docred::{self, Document, Found},

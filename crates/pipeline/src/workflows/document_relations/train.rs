@@ -5,15 +5,15 @@ use rayon::prelude::*;
 use serde::Serialize;
 use sporran_extractor::{
     best_threshold,
-    documents::{
-        DOCUMENT_RELATIONS, DocumentOptions, DocumentReader, PAIR_FEATURES, Scored, example, labels,
+    document_relations::{
+        DOCUMENT_RELATIONS, DocumentOptions, DocumentReader, EntityExample, EntityHead, EntityHeadConfig,
+        EntityLearning, EntityObjective, PAIR_FEATURES, Scored, entity_scores, example, labels,
+        open_with_entities,
     },
 };
 use sporran_kilt::{StagedFolder, docred, jsonl};
-use sporran_transformers::{
-    Checkpoint, EntityHead, EntityHeadConfig,
-    training::{EntityExample, EntityLearning, EntityObjective, TrainingOptions, TunedEncoder},
-};
+use sporran_training::{TrainingOptions, TunedEncoder};
+use sporran_transformers::Checkpoint;
 
 use super::options::DocumentsOptions;
 use crate::{
@@ -77,7 +77,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     if let sporran_transformers::ModelConfig::Bert(config) = checkpoint.config() {
         head.width = config.hidden_size;
     }
-    let (encoder, entity_head) = TunedEncoder::open_with_entities(&checkpoint, &head, options.seed, &device)?;
+    let (encoder, entity_head) = open_with_entities(&checkpoint, &head, options.seed, &device)?;
     let max_tokens = training.max_tokens.min(encoder.config().max_input_length());
     let markers = DocumentReader::default_markers();
     let tokenizer = checkpoint.tokenizer()?;
@@ -128,7 +128,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         learning.run(&objective, (!judges.is_empty()).then_some(&evaluate as Judge<'_>), observe)?;
     // The threshold is that of the weights that were kept.
     let best = Checkpoint::open(&folder)?;
-    let (encoder, entity_head) = TunedEncoder::open_with_entities(&best, &model.head, options.seed, &device)?;
+    let (encoder, entity_head) = open_with_entities(&best, &model.head, options.seed, &device)?;
     model.threshold = judge(&encoder, &entity_head, &judges)?.0;
     jsonl::write(folder.join(DOCUMENT_RELATIONS), &model.json()?)?;
     drop(best);
@@ -142,7 +142,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
 fn judge(encoder: &TunedEncoder, head: &EntityHead, judges: &[EntityExample]) -> Result<(f32, f64)> {
     let (mut scored, mut all) = (Vec::new(), 0);
     for example in judges.iter().filter(|example| !example.document.pairs.is_empty()) {
-        let scores = encoder.entity_scores(head, &example.document)?;
+        let scores = entity_scores(encoder, head, &example.document)?;
         let mut logits: Vec<(f32, bool)> =
             Scored::of(&scores, &example.document)?.logits.into_iter().map(|logit| (logit, false)).collect();
         for (pair, label) in &example.holds {

@@ -12,12 +12,10 @@ use sporran_reasoner::{
         Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, Vectors, tune,
     },
 };
-use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer,
-    training::{
-        EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
-    },
+use sporran_training::{
+    EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
 };
+use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer};
 
 use super::{
     data,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::CausalOptions;
-use sporran_transformers::training::TrainingOptions;
+use sporran_training::TrainingOptions;
 
 use crate::{
     Result,

@@ -13,10 +13,8 @@ use sporran_kilt::{
     scores::answer_set,
 };
 use sporran_reasoner::question::Linker;
-use sporran_transformers::{
-    GenerationOptions,
-    training::{Row, Seq2SeqObjective, Variables},
-};
+use sporran_training::{Row, Seq2SeqObjective, Variables};
+use sporran_transformers::GenerationOptions;
 
 use super::options::{ReasonOptions, Seq2SeqQuestions};
 use crate::{

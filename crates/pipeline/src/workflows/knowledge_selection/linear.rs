@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sporran_reranker::{View, open, standardise};
-use sporran_transformers::training::RankingLoss;
+use sporran_training::RankingLoss;
 
 use super::{data::Selection, train::COMPUTING};
 use crate::Result;

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{
-    DeviceName,
-    training::{RankingLoss, TrainingOptions},
-};
+use sporran_training::{RankingLoss, TrainingOptions};
+use sporran_transformers::DeviceName;
 
 use super::data::Labels;
 use crate::{

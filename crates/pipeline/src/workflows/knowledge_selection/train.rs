@@ -15,13 +15,11 @@ use sporran_kilt::{
 use sporran_reranker::{
     Asks, COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, View, open, passage_text,
 };
-use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation,
-    training::{
-        EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
-        TrainingOptions, TunedEncoder,
-    },
+use sporran_training::{
+    EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
+    TrainingOptions, TunedEncoder,
 };
+use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation};
 
 use super::{
     data::{Labels, Selection, drawn, folds},

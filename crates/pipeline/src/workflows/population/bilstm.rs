@@ -11,10 +11,8 @@ use sporran_extractor::{
     },
 };
 use sporran_kilt::{jsonl, knowledgenet};
-use sporran_transformers::{
-    Checkpoint, ModelConfig, Precision,
-    training::{EvaluationError, Variables},
-};
+use sporran_training::{EvaluationError, Variables};
+use sporran_transformers::{Checkpoint, ModelConfig, Precision};
 
 use super::{
     aliases::build,

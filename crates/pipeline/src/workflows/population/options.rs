@@ -10,7 +10,8 @@ use sporran_extractor::{
     LinkerOptions, MentionForm,
     relations::{BilstmShape, LinearTraining},
 };
-use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
+use sporran_training::TrainingOptions;
+use sporran_transformers::{DeviceName, Precision};
 
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
 use crate::{

@@ -9,7 +9,7 @@ use sporran_extractor::{
     relations::{Annotated, Properties, Property, RelationModel, Scores, open, sentences},
 };
 use sporran_kilt::jsonl;
-use sporran_transformers::training::PairTarget;
+use sporran_training::PairTarget;
 
 use super::{
     options::{PopulationOptions, TeacherOptions},

@@ -16,13 +16,12 @@ use sporran_extractor::{
     },
 };
 use sporran_kilt::{StagedFolder, jsonl, knowledgenet, scores::Measure};
+use sporran_training::{
+    EvaluationError, PairExample, PairObjective, TunedEncoder, Variables, VocabularyOptions, tokenizer_files,
+    train_vocabulary,
+};
 use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
-    Tokenizer,
-    training::{
-        EvaluationError, PairExample, PairObjective, TunedEncoder, Variables, VocabularyOptions,
-        tokenizer_files, train_vocabulary,
-    },
+    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision, Tokenizer,
 };
 
 use super::{

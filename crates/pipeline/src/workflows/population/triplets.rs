@@ -14,10 +14,8 @@ use sporran_extractor::{
     triplets::{MARKS, TRIPLETS, TripletOptions, TripletReader, outcomes, triplet_examples, writable},
 };
 use sporran_kilt::{jsonl, knowledgenet, scores::Measure};
-use sporran_transformers::{
-    Precision, Seq2Seq,
-    training::{EvaluationError, Row, Seq2SeqObjective, TrainingOptions, Variables},
-};
+use sporran_training::{EvaluationError, Row, Seq2SeqObjective, TrainingOptions, Variables};
+use sporran_transformers::{Precision, Seq2Seq};
 
 use super::{
     options::{AnnotationsOptions, PopulationOptions, Purpose},

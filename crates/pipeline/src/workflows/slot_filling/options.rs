@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{DeviceName, Precision, training::TrainingOptions};
+use sporran_training::TrainingOptions;
+use sporran_transformers::{DeviceName, Precision};
 
 use crate::{
     config::{Document, load::Config},

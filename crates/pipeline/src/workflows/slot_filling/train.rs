@@ -13,10 +13,8 @@ use sporran_kilt::{
     StagedFolder, jsonl,
     zsre::{self, SlotQuestion},
 };
-use sporran_transformers::{
-    Checkpoint,
-    training::{EvaluationError, ReadQuestion, ReaderObjective, TrainingOptions, TunedEncoder},
-};
+use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TrainingOptions, TunedEncoder};
+use sporran_transformers::Checkpoint;
 
 use super::{
     model::{SLOT_FILLING, SlotModel, candidates, is_right, row},

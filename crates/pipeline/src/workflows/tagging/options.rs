@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::tagger::WordFeatures;
-use sporran_transformers::{DeviceName, training::TrainingOptions};
+use sporran_training::TrainingOptions;
+use sporran_transformers::DeviceName;
 
 use crate::{
     Result,

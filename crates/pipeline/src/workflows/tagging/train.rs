@@ -9,12 +9,11 @@ use sporran_extractor::{
     tagger::{BiLstmEmitter, Computing, SavedTagger, Tagger, WordRows},
 };
 use sporran_kilt::{Page, docred, jsonl, knowledgenet};
-use sporran_transformers::{
-    Checkpoint, CrfVariables, WordInput, WordRow,
-    training::{
-        Emitter, EncoderEmitter, EvaluationError, TaggedRow, TaggingObjective, TrainingOptions, Variables,
-    },
+use sporran_training::{
+    CrfVariables, Emitter, EncoderEmitter, EvaluationError, TaggedRow, TaggingObjective, TrainingOptions,
+    Variables,
 };
+use sporran_transformers::{Checkpoint, WordInput, WordRow};
 
 use super::{
     Matched, Tested,

@@ -5,10 +5,8 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_generator::{Extractive, ExtractiveOptions, ReadRow, ReaderInput, reader_question};
 use sporran_kilt::{Passage, PassageId, PassageStore};
-use sporran_transformers::{
-    Checkpoint, EncoderRow,
-    training::{EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder},
-};
+use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder};
+use sporran_transformers::{Checkpoint, EncoderRow};
 
 use crate::{
     Error, Result,

@@ -1,7 +1,7 @@
 //! Training Fusion-in-Decoder: the answer is learned from all passages at once, each encoded with the input apart.
 
 use sporran_generator::{FidGenerator, FidOptions};
-use sporran_transformers::training::{EvaluationError, FusionObjective, FusionRow};
+use sporran_training::{EvaluationError, FusionObjective, FusionRow};
 
 use crate::{
     Result,

@@ -2,10 +2,8 @@
 
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
 use sporran_kilt::{Passage, PassageStore, Provenance};
-use sporran_transformers::{
-    Tokenizer,
-    training::{EvaluationError, MemoryObjective, MemoryRow},
-};
+use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
+use sporran_transformers::Tokenizer;
 
 use crate::{
     Result,

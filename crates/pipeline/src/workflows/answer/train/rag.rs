@@ -14,13 +14,11 @@ use sporran_generator::{
 };
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder};
 use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
-use sporran_transformers::{
-    Checkpoint, Head, Pooling, Sentences, Tokenizer,
-    training::{
-        EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion,
-        TunedEncoder, export_part,
-    },
+use sporran_training::{
+    EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
+    export_part,
 };
+use sporran_transformers::{Checkpoint, Head, Pooling, Sentences, Tokenizer};
 
 use crate::{
     Error, Result,

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
-use sporran_transformers::{
-    Tokenizer,
-    training::{EvaluationError, Row, Seq2SeqObjective},
-};
+use sporran_training::{EvaluationError, Row, Seq2SeqObjective};
+use sporran_transformers::Tokenizer;
 
 use super::{
     examples::{Reading, judged_score, readings, with_titles},

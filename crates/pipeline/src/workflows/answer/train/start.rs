@@ -2,7 +2,7 @@
 
 use candle_core::DType;
 use sporran_kilt::PassageId;
-use sporran_transformers::training::Variables;
+use sporran_training::Variables;
 
 use super::examples::Reading;
 use crate::{

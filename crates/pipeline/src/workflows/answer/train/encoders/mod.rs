@@ -11,10 +11,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sporran_retriever::dense::Similarity;
-use sporran_transformers::{
-    DeviceName, Pooling, Truncation,
-    training::{RankingLoss, TrainingOptions},
-};
+use sporran_training::{RankingLoss, TrainingOptions};
+use sporran_transformers::{DeviceName, Pooling, Truncation};
 
 use crate::tasks::options::TasksOptions;
 

@@ -4,13 +4,11 @@ use candle_core::DType;
 use rustc_hash::FxHashMap;
 use sporran_kilt::StagedFolder;
 use sporran_retriever::dense::Similarity;
-use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, Text,
-    training::{
-        Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
-        RankingObjective, RankingQuery, TunedEncoder,
-    },
+use sporran_training::{
+    Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
+    RankingObjective, RankingQuery, TunedEncoder,
 };
+use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text};
 
 use super::{
     EncoderKind, EncoderTraining, Prompts, SentenceLayout,

@@ -5,15 +5,15 @@ use std::{path::Path, sync::Arc};
 use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use sporran_generator::{Labeller, Matcher, SelectionOptions, VerifierOptions, token_pair};
-use sporran_transformers::{
-    BertTask, Checkpoint, EncoderInput, EncoderRow, NSMN, Nsmn, NsmnConfig, Text, TokenPair, Tokenizer,
-    Truncation,
-    training::{
-        ClassificationObjective, EvaluationError, LabelledPair, LabelledRow, MatchingObjective, TunedEncoder,
-        Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
-    },
+use sporran_generator::{
+    LabelledPair, Labeller, Matcher, MatchingObjective, NSMN, Nsmn, NsmnConfig, SelectionOptions, TokenPair,
+    VerifierOptions, token_pair,
 };
+use sporran_training::{
+    ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions,
+    tokenizer_files, train_vocabulary,
+};
+use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Tokenizer, Truncation};
 
 use super::{Claim, NOT_ENOUGH_INFO};
 use crate::{

@@ -1,0 +1,89 @@
+//! Training: of encoder-decoders by teacher forcing, of encoders that rank, that
+//! tell passages apart or that learn masked tokens. AdamW, warm-up
+//! and decay, clipping, batches by token budget, evaluations that keep the best weights, and checkpoints that a killed
+//! training goes on from, bit for bit. What is minimised is an [`Objective`]; the loop is one.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::{ops::ControlFlow, path::Path, sync::Arc};
+//! use candle_core::Device;
+//! use sporran_training::{Row, Seq2SeqObjective, Training, TrainingOptions, Variables, train};
+//! use sporran_transformers::{T5, T5Config};
+//!
+//! let config = T5Config { vocab_size: 8192, d_model: 192, ..T5Config::default() };
+//! let variables = Variables::new(7);
+//! let model = T5::new(&config, &variables.builder(&Device::Cpu))?;
+//! let rows = Arc::new(vec![Row { source: vec![5, 6, 1], target: vec![6, 1] }]);
+//! let options = TrainingOptions::default();
+//! train(
+//!     &Training {
+//!         objective: &Seq2SeqObjective::new(&model, &variables, &options, &|_epoch| Ok(rows.clone())),
+//!         variables: &variables,
+//!         options: &options,
+//!         evaluate: None,
+//!         folder: Path::new("run"),
+//!         companions: &[],
+//!     },
+//!     &mut |_progress| ControlFlow::Continue(()),
+//! )?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod checkpoint;
+mod classification;
+mod contrastive;
+mod copying;
+mod crf;
+mod data;
+mod fusion;
+mod gradients;
+mod history;
+mod loss;
+mod lstm;
+mod masked;
+mod memory;
+mod objective;
+mod optimizer;
+mod options;
+mod packed;
+mod pairs;
+mod rag;
+mod ranking;
+mod ranking_loss;
+mod reading;
+mod schedule;
+mod seq2seq;
+mod tagging;
+mod trainer;
+mod tuned;
+mod variables;
+mod vocabulary;
+
+pub use checkpoint::{Companions, best_folder, export, export_part};
+pub use classification::{ClassificationObjective, LabelledRow};
+pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
+pub use copying::wire_copying;
+pub use crf::CrfVariables;
+pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of, shuffled_batches};
+pub use fusion::{FusionObjective, FusionRow};
+pub use gradients::Gradients;
+pub use loss::cross_entropy;
+pub use lstm::BiLstm;
+pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};
+pub use memory::{KnowledgeOptions, MemoryObjective, MemoryRow};
+pub use objective::Objective;
+pub use optimizer::{AdamW, AdamWConfig};
+pub use options::TrainingOptions;
+pub use pairs::{PairExample, PairObjective, PairTarget};
+pub use rag::{FindPassages, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion};
+pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
+pub use ranking_loss::RankingLoss;
+pub use reading::{ReadQuestion, ReaderObjective, ReaderScores};
+pub use schedule::{Decay, Schedule};
+pub use seq2seq::{Seq2SeqBatch, Seq2SeqObjective};
+pub use tagging::{Emitter, EncoderEmitter, ScoreLoss, TaggedRow, TaggingObjective};
+pub use trainer::{EvaluationError, Outcome, Progress, Training, train};
+pub use tuned::{Pick, TunedEncoder};
+pub use variables::Variables;
+pub use vocabulary::{END, PAD, UNKNOWN, VocabularyOptions, tokenizer_files, train_vocabulary};

@@ -1,0 +1,212 @@
+//! What a training is told: how long, how fast, in what portions.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sporran_checkpoint::{Error, Result};
+use sporran_kernels::TrainingPrecision;
+
+use crate::schedule::Decay;
+
+/// The options of a training. The same options, data and first weights give the same weights, bit for bit, whatever
+/// the number of threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TrainingOptions {
+    /// Decides the order of examples and the dropout masks.
+    pub seed: u64,
+    /// Optimiser steps in all; the learning rate's schedule ends there.
+    pub steps: u64,
+    /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
+    /// that are left, and each pass ends with an evaluation.
+    pub epochs: u64,
+    /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
+    pub tokens_per_batch: usize,
+    /// Batches whose gradients make one step.
+    pub batches_per_step: usize,
+    /// Batches of a step that are worked on at the same time, each on one thread. With 1, a batch's matrix products
+    /// use all threads instead.
+    pub parallel_batches: usize,
+    /// `f32`, or `bf16` for the products of states and weights, and of their gradients, but for LSTMs and on other devices than the
+    /// CPU; states, weights and steps stay in 32 bits.
+    pub precision: TrainingPrecision,
+    /// The highest learning rate, at the end of the warm-up.
+    pub learning_rate: f64,
+    /// Steps over which the learning rate climbs to its highest.
+    pub warmup_steps: u64,
+    /// What the learning rate does after the warm-up.
+    pub decay: Decay,
+    /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
+    pub weight_decay: f64,
+    /// AdamW's decay of the mean gradient.
+    pub beta1: f64,
+    /// AdamW's decay of the mean squared gradient.
+    pub beta2: f64,
+    /// AdamW's addend under the fraction.
+    pub epsilon: f64,
+    /// The largest global norm of a step's gradient; larger ones are scaled down to it.
+    pub clip_norm: f64,
+    /// The share of a label's probability that is spread over all tokens, where tokens are learned.
+    pub label_smoothing: f32,
+    /// Steps between evaluations; 0 evaluates at the end only.
+    pub evaluate_every: u64,
+    /// Evaluations without a better score after which training ends; 0 never ends early.
+    pub patience: u64,
+    /// Steps between checkpoints; 0 writes one at the end only.
+    pub checkpoint_every: u64,
+}
+
+impl Default for TrainingOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            steps: 1000,
+            epochs: 0,
+            tokens_per_batch: 4096,
+            batches_per_step: 1,
+            parallel_batches: 1,
+            precision: TrainingPrecision::default(),
+            learning_rate: 1e-3,
+            warmup_steps: 100,
+            decay: Decay::Linear,
+            weight_decay: 0.01,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            clip_norm: 1.0,
+            label_smoothing: 0.0,
+            evaluate_every: 0,
+            patience: 0,
+            checkpoint_every: 0,
+        }
+    }
+}
+
+impl TrainingOptions {
+    /// What keeps a training with `other` from giving the same model, as lists of options with their values here and there;
+    /// none where it does. What is only about when something is written, or where it is computed, may differ.
+    pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
+        let checkpoint_every = other.checkpoint_every;
+        let parallel_batches = other.parallel_batches;
+        let alike = Self { checkpoint_every, parallel_batches, ..self.clone() };
+        if alike == *other {
+            return None;
+        }
+        let [ours, theirs] = [&alike, other].map(|options| match serde_json::to_value(options) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        });
+        let told = |fields: &Map<String, Value>, others: &Map<String, Value>| {
+            let different = fields.iter().filter(|(key, value)| others.get(*key) != Some(value));
+            different.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+        };
+        Some([told(&ours, &theirs), told(&theirs, &ours)])
+    }
+
+    /// Refuses values that no training can run with.
+    ///
+    /// # Errors
+    /// [`Error::Options`] with the option's name.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |option, expected: &str, found: String| {
+            Err(Error::Options { option, expected: expected.into(), found })
+        };
+        let counts = [
+            ("steps", self.steps),
+            ("tokens-per-batch", self.tokens_per_batch as u64),
+            ("batches-per-step", self.batches_per_step as u64),
+            ("parallel-batches", self.parallel_batches as u64),
+        ];
+        if let Some((option, found)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return wrong(option, "at least 1", found.to_string());
+        }
+        for (option, value) in
+            [("learning-rate", self.learning_rate), ("epsilon", self.epsilon), ("clip-norm", self.clip_norm)]
+        {
+            if !(value > 0.0 && value.is_finite()) {
+                return wrong(option, "a number above 0", value.to_string());
+            }
+        }
+        for (option, value) in
+            [("beta1", self.beta1), ("beta2", self.beta2), ("label-smoothing", self.label_smoothing.into())]
+        {
+            if !(0.0..1.0).contains(&value) {
+                return wrong(option, "at least 0 and below 1", value.to_string());
+            }
+        }
+        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
+            return wrong("weight-decay", "a number of at least 0", self.weight_decay.to_string());
+        }
+        if self.epochs == 0 {
+            self.check_warmup(self.steps)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses label smoothing, which says nothing `where_what` is learned.
+    pub fn refuse_smoothing(&self, where_what: &str) -> Result<()> {
+        if self.label_smoothing == 0.0 {
+            return Ok(());
+        }
+        Err(Error::Options {
+            option: "label-smoothing",
+            expected: format!("0 where {where_what}"),
+            found: self.label_smoothing.to_string(),
+        })
+    }
+
+    /// Refuses a warm-up that is longer than all `steps`.
+    pub(crate) fn check_warmup(&self, steps: u64) -> Result<()> {
+        if self.warmup_steps > steps {
+            return Err(Error::Options {
+                option: "warmup-steps",
+                expected: format!("at most the {steps} steps of the training"),
+                found: self.warmup_steps.to_string(),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_usable() {
+        TrainingOptions::default().check().unwrap();
+    }
+
+    #[test]
+    fn what_keeps_a_checkpoint_from_being_gone_on_from_is_told() {
+        let here =
+            TrainingOptions { steps: 30, checkpoint_every: 1, learning_rate: 0.5, ..Default::default() };
+        let there = TrainingOptions { checkpoint_every: 9, parallel_batches: 3, ..here.clone() };
+        assert_eq!(here.differences(&there), None);
+        let there = TrainingOptions { steps: 40, learning_rate: 0.25, ..there };
+        let told = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
+        assert_eq!(here.differences(&there), Some(told.map(str::to_owned)));
+    }
+
+    #[test]
+    fn unusable_values_are_named() {
+        let cases = [
+            (TrainingOptions { steps: 0, warmup_steps: 0, ..Default::default() }, "steps"),
+            (TrainingOptions { learning_rate: f64::NAN, ..Default::default() }, "learning-rate"),
+            (TrainingOptions { beta2: 1.0, ..Default::default() }, "beta2"),
+            (TrainingOptions { weight_decay: -0.1, ..Default::default() }, "weight-decay"),
+            (TrainingOptions { steps: 5, warmup_steps: 6, ..Default::default() }, "warmup-steps"),
+        ];
+        for (options, name) in cases {
+            let message = options.check().unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+
+    #[test]
+    fn options_are_written_in_kebab_case_and_unknown_ones_are_refused() {
+        let json = serde_json::to_value(TrainingOptions::default()).unwrap();
+        assert_eq!(json["tokens-per-batch"], 4096);
+        assert_eq!(json["decay"], "linear");
+        assert!(serde_json::from_str::<TrainingOptions>(r#"{"stepz": 3}"#).is_err());
+    }
+}
