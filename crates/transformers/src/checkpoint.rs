@@ -10,13 +10,14 @@ use sporran_checkpoint::{
 };
 
 use crate::{
-    bert_heads::Head,
+    architectures::{
+        ModelConfig,
+        bert::{BertModel, EncoderModel, Head},
+    },
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    encoder::{BertModel, EncoderModel},
     engine::{FastEncoder, FastLlama, FastSeq2Seq},
-    model_config::ModelConfig,
     seq2seq::{Seq2Seq, Trainable},
 };
 

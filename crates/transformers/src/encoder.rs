@@ -1,10 +1,9 @@
-//! The seam that every encoder shares, and the whole model: a body and its head.
+//! The seam that every encoder shares.
 
 use candle_core::{Device, Tensor};
-use candle_nn::VarBuilder;
 use sporran_checkpoint::{Error, Result};
 
-use crate::{batch::Batch, bert::Bert, bert_config::BertConfig, bert_heads::Head};
+use crate::batch::Batch;
 
 /// The body of an encoder-only transformer: token ids to states, without a head.
 pub trait Encoder: Send + Sync {
@@ -71,40 +70,5 @@ pub(crate) fn no_such_token(shape: (usize, usize), token: (usize, usize)) -> Err
     Error::Batch {
         expected: format!("a token of {} inputs of at most {} tokens", shape.0, shape.1),
         found: format!("token {} of input {}", token.1, token.0),
-    }
-}
-
-/// A body, whichever computes it, with the head of its checkpoint, for inference.
-pub struct EncoderModel {
-    /// Token ids to states.
-    pub body: Box<dyn Encoder>,
-    /// States to what the model was trained for.
-    pub head: Head,
-}
-
-/// A body and a head over the weights of one builder, for training and inference.
-#[derive(Debug, Clone)]
-pub struct BertModel {
-    /// Token ids to states.
-    pub body: Bert,
-    /// States to what the model was trained for.
-    pub head: Head,
-}
-
-impl BertModel {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
-    ///
-    /// # Errors
-    /// As for [`Bert::new`].
-    pub fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
-        let body = Bert::new(config, vb)?;
-        let head = Head::new(config, || Ok(body.table().clone()), vb)?;
-        Ok(Self { body, head })
-    }
-}
-
-impl From<BertModel> for EncoderModel {
-    fn from(model: BertModel) -> Self {
-        Self { body: Box::new(model.body), head: model.head }
     }
 }

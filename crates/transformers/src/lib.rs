@@ -5,14 +5,9 @@
 //! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
 //! a `candle_nn::VarMap` for training.
 
+mod architectures;
 mod attention;
-mod bart;
-mod bart_config;
 mod batch;
-mod bert;
-mod bert_config;
-mod bert_fields;
-mod bert_heads;
 mod cache;
 mod causal;
 mod checkpoint;
@@ -30,28 +25,27 @@ pub mod layers;
 mod lstm;
 mod memnet;
 mod mode;
-mod model_config;
 mod pair_head;
 mod pairs;
 mod sentence;
 mod seq2seq;
-mod t5;
-mod t5_config;
 mod word_input;
 
-pub use bart::Bart;
-pub use bart_config::BartConfig;
+pub use architectures::{
+    ModelConfig,
+    bart::{Bart, BartConfig},
+    bert::{
+        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, EncoderModel,
+        Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead,
+        VectorHead,
+    },
+    gpt2::{Gpt2, Gpt2Config},
+    llama::{Gguf, Llama, LlamaConfig, LlamaKind},
+    t5::{T5, T5Config},
+};
 pub use batch::{Batch, each_batch, length_batches};
-pub use bert::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
-pub use bert_config::{BertConfig, BertFamily, BertTask};
-pub use bert_heads::{
-    Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
-};
 pub use cache::Cache;
-pub use causal::{
-    CausalCache, CausalLm, Gguf, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind, generate_causal,
-    generate_causal_until,
-};
+pub use causal::{CausalCache, CausalLm, generate_causal, generate_causal_until};
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
 pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};
 pub use decode::{
@@ -59,14 +53,13 @@ pub use decode::{
     generate_with, search,
 };
 pub use device::{DeviceName, Precision};
-pub use encoder::{BertModel, Encoder, EncoderModel};
+pub use encoder::Encoder;
 pub use encoder_input::{EncoderInput, EncoderRow, Text, Truncation, folder_max_tokens};
 pub use engine::{FastEncoder, FastLlama, FastSeq2Seq};
 pub use fusion::{Apart, encode_apart, fuse};
 pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
-pub use model_config::ModelConfig;
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
@@ -76,6 +69,4 @@ pub use sporran_checkpoint::{
     Progress, Result, Role, ScoreActivation, SentenceSettings, SpecialTokens, Tokenizer, TruncationSide,
     VectorSimilarity, find_gguf, initialise, is_parlai, parameters, save, weight_types,
 };
-pub use t5::T5;
-pub use t5_config::T5Config;
 pub use word_input::{WordInput, WordRow};

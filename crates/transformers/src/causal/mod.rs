@@ -1,20 +1,9 @@
 //! Decoder-only models: the seam that they share, and what is the same in all of them.
 
 mod cache;
-mod gguf;
-mod gpt2;
-mod gpt2_config;
-mod llama;
-mod llama_config;
 mod prompts;
 
 pub use cache::CausalCache;
-pub use gguf::Gguf;
-pub use gpt2::Gpt2;
-pub use gpt2_config::Gpt2Config;
-pub use llama::Llama;
-pub(crate) use llama::rotation_steps;
-pub use llama_config::{LlamaConfig, LlamaKind};
 pub use prompts::{generate_causal, generate_causal_until};
 
 use candle_core::{DType, Device, Tensor};

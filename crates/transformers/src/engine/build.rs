@@ -5,21 +5,22 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
-    causal::{CausalLayer, FastLlama, Heads},
+    causal::{CausalLayer, FastLlama},
     encoder::FastEncoder,
+    kept::Heads,
     layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
     seq2seq::FastSeq2Seq,
     stack::{Layer, Positions, Stack},
 };
 use crate::{
-    bart::{EPSILON, POSITION_OFFSET},
-    bart_config::BartConfig,
-    bert::{BERT_NAMES, DISTIL_NAMES},
-    bert_config::{BertConfig, BertFamily},
-    causal::{LlamaConfig, rotation_steps},
+    architectures::{
+        bart::{BartConfig, EPSILON, POSITION_OFFSET},
+        bert::{BERT_NAMES, BertConfig, BertFamily, DISTIL_NAMES},
+        llama::{LlamaConfig, rotation_steps},
+        t5::T5Config,
+    },
     decode::GenerationOptions,
     layers,
-    t5_config::T5Config,
 };
 
 /// Reads the values of a tensor by its name. Each tensor is asked for once, and dropped when it is packed.

@@ -8,6 +8,7 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
+    kept::{Heads, Kept, Prompt, Row},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
 };
@@ -25,100 +26,6 @@ const HIDDEN: f32 = -1e30;
 pub(super) struct CausalLayer {
     pub(super) own: SelfAttention,
     pub(super) feed_forward: FeedForward,
-}
-
-/// The sizes of a model's attention.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Heads {
-    /// Heads of queries.
-    pub(super) heads: usize,
-    /// Heads of keys and values, each of which serves the same number of heads that follow each other.
-    pub(super) groups: usize,
-    /// The width of a head.
-    pub(super) width: usize,
-}
-
-impl Heads {
-    /// The width of queries, keys and values side by side.
-    fn inputs(self) -> usize {
-        (self.heads + 2 * self.groups) * self.width
-    }
-
-    /// The width of a position's keys and values.
-    fn kept(self) -> usize {
-        2 * self.groups * self.width
-    }
-
-    /// Heads that share a group.
-    fn each(self) -> usize {
-        self.heads / self.groups
-    }
-
-    /// Writes the keys and values of a row of inputs: each group's key and then its value.
-    fn keep(self, inputs: &[f32], out: &mut [f32]) {
-        let keys = self.heads * self.width;
-        let values = keys + self.groups * self.width;
-        for (group, out) in out.chunks_exact_mut(2 * self.width).enumerate() {
-            out[..self.width].copy_from_slice(&inputs[keys + group * self.width..][..self.width]);
-            out[self.width..].copy_from_slice(&inputs[values + group * self.width..][..self.width]);
-        }
-    }
-}
-
-/// The keys and values of sequences in the making.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    rows: Vec<Row>,
-    /// For each layer, a block for each step with a row for each sequence that was followed then.
-    blocks: Vec<Vec<Rows>>,
-}
-
-/// A sequence: its prompt's keys and values, which beams share, and at each step after it the row of that step's blocks
-/// that is its own.
-#[derive(Clone, Debug)]
-struct Row {
-    prompt: Arc<Prompt>,
-    path: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Prompt {
-    length: usize,
-    /// For each layer, position after position.
-    layers: Vec<Vec<f32>>,
-}
-
-impl Kept {
-    /// The number of sequences.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// The tokens of the longest sequence.
-    pub(crate) fn length(&self) -> usize {
-        self.rows.iter().map(|row| row.prompt.length + row.path.len()).max().unwrap_or(0)
-    }
-
-    /// Makes row `i` the continuation of what was row `rows[i]`.
-    pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
-        let one = |row: &u32| {
-            self.rows.get(*row as usize).cloned().ok_or_else(|| Error::Batch {
-                expected: format!("one of {} rows", self.rows.len()),
-                found: format!("row {row}"),
-            })
-        };
-        self.rows = rows.iter().map(one).collect::<Result<_>>()?;
-        Ok(())
-    }
-
-    /// What `row` sees of a group in `layer`, oldest first: a key and a value each.
-    fn seen(&self, layer: usize, row: usize, group: usize, heads: Heads) -> Vec<&[f32]> {
-        let Row { prompt, path } = &self.rows[row];
-        let part = 2 * heads.width;
-        let prompt = prompt.layers[layer].chunks_exact(heads.kept());
-        let steps = self.blocks[layer].iter().zip(path).map(|(block, row)| block.row(*row as usize));
-        prompt.chain(steps).map(|kept| &kept[group * part..][..part]).collect()
-    }
 }
 
 /// A LLaMA or Qwen 2 model for inference on a CPU. Its oracle is [`Llama`](crate::Llama).

@@ -9,7 +9,7 @@ use super::{
     ragged::{Ragged, Token},
     stack::Stack,
 };
-use crate::{batch::Batch, bert_config::BertConfig, encoder::Encoder, seq2seq::too_long};
+use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq2seq::too_long};
 
 /// The body of BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR for inference on a CPU. Its oracle is
 /// [`Bert`](crate::Bert).

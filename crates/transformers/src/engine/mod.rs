@@ -15,6 +15,7 @@ mod build;
 mod cache;
 mod causal;
 mod encoder;
+mod kept;
 mod layers;
 mod ragged;
 mod seq2seq;
@@ -25,4 +26,4 @@ pub use encoder::FastEncoder;
 pub use seq2seq::FastSeq2Seq;
 
 pub(crate) use cache::State;
-pub(crate) use causal::Kept;
+pub(crate) use kept::Kept;

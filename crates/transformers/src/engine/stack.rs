@@ -50,7 +50,9 @@ impl Stack {
     pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> Option<Vec<Vec<f32>>> {
         let Positions::Relative { weights, buckets, max_distance } = &self.positions else { return None };
         let places: Vec<usize> = (first..=last)
-            .map(|distance| crate::t5::bucket(distance, bidirectional, *buckets, *max_distance) as usize)
+            .map(|distance| {
+                crate::architectures::t5::bucket(distance, bidirectional, *buckets, *max_distance) as usize
+            })
             .collect();
         let of = |head: usize| places.iter().map(|bucket| weights[bucket * self.heads + head]).collect();
         Some((0..self.heads).map(of).collect())

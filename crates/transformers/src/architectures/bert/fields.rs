@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
 
-use crate::bert_config::{BertConfig, BertFamily, BertTask, wrong};
+use super::config::{BertConfig, BertFamily, BertTask, wrong};
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;

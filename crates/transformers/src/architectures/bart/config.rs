@@ -10,7 +10,8 @@ use sporran_checkpoint::{
     parameters,
 };
 
-use crate::{bart::Bart, decode::GenerationOptions, layers::Activation};
+use super::model::Bart;
+use crate::{decode::GenerationOptions, layers::Activation};
 
 /// The fields of a BART `config.json`, with the defaults of `transformers`. Layer dropout is not supported in
 /// training and is refused.

@@ -5,9 +5,10 @@ use candle_core::{D, DType, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::{Body, LlamaConfig, Shape, attend, split_heads};
+use super::config::LlamaConfig;
 use crate::{
     cache::{KeyValue, LayerCache},
+    causal::{Body, Shape, attend, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,

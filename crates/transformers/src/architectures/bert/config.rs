@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json::parse, parameters};
 
-use crate::{
-    bert_fields::{BertFields, DistilFields},
-    encoder::BertModel,
-    layers::Activation,
+use super::{
+    fields::{BertFields, DistilFields},
+    with_head::BertModel,
 };
+use crate::layers::Activation;
 
 /// The families of encoders that share one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -404,7 +404,7 @@ mod tests {
     use std::path::Path;
 
     use super::{BertConfig, BertFamily, BertTask};
-    use crate::model_config::ModelConfig;
+    use crate::architectures::ModelConfig;
     use sporran_checkpoint::Architecture;
 
     fn read(family: BertFamily, text: &str) -> crate::Result<BertConfig> {

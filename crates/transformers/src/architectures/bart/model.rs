@@ -4,9 +4,9 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
+use super::config::BartConfig;
 use crate::{
     attention::Attention,
-    bart_config::BartConfig,
     batch::Batch,
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,

@@ -9,8 +9,12 @@ use candle_core::{DType, Device, Tensor, quantized::gguf_file::Value};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::{Architecture, GgufFields, GgufFile, Result, Tokenizer};
 
-use super::{CausalLm, Llama, LlamaConfig, LlamaKind};
+use super::{
+    config::{LlamaConfig, LlamaKind},
+    model::Llama,
+};
 use crate::{
+    causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     engine::FastLlama,

@@ -10,7 +10,7 @@ use sporran_checkpoint::{
     parameters,
 };
 
-use super::Gpt2;
+use super::model::Gpt2;
 use crate::layers::Activation;
 
 /// The id of `<|endoftext|>` in GPT-2's own vocabulary.

@@ -10,7 +10,7 @@ use sporran_checkpoint::{
     parameters,
 };
 
-use super::Llama;
+use super::model::Llama;
 use crate::layers::Activation;
 
 /// Which of the models of this shape one is.

@@ -5,6 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
+use super::config::T5Config;
 use crate::{
     attention::Attention,
     batch::Batch,
@@ -13,7 +14,6 @@ use crate::{
     layers::{Activation, Embedding, Linear, RmsNorm, values},
     mode::Mode,
     seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows},
-    t5_config::T5Config,
 };
 
 /// A T5 model with a language modelling head.
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn distances_fall_into_the_buckets_of_transformers() {
-        let tables: Vec<Table> = serde_json::from_str(include_str!("../tests/data/t5-buckets.json")).unwrap();
+        let tables: Vec<Table> = serde_json::from_str(include_str!("../../../tests/data/t5-buckets.json")).unwrap();
         for table in tables {
             for (distance, expected) in (-300..=300).zip(&table.found) {
                 let found = bucket(distance, table.bidirectional, table.buckets, table.max_distance);

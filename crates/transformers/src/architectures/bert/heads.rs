@@ -4,8 +4,8 @@ use candle_core::{D, IndexOp, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
+use super::config::{BertConfig, BertFamily, BertTask};
 use crate::{
-    bert_config::{BertConfig, BertFamily, BertTask},
     layers::{Activation, LayerNorm, Linear},
     mode::Mode,
 };

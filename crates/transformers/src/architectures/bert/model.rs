@@ -4,10 +4,10 @@ use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
+use super::config::{BertConfig, BertFamily};
 use crate::{
     attention::Attention,
     batch::Batch,
-    bert_config::{BertConfig, BertFamily},
     encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,

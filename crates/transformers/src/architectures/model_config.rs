@@ -10,14 +10,16 @@ use sporran_checkpoint::{
 };
 
 use crate::{
-    bart::Bart,
-    bart_config::BartConfig,
-    bert_config::{BertConfig, BertFamily},
-    causal::{CausalLm, Gpt2, Gpt2Config, Llama, LlamaConfig, LlamaKind},
+    architectures::{
+        bart::{Bart, BartConfig},
+        bert::{BertConfig, BertFamily},
+        gpt2::{Gpt2, Gpt2Config},
+        llama::{Llama, LlamaConfig, LlamaKind},
+        t5::{T5, T5Config},
+    },
+    causal::CausalLm,
     decode::GenerationOptions,
     seq2seq::Trainable,
-    t5::T5,
-    t5_config::T5Config,
 };
 
 /// The config of a model, by its architecture.

@@ -4,9 +4,10 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::{Body, Gpt2Config, Shape, attend, split_heads};
+use super::config::Gpt2Config;
 use crate::{
     cache::{KeyValue, LayerCache},
+    causal::{Body, Shape, attend, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,

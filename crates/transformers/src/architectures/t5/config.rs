@@ -10,7 +10,8 @@ use sporran_checkpoint::{
     parameters,
 };
 
-use crate::{layers::Activation, t5::T5};
+use super::model::T5;
+use crate::layers::Activation;
 
 /// The fields of a T5 `config.json`, with the defaults of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

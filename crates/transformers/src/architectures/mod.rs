@@ -1,0 +1,10 @@
+//! The architectures: for each its config, its model over candle, and its heads where it has some.
+
+pub(crate) mod bart;
+pub(crate) mod bert;
+pub(crate) mod gpt2;
+pub(crate) mod llama;
+mod model_config;
+pub(crate) mod t5;
+
+pub use model_config::ModelConfig;
