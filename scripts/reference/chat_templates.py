@@ -1,4 +1,4 @@
-"""Renders the conversations of crates/transformers/tests/data/chat/templates.json with `transformers`, and writes what it says.
+"""Renders the conversations of crates/checkpoint/tests/data/chat/templates.json with `transformers`, and writes what it says.
 
     pip install transformers jinja2
     chat_templates.py [templates.json]
@@ -44,5 +44,5 @@ def main(path):
 
 
 if __name__ == "__main__":
-    data = pathlib.Path(__file__).parents[2] / "crates/transformers/tests/data/chat/templates.json"
+    data = pathlib.Path(__file__).parents[2] / "crates/checkpoint/tests/data/chat/templates.json"
     main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else data)

@@ -391,7 +391,8 @@ mod tests {
 
     #[test]
     fn distances_fall_into_the_buckets_of_transformers() {
-        let tables: Vec<Table> = serde_json::from_str(include_str!("../../../tests/data/t5-buckets.json")).unwrap();
+        let tables: Vec<Table> =
+            serde_json::from_str(include_str!("../../../tests/data/t5-buckets.json")).unwrap();
         for table in tables {
             for (distance, expected) in (-300..=300).zip(&table.found) {
                 let found = bucket(distance, table.bidirectional, table.buckets, table.max_distance);
