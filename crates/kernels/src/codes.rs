@@ -7,6 +7,8 @@
 //! fast scan", 2015. Sums are exact, so every instruction set gives the same.
 
 #[cfg(target_arch = "x86_64")]
+mod lookup;
+#[cfg(target_arch = "x86_64")]
 mod together;
 
 use std::ops::Range;
@@ -253,7 +255,6 @@ impl<'a> Codes<'a> {
 fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        use crate::simd::lookup;
         match (bits, isa) {
             (CodeBits::Four, Isa::Amx | Isa::Vnni | Isa::Avx512) => {
                 // SAFETY: `search` has checked that the machine has AVX-512 with BW.

@@ -28,8 +28,6 @@ mod normalisation;
 mod propagate;
 mod quantise;
 mod rough;
-#[cfg(target_arch = "x86_64")]
-mod rounded;
 mod rows;
 mod scan;
 mod simd;

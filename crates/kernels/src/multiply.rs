@@ -97,7 +97,7 @@ impl TrainingPrecision {
     #[must_use]
     pub fn rounds(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        let is_faster = Isa::detected() == Isa::Vnni && crate::rounded::is_available();
+        let is_faster = Isa::detected() == Isa::Vnni && rounded::is_available();
         #[cfg(not(target_arch = "x86_64"))]
         let is_faster = false;
         self == Self::Bf16 && is_faster
@@ -164,7 +164,7 @@ pub fn multiply(
     }
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Vnni && precision.rounds() {
-        return crate::rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
+        return rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = precision;
@@ -445,6 +445,8 @@ fn is_tiled(_isa: Isa, _out: View) -> bool {
 }
 
 mod order;
+#[cfg(target_arch = "x86_64")]
+mod rounded;
 pub(crate) use order::panel;
 
 #[cfg(test)]

@@ -347,8 +347,6 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Vnni, transpose};
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod lookup;
 pub(crate) mod strip;
 #[cfg(target_arch = "x86_64")]
 mod tiles;

@@ -5,9 +5,9 @@ use std::arch::x86_64::*;
 
 use super::{Codes, ROWS};
 use crate::{
+    codes::lookup::{has_vbmi, reaching_avx512},
     isa::Isa,
     scan::{Filter, best},
-    simd::lookup::{has_vbmi, reaching_avx512},
     top::Top,
 };
 
