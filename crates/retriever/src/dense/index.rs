@@ -1,4 +1,4 @@
-//! Vectors that are searched: the seam, and the folder behind it.
+//! An index over vectors in its folder.
 //!
 //! A dense index is a folder like a sparse one's (`header`, and the files that it lists); what the files are, the kinds of
 //! index say. The header also names what made the vectors, and an index opens only for that.
@@ -12,7 +12,7 @@ use sporran_kernels::Filter;
 use sporran_kilt::folder::Place;
 
 use super::{
-    Embeddings, IndexOptions, Report, Similarity,
+    Embeddings, IndexOptions, Progress, Report, Similarity, VectorIndex,
     flat::{self, Flat},
     header::{Header, KIND},
     hnsw::{self, Hnsw},
@@ -27,40 +27,6 @@ use crate::{
 /// The widest vectors: sums in 8 bits stay within 32 bits.
 const MOST_VALUES: usize = 65_536;
 
-/// Finds the vectors that are nearest to others.
-pub trait VectorIndex: Send + Sync {
-    /// The width of a vector.
-    fn dim(&self) -> usize;
-
-    /// How many vectors it holds.
-    fn len(&self) -> usize;
-
-    /// Whether it holds none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// For each query the `k` nearest vectors among those that `filter` lets through, as number and score: the greatest
-    /// score first (by `total_cmp`), of equal scores the smaller number. Fewer where there are fewer. A query's result
-    /// does not depend on the queries beside it.
-    ///
-    /// # Errors
-    /// [`Error::Vector`] for a query of another width or with values that are not finite; [`Error::Corrupt`] where the
-    /// index turns out to be damaged.
-    fn search(
-        &self,
-        queries: &Embeddings,
-        k: usize,
-        filter: Option<Filter<'_>>,
-    ) -> Result<Vec<Vec<(u32, f32)>>>;
-
-    /// For each query the scores of the vectors of its list, in their order: those that a search gives them.
-    ///
-    /// # Errors
-    /// [`Error::Vector`] as for [`search`](Self::search), and for a number that no vector has.
-    fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>>;
-}
-
 /// What the vectors of an index are of. It opens only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
@@ -68,21 +34,6 @@ pub struct Origin<'a> {
     pub encoder_hash: &'a str,
     /// Names the texts.
     pub passages_hash: &'a str,
-}
-
-/// How far a build is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// So many vectors are on disk.
-    Encoded(u64),
-    /// So many vectors of so many are in their place in the index.
-    Indexed {
-        /// In place.
-        done: u64,
-        /// In all.
-        total: u64,
-    },
 }
 
 /// A dense index of any kind that is mapped into memory.

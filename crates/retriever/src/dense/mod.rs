@@ -14,19 +14,23 @@ mod hnsw;
 mod index;
 mod options;
 mod pq;
+mod progress;
 mod recall;
 mod retriever;
 mod rows;
+mod vector_index;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions, Prompt};
 pub use encoder::{Embeddings, Encoder};
 pub use folder::Override;
 pub use header::Report;
-pub use index::{Index, Origin, Progress, VectorIndex};
+pub use index::{Index, Origin};
 pub use options::{
     DenseOptions, FlatOptions, HnswOptions, IndexOptions, PqBits, PqOptions, Similarity, Storage,
     VectorStorage,
 };
+pub use progress::Progress;
 pub use recall::Recall;
 pub use retriever::{Dense, PassageEncoder};
 pub use sporran_kernels::Filter;
+pub use vector_index::VectorIndex;
