@@ -74,8 +74,8 @@ impl From<sporran_kilt::Error> for Error {
     }
 }
 
-impl From<sporran_transformers::Error> for Error {
-    fn from(error: sporran_transformers::Error) -> Self {
+impl From<sporran_checkpoint::Error> for Error {
+    fn from(error: sporran_checkpoint::Error) -> Self {
         sporran_pipeline::Error::from(error).into()
     }
 }

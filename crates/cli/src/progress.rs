@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sporran_checkpoint::Progress as Download;
 use sporran_pipeline::{Event, Unit};
-use sporran_transformers::Progress as Download;
 
 /// Between two lines of a step whose bar is not drawn.
 const PAUSE: Duration = Duration::from_secs(60);

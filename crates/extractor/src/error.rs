@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sporran_transformers::Error as Model;
+use sporran_checkpoint::Error as Model;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,7 +16,7 @@ pub enum Error {
     Kilt(#[from] sporran_kilt::Error),
     /// A model, its folder or its tokenizer.
     #[error(transparent)]
-    Transformers(#[from] sporran_transformers::Error),
+    Transformers(#[from] sporran_checkpoint::Error),
     /// A file of weights that cannot be read.
     #[error("{path}: reading weights failed")]
     Weights {

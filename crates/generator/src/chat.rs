@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_transformers::{ChatMessage, ChatTemplate, Tokenizer};
+use sporran_checkpoint::{ChatMessage, ChatTemplate, Tokenizer};
 
 use crate::{Error, Result};
 

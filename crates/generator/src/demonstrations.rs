@@ -6,8 +6,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Role;
 use sporran_kilt::{Dataset, Query, Record, jsonl};
-use sporran_transformers::{Role, Text, TextEncoder, TextEncoderOptions};
+use sporran_transformers::{Text, TextEncoder, TextEncoderOptions};
 
 use crate::{Error, Result};
 

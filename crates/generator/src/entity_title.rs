@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer,
+    Batch, Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq,
     decode::{Trie, TrieConstraint},
     each_batch, generate_with, length_batches,
 };

@@ -4,11 +4,11 @@ use std::{ops::Range, path::PathBuf};
 
 use candle_core::IndexOp;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_training::ReaderScores;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, Tokenizer, each_batch,
-    length_batches,
+    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
 };
 
 use crate::{Error, Generation, Generator, Request, Result};
@@ -259,7 +259,7 @@ impl Reader for Loaded {
                         end: side(&logits.span.end)?,
                     })
                 })
-                .collect::<Result<Vec<_>, sporran_transformers::Error>>()
+                .collect::<Result<Vec<_>, sporran_checkpoint::Error>>()
         })?;
         let mut scores: Vec<Option<ReaderScores>> = vec![None; rows.len()];
         for (at, found) in batches.iter().flatten().zip(found.into_iter().flatten()) {

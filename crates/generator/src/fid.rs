@@ -4,8 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, Tokenizer, fuse, generate_with,
+    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
 };
 
 use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};

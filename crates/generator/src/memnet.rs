@@ -4,9 +4,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, Tokenizer, attend_to_pieces, fuse,
+    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
     generate_with,
 };
 

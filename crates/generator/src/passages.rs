@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use candle_core::Tensor;
+use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, Tokenizer, encode_apart,
-    length_batches,
+    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, encode_apart, length_batches,
 };
 
 use crate::{Error, Generation, Prompt, PromptOptions, Request, Result};

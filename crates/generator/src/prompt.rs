@@ -1,8 +1,8 @@
 //! The text that a model reads: passages and input in one template, within a budget of tokens.
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{Query, Task};
-use sporran_transformers::Tokenizer;
 
 use crate::{Candidate, Error, Request, Result};
 

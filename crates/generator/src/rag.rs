@@ -4,8 +4,9 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq, Tokenizer,
+    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
     fuse,
 };

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq, Tokenizer};
+use sporran_checkpoint::Tokenizer;
+use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
 use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
 

@@ -9,9 +9,10 @@ use std::{
 };
 
 use candle_core::Device;
+use sporran_checkpoint::{Tokenizer, TruncationSide, find_gguf};
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
-    Tokenizer, TruncationSide, each_batch, find_gguf, generate, generate_causal_until, length_batches,
+    each_batch, generate, generate_causal_until, length_batches,
 };
 
 use crate::{Error, Result};

@@ -31,7 +31,7 @@ pub enum Error {
     Reasoner(Box<sporran_reasoner::Error>),
     /// A model or its training.
     #[error(transparent)]
-    Transformers(#[from] sporran_transformers::Error),
+    Transformers(#[from] sporran_checkpoint::Error),
     /// A part of knowledge-base population.
     #[error(transparent)]
     Extractor(#[from] sporran_extractor::Error),
@@ -110,8 +110,8 @@ impl Error {
 
     /// Whether the call, the config or an input is at fault, rather than the work: exit code 2, not 1.
     pub fn is_input(&self) -> bool {
+        use sporran_checkpoint::Error as Model;
         use sporran_retriever::Error as Retriever;
-        use sporran_transformers::Error as Model;
         match self {
             Self::Config(_)
             | Self::Submission(_)

@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// A model.
     #[error(transparent)]
-    Transformers(#[from] sporran_transformers::Error),
+    Transformers(#[from] sporran_checkpoint::Error),
     /// A tensor operation.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),

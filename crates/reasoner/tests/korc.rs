@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple},
     korc::Question,
@@ -20,7 +21,7 @@ use sporran_reasoner::{
 use sporran_training::{
     Training, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask, Tokenizer};
+use sporran_transformers::{BertConfig, BertFamily, BertTask};
 
 const BORN: u32 = 0;
 const LANGUAGE: u32 = 1;

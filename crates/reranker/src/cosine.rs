@@ -6,9 +6,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Role;
 use sporran_kilt::{Passage, Query};
 use sporran_transformers::{
-    DeviceName, Pooling, Precision, Role, Text, TextEncoder, TextEncoderOptions, Truncation,
+    DeviceName, Pooling, Precision, Text, TextEncoder, TextEncoderOptions, Truncation,
 };
 
 use crate::{Error, Reranker, Result, passage_text};

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{CrossEncoderFolder, ScoreActivation};
 use sporran_kilt::{Passage, Query, Template};
 use sporran_transformers::{
-    BertTask, Checkpoint, CrossEncoderFolder, DeviceName, ModelConfig, PairClassifier, PairOptions,
-    Precision, ScoreActivation, Truncation,
+    BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
 };
 
 use crate::{Error, Reranker, Result, passage_text};

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The model, its folder or its tokenizer.
     #[error(transparent)]
-    Transformers(#[from] sporran_transformers::Error),
+    Transformers(#[from] sporran_checkpoint::Error),
     /// A file of a reranker's folder.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),

@@ -128,7 +128,7 @@ pub enum Error {
     Kilt(#[from] sporran_kilt::Error),
     /// A model, its folder or its tokenizer.
     #[error(transparent)]
-    Transformers(#[from] sporran_transformers::Error),
+    Transformers(#[from] sporran_checkpoint::Error),
     /// A model whose folder does not say how the states of a text become its vector.
     #[error(
         "{folder}: expected modules.json (sentence-transformers), DPR, or a pooling by option, found none; choose cls, max, mean, mean_sqrt_len, weightedmean or lasttoken"

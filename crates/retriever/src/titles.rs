@@ -4,11 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{PassageStore, folder::Place, store::PageIndex};
-use sporran_transformers::{
-    Tokenizer,
-    decode::{Trie, TrieBuilder},
-};
+use sporran_transformers::decode::{Trie, TrieBuilder};
 
 use crate::{
     Error, Result,

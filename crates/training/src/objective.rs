@@ -15,7 +15,7 @@ pub trait Objective: Sync {
     /// Refuses options that this objective has no use for.
     ///
     /// # Errors
-    /// [`Error::Options`](crate::Error::Options) with the option's name.
+    /// [`Error::Options`](sporran_checkpoint::Error::Options) with the option's name.
     fn check(&self, options: &TrainingOptions) -> Result<()>;
 
     /// The batches of an epoch, counted from 0, in their order.

@@ -11,7 +11,7 @@ pub trait Encoder: Send + Sync {
     /// own states mean nothing. Token types are 0 where the batch has none.
     ///
     /// # Errors
-    /// A tensor error, or [`Error::Batch`](crate::Error::Batch) where an input is longer than the model has
+    /// A tensor error, or [`Error::Batch`](sporran_checkpoint::Error::Batch) where an input is longer than the model has
     /// positions for.
     fn states(&self, input: &Batch) -> Result<Tensor>;
 
@@ -19,7 +19,7 @@ pub trait Encoder: Send + Sync {
     /// makes of other tokens may be left out.
     ///
     /// # Errors
-    /// As for [`states`](Self::states), and [`Error::Batch`](crate::Error::Batch) where there is no such token.
+    /// As for [`states`](Self::states), and [`Error::Batch`](sporran_checkpoint::Error::Batch) where there is no such token.
     fn states_at(&self, input: &Batch, tokens: &[(usize, usize)]) -> Result<Tensor> {
         let (size, length) = (input.size(), input.length());
         if let Some((row, position)) =

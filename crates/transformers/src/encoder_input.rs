@@ -370,7 +370,11 @@ mod tests {
         Tokenizer::from_json(Path::new("tokenizer.json"), json.into()).unwrap()
     }
 
-    fn ids(max_length: usize, truncation: Truncation, text: Text<'_>) -> crate::Result<Vec<u32>> {
+    fn ids(
+        max_length: usize,
+        truncation: Truncation,
+        text: Text<'_>,
+    ) -> sporran_checkpoint::Result<Vec<u32>> {
         let input = EncoderInput::new(tokenizer(), max_length, truncation)?;
         Ok(input.rows(&[text])?.remove(0).ids)
     }

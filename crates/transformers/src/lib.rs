@@ -1,7 +1,7 @@
 //! Transformer architectures over candle, exact against the `transformers` library.
 //!
-//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`] and a model behind the [`Seq2Seq`] seam, or an
-//! [`Encoder`] with its [`Head`].
+//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`](sporran_checkpoint::Tokenizer) and a model behind the [`Seq2Seq`] seam, or an
+//! [`Encoder`] with its [`Head`]. What lies in the folder is the business of [`sporran_checkpoint`]; how models learn, of `sporran_training`.
 //! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
 //! a `candle_nn::VarMap` for training.
 
@@ -64,9 +64,4 @@ pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
 pub use seq2seq::{Memory, Seq2Seq, Trainable, too_long};
-pub use sporran_checkpoint::{
-    ChatMessage, ChatTemplate, CrossEncoderFolder, Error, Hub, ModelId, Parameter, Part, PlacedToken,
-    Progress, Result, Role, ScoreActivation, SentenceSettings, SpecialTokens, Tokenizer, TruncationSide,
-    VectorSimilarity, find_gguf, initialise, is_parlai, parameters, save, weight_types,
-};
 pub use word_input::{WordInput, WordRow};

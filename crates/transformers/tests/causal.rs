@@ -19,9 +19,9 @@ use candle_core::{
 use common::near;
 use device::device;
 use serde::Deserialize;
+use sporran_checkpoint::{ChatMessage, ChatTemplate, Error, Tokenizer};
 use sporran_transformers::{
-    Batch, CausalLm, ChatMessage, ChatTemplate, Checkpoint, DeviceName, Error, GenerationOptions, Gguf,
-    Precision, Tokenizer, generate_causal,
+    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Precision, generate_causal,
 };
 
 #[derive(Deserialize)]

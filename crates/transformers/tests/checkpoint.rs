@@ -7,7 +7,8 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use sporran_transformers::{Batch, Checkpoint, Error, ModelConfig, Seq2Seq, T5Config, save};
+use sporran_checkpoint::{Error, save};
+use sporran_transformers::{Batch, Checkpoint, ModelConfig, Seq2Seq, T5Config};
 use tempfile::TempDir;
 
 fn data(name: &str) -> PathBuf {

@@ -11,9 +11,10 @@ use std::{
 use candle_core::DType;
 use device::device;
 use serde::Deserialize;
+use sporran_checkpoint::{Result, SpecialTokens};
 use sporran_transformers::{
-    Batch, Checkpoint, Constraint, GenerationOptions, Hypothesis, Inputs, Result, Seq2Seq, Sequences,
-    SpecialTokens, generate, generate_with, search,
+    Batch, Checkpoint, Constraint, GenerationOptions, Hypothesis, Inputs, Seq2Seq, Sequences, generate,
+    generate_with, search,
 };
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];

@@ -15,9 +15,10 @@ use candle_nn::{VarBuilder, VarMap};
 use common::near;
 use device::device;
 use serde::Deserialize;
+use sporran_checkpoint::{Error, save};
 use sporran_transformers::{
-    Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Error, Head, Mode,
-    ModelConfig, Pooling, Precision, Sentences, Text, Truncation, save,
+    Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Head, Mode,
+    ModelConfig, Pooling, Precision, Sentences, Text, Truncation,
 };
 
 const FOLDERS: [&str; 17] = [

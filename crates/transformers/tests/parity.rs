@@ -10,9 +10,10 @@ use candle_core::{DType, Device, Tensor};
 use common::near;
 use device::device;
 use serde::Deserialize;
+use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
     Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq,
-    Tokenizer, Trainable, generate,
+    Trainable, generate,
 };
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];

@@ -5,9 +5,10 @@ use std::{fs, path::Path};
 
 use candle_core::{DType, Device};
 use serde::Deserialize;
+use sporran_checkpoint::{Error, is_parlai};
 use sporran_transformers::{
-    Checkpoint, Error, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_apart, fuse,
-    generate_with, import_parlai, is_parlai,
+    Checkpoint, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_apart, fuse,
+    generate_with, import_parlai,
 };
 use tempfile::TempDir;
 

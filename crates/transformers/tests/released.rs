@@ -4,8 +4,9 @@ use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
+use sporran_checkpoint::{Error, Part};
 use sporran_transformers::{
-    Checkpoint, DeviceName, Error, PairClassifier, PairOptions, Part, Precision, Truncation, import_part,
+    Checkpoint, DeviceName, PairClassifier, PairOptions, Precision, Truncation, import_part,
 };
 use tempfile::TempDir;
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use candle_core::{DType, Device};
-use sporran_transformers::{Checkpoint, Error, import};
+use sporran_checkpoint::Error;
+use sporran_transformers::{Checkpoint, import};
 use tempfile::TempDir;
 
 fn data(name: &str) -> PathBuf {

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use sporran_kilt::kb::Part;
-use sporran_kilt::scores::{
-    PerRecord, agreement, answer_set, document_relations, extraction, kilt, provenance::RankKeys, ranking,
-    retrieval, significance, whole,
+use sporran_checkpoint::Tokenizer;
+use sporran_kilt::{
+    kb::Part,
+    scores::{
+        PerRecord, agreement, answer_set, document_relations, extraction, kilt, provenance::RankKeys,
+        ranking, retrieval, significance, whole,
+    },
 };
 use sporran_pipeline::links;
-use sporran_transformers::Tokenizer;
 
 use super::{print, print_json};
 use crate::error::{Error, Result};

@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::ScoreActivation;
 use sporran_kilt::{
     PassageStore,
     scores::ranking::{RELEVANT, Report},
@@ -14,7 +15,7 @@ use sporran_kilt::{
 };
 use sporran_pipeline::selection;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
-use sporran_transformers::{DeviceName, Precision, ScoreActivation};
+use sporran_transformers::{DeviceName, Precision};
 
 use super::{input::Lines, models, print, print_json};
 use crate::{error::Result, progress::Progress};

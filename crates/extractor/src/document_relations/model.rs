@@ -101,8 +101,8 @@ impl Scored {
     /// A tensor error.
     pub fn of(scores: &EntityScores, document: &EntityDocument) -> Result<Self> {
         let values = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>();
-        let logits = values(&scores.logits).map_err(sporran_transformers::Error::from)?;
-        let attention = values(&scores.attention).map_err(sporran_transformers::Error::from)?;
+        let logits = values(&scores.logits).map_err(sporran_checkpoint::Error::from)?;
+        let attention = values(&scores.attention).map_err(sporran_checkpoint::Error::from)?;
         let count = document.sentence_count();
         let mut shares = vec![0.0; document.pairs.len() * count];
         for (row, tokens) in attention.chunks_exact(document.sentences.len()).enumerate() {
@@ -169,7 +169,7 @@ impl DocumentRelations {
         let tokens: Vec<(usize, usize)> = tokens.collect();
         let places: Vec<(usize, usize)> = document.places.iter().map(|place| tokens[*place]).collect();
         let states = self.body.states_at(&input, &places)?;
-        let states = states.to_dtype(DType::F32).map_err(sporran_transformers::Error::from)?;
+        let states = states.to_dtype(DType::F32).map_err(sporran_checkpoint::Error::from)?;
         Scored::of(&self.head.forward(&states, document, &mut Mode::Inference)?, document)
     }
 

@@ -1,8 +1,9 @@
 //! Documents of DocRED as an encoder reads them, and as it learns from them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::docred::{self, Document};
-use sporran_transformers::{EncoderRow, StatePair, Tokenizer, WordInput};
+use sporran_transformers::{EncoderRow, StatePair, WordInput};
 
 use super::{
     entity_head::EntityDocument,

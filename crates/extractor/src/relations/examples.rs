@@ -1,8 +1,8 @@
 //! What annotated documents tell of candidate pairs.
 
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::knowledgenet;
 use sporran_training::{PairExample, PairTarget};
-use sporran_transformers::Tokenizer;
 
 use super::{Candidates, MarkedOptions, Properties, marked::mark};
 use crate::{

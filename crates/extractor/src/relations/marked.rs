@@ -5,10 +5,11 @@ use std::path::Path;
 use candle_core::DType;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::jsonl;
 use sporran_transformers::{
     Batch, Checkpoint, DeviceName, Encoder, EncoderRow, Mode, PairHead, PairHeadConfig, Precision, StatePair,
-    Tokenizer, each_batch, length_batches,
+    each_batch, length_batches,
 };
 
 use super::{
@@ -128,10 +129,10 @@ impl MarkedEntities {
         let mut probabilities = Vec::new();
         if !pairs.is_empty() {
             let states = self.body.states_at(&input, &places)?;
-            let states = states.to_dtype(DType::F32).map_err(sporran_transformers::Error::from)?;
+            let states = states.to_dtype(DType::F32).map_err(sporran_checkpoint::Error::from)?;
             let logits = self.head.forward(&states, &pairs, &mut Mode::Inference)?;
             let logits = || logits.flatten_all()?.to_vec1::<f32>();
-            probabilities = logits().map_err(sporran_transformers::Error::from)?;
+            probabilities = logits().map_err(sporran_checkpoint::Error::from)?;
         }
         let mut rest = probabilities.chunks_exact(labels.max(1));
         let scores = known.into_iter().map(|read: Vec<bool>| {

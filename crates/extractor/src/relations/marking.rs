@@ -1,7 +1,8 @@
 //! A sentence with its mentions marked, as an encoder reads it.
 
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{EncoderRow, Tokenizer};
+use sporran_checkpoint::Tokenizer;
+use sporran_transformers::EncoderRow;
 
 use crate::{
     Document, EntityType, Mention, MentionForm, Span,

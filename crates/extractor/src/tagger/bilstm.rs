@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use candle_core::{Device, Tensor, Var};
 use candle_nn::Init;
+use sporran_checkpoint::stored_values;
 use sporran_kernels::{Dropout, Isa, Machine, Matrix, Precision, Product, Rows};
 use sporran_training::{BiLstm, Emitter, Gradients, ScoreLoss, Variables};
-use sporran_transformers::{LstmOptions, PackedBiLstm, stored_values};
+use sporran_transformers::{LstmOptions, PackedBiLstm};
 
 use super::features::{FLAGS, GROUPS, WordFeatures, WordRows};
 
-type Model<T> = sporran_transformers::Result<T>;
+type Model<T> = sporran_checkpoint::Result<T>;
 
 const TABLE: &str = "words.weight";
 const LSTM: &str = "lstm";
@@ -47,7 +48,7 @@ impl BiLstmEmitter {
         let builder = variables.builder(&Device::Cpu);
         let take = |name: &str, shape: Vec<usize>, init: Init| -> Model<Var> {
             builder.get_with_hints(shape, name, init)?;
-            variables.named(name).ok_or_else(|| sporran_transformers::Error::Training {
+            variables.named(name).ok_or_else(|| sporran_checkpoint::Error::Training {
                 what: format!("variable `{name}`"),
                 expected: "one of the tagger".into(),
                 found: "none".into(),
@@ -82,7 +83,7 @@ impl BiLstmEmitter {
 
     fn gradient<'a>(&self, name: &str, gradients: &'a mut Gradients) -> Model<&'a mut Vec<f32>> {
         let place = self.variables.place(name).filter(|place| *place < gradients.len());
-        place.map(|place| &mut gradients[place]).ok_or_else(|| sporran_transformers::Error::Training {
+        place.map(|place| &mut gradients[place]).ok_or_else(|| sporran_checkpoint::Error::Training {
             what: format!("the gradient of `{name}`"),
             expected: "one in the order of the variables".into(),
             found: "none".into(),
@@ -197,7 +198,7 @@ impl BiLstmTagger {
     ) -> Model<Self> {
         let take = |name: &str, shape: &[usize]| stored_values(tensors, name, shape);
         if features.inputs() != lstm.inputs {
-            return Err(sporran_transformers::Error::Options {
+            return Err(sporran_checkpoint::Error::Options {
                 option: "lstm.inputs",
                 expected: format!("{}, {GROUPS} groups and {FLAGS} flags", features.inputs()),
                 found: lstm.inputs.to_string(),

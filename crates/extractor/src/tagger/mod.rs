@@ -185,13 +185,13 @@ fn encoder_scores(model: &EncoderModel, input: &WordInput, sentences: &[Vec<&str
     let rows: Vec<&EncoderRow> = windows.iter().map(|window| &window.row).collect();
     let batch = Batch::for_encoder(&rows, &*model.body)?;
     let states = model.body.states(&batch)?;
-    let (count, length, width) = states.dims3().map_err(sporran_transformers::Error::from)?;
+    let (count, length, width) = states.dims3().map_err(sporran_checkpoint::Error::from)?;
     let places: Vec<u32> = windows
         .iter()
         .enumerate()
         .flat_map(|(row, window)| window.firsts.iter().map(move |first| (row * length + first) as u32))
         .collect();
-    let pick = || -> sporran_transformers::Result<Vec<f32>> {
+    let pick = || -> sporran_checkpoint::Result<Vec<f32>> {
         let places = Tensor::new(places, states.device())?;
         let states = states.reshape((count * length, width))?.index_select(&places, 0)?;
         let scores = head.forward(&states.unsqueeze(0)?, &mut Mode::Inference)?;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use sporran_transformers::{Constraint, Tokenizer};
+use sporran_checkpoint::Tokenizer;
+use sporran_transformers::Constraint;
 
 use super::linear::{MARKS, Marks, line};
 use crate::{Document, Result, Sentence, Span};

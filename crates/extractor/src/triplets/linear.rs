@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sporran_transformers::Tokenizer;
+use sporran_checkpoint::Tokenizer;
 
 use crate::{
     Document, Span,

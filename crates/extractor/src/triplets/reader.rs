@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::jsonl;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, Tokenizer,
-    each_batch, generate_with, length_batches,
+    Batch, Checkpoint, DeviceName, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, each_batch,
+    generate_with, length_batches,
 };
 
 use super::{

@@ -2,11 +2,10 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use candle_core::Device;
 use serde_json::{Value, json};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::knowledgenet;
 use sporran_training::{Row, Variables, VocabularyOptions, tokenizer_files, train_vocabulary};
-use sporran_transformers::{
-    Constraint, GenerationOptions, Hypothesis, ModelConfig, Seq2Seq, T5Config, Tokenizer,
-};
+use sporran_transformers::{Constraint, GenerationOptions, Hypothesis, ModelConfig, Seq2Seq, T5Config};
 
 use super::{
     constraint::{MAX_WORDS, Pieces, Speller, TripletConstraint},

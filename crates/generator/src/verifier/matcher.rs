@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use sporran_transformers::Tokenizer;
+use sporran_checkpoint::Tokenizer;
 
 use crate::{
     Result,

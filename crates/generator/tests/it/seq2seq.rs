@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use candle_core::Device;
+use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
     Candidate, Generation, Generator, Prompt, PromptOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
 };
@@ -11,9 +12,7 @@ use sporran_training::{
     Row, Seq2SeqObjective, Training, TrainingOptions, Variables, VocabularyOptions, best_folder,
     tokenizer_files, train, train_vocabulary, wire_copying,
 };
-use sporran_transformers::{
-    DeviceName, GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config, Tokenizer,
-};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelConfig, Precision, Seq2Seq, T5, T5Config};
 
 const TEXTS: [&str; 6] = [
     "Ada Lovelace was born in London and worked as a mathematician.",

@@ -3,10 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use candle_core::Device;
+use sporran_checkpoint::{SpecialTokens, Tokenizer};
 use sporran_training::{Variables, VocabularyOptions, tokenizer_files, train_vocabulary, wire_copying};
-use sporran_transformers::{
-    Checkpoint, GenerationOptions, ModelConfig, SpecialTokens, T5Config, Tokenizer, Trainable,
-};
+use sporran_transformers::{Checkpoint, GenerationOptions, ModelConfig, T5Config, Trainable};
 
 use crate::{
     Error, Result,

@@ -4,12 +4,13 @@ use std::{collections::HashMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
 };
 use sporran_training::{Pick, TunedEncoder, Variables};
-use sporran_transformers::{BertConfig, EncoderRow, ModelConfig, Tokenizer};
+use sporran_transformers::{BertConfig, EncoderRow, ModelConfig};
 
 use super::{
     Answer, Answered, Asked, Reasoner,

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part};
-use sporran_transformers::{EncoderRow, Tokenizer};
+use sporran_transformers::EncoderRow;
 
 use crate::Result;
 

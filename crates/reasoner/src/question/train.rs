@@ -5,9 +5,10 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Error as ModelError;
 use sporran_kilt::scores::answer_set;
 use sporran_training::{Gradients, Objective, Pick, TrainingOptions};
-use sporran_transformers::{EncoderRow, Error as ModelError};
+use sporran_transformers::EncoderRow;
 
 use super::{
     model::{QuestionModel, chosen},
@@ -67,7 +68,7 @@ impl<'a> QuestionObjective<'a> {
 impl Objective for QuestionObjective<'_> {
     type Batch = Vec<usize>;
 
-    fn check(&self, options: &TrainingOptions) -> sporran_transformers::Result<()> {
+    fn check(&self, options: &TrainingOptions) -> sporran_checkpoint::Result<()> {
         if options.label_smoothing != 0.0 {
             return Err(ModelError::Options {
                 option: "label-smoothing",
@@ -78,7 +79,7 @@ impl Objective for QuestionObjective<'_> {
         Ok(())
     }
 
-    fn epoch(&self, number: u64) -> sporran_transformers::Result<Vec<Vec<usize>>> {
+    fn epoch(&self, number: u64) -> sporran_checkpoint::Result<Vec<Vec<usize>>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(number);
         let mut order: Vec<usize> = (0..self.lessons.len()).collect();
@@ -113,7 +114,7 @@ impl Objective for QuestionObjective<'_> {
         weight: f64,
         seed: u64,
         gradients: &mut Gradients,
-    ) -> sporran_transformers::Result<f64> {
+    ) -> sporran_checkpoint::Result<f64> {
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.lessons[at].reading.row).collect();
         self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, _| {
             self.loss(states, batch, weight)

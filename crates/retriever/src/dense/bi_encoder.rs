@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use sporran_checkpoint::Role;
 use sporran_transformers::{
-    DeviceName, EncoderRow, Pooling, Precision, Role, Text, TextEncoder, TextEncoderOptions, Truncation,
+    DeviceName, EncoderRow, Pooling, Precision, Text, TextEncoder, TextEncoderOptions, Truncation,
 };
 
 use super::{Embeddings, Encoder};

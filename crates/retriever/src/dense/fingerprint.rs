@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::json;
-use sporran_transformers::Role;
+use sporran_checkpoint::Role;
 
 use super::{DenseOptions, folder::settings};
 use crate::{Error, Result};

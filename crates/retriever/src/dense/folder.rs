@@ -4,7 +4,8 @@ use std::path::Path;
 
 use candle_core::{DType, Device};
 use serde::Serialize;
-use sporran_transformers::{Role, SentenceSettings, Sentences, VectorSimilarity, folder_max_tokens};
+use sporran_checkpoint::{Role, SentenceSettings, VectorSimilarity};
+use sporran_transformers::{Sentences, folder_max_tokens};
 
 use super::{DenseOptions, Similarity};
 use crate::{Error, Result};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use sporran_checkpoint::Role;
 use sporran_kilt::{Hit, PassageId, Query, Template, folder::Place};
-use sporran_transformers::{EncoderRow, Role};
+use sporran_transformers::EncoderRow;
 
 use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, Prompt,

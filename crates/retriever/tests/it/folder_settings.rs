@@ -10,12 +10,12 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::Value;
+use sporran_checkpoint::Role;
 use sporran_kilt::{PassageId, Query};
 use sporran_retriever::{
     Error, Retriever,
     dense::{BiEncoder, BiEncoderOptions, Dense, DenseOptions, Encoder, Prompt, Similarity},
 };
-use sporran_transformers::Role;
 
 #[derive(Deserialize)]
 struct Expected {

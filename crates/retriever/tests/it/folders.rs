@@ -13,6 +13,7 @@ use std::{
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     PassageId, PassageSplit, PassageStore, Query,
     folder::{Place, STAMP},
@@ -29,7 +30,6 @@ use sporran_retriever::{
     sparse::{Bm25, Bm25Options, Build, TfIdf, TfIdfOptions},
     verify_index,
 };
-use sporran_transformers::Tokenizer;
 
 const WORDS: [&str; 12] =
     ["red", "green", "paris", "new", "york", "city", "big", "apple", "oslo", "blue", "river", "king"];

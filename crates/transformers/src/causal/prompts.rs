@@ -60,8 +60,8 @@ impl Sequences for Prompts<'_> {
 /// prompt. Prompts of different lengths do not influence each other.
 ///
 /// # Errors
-/// [`Error::Options`](crate::Error::Options) where the options cannot be used,
-/// [`Error::Batch`](crate::Error::Batch) where a prompt is empty or a sequence is longer than the model has positions
+/// [`Error::Options`](sporran_checkpoint::Error::Options) where the options cannot be used,
+/// [`Error::Batch`](sporran_checkpoint::Error::Batch) where a prompt is empty or a sequence is longer than the model has positions
 /// for, or a tensor error.
 pub fn generate_causal(
     model: &dyn CausalLm,

@@ -368,7 +368,7 @@ mod tests {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }
     }
 
-    fn folder(text: &str) -> crate::Result<GenerationOptions> {
+    fn folder(text: &str) -> sporran_checkpoint::Result<GenerationOptions> {
         GenerationOptions::from_folder(Path::new("generation_config.json"), text)
     }
 

@@ -83,7 +83,7 @@ impl FastSeq2Seq {
     /// Packs a T5 model.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and those of `read`.
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and those of `read`.
     pub(crate) fn t5(
         config: &T5Config,
         tokens: SpecialTokens,

@@ -207,7 +207,7 @@ mod tests {
 
     use super::{Pooling, Sentences};
 
-    fn open(modules: &str, pooling: &str) -> crate::Result<Option<Sentences>> {
+    fn open(modules: &str, pooling: &str) -> sporran_checkpoint::Result<Option<Sentences>> {
         let folder = tempfile::TempDir::new().unwrap();
         fs::create_dir(folder.path().join("1_Pooling")).unwrap();
         fs::write(folder.path().join("modules.json"), modules).unwrap();

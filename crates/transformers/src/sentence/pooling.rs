@@ -205,7 +205,7 @@ mod tests {
         Pooling::LastToken,
     ];
 
-    fn pooled(pooling: Pooling, mask: &[[f32; 3]; 2]) -> crate::Result<Vec<Vec<f32>>> {
+    fn pooled(pooling: Pooling, mask: &[[f32; 3]; 2]) -> sporran_checkpoint::Result<Vec<Vec<f32>>> {
         let states = [[[1.0f32, -4.0], [3.0, -2.0], [6.0, 0.0]], [[5.0, -6.0], [9.0, 9.0], [9.0, 9.0]]];
         let states = Tensor::new(&states, &Device::Cpu)?;
         Ok(pooling.pool(&states, &Tensor::new(mask, &Device::Cpu)?)?.to_vec2()?)

@@ -10,10 +10,9 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sporran_checkpoint::{Hub, ModelId, Part, is_parlai, weight_types};
 use sporran_generator::{import_nsmn, is_released_nsmn};
-use sporran_transformers::{
-    Checkpoint, Hub, ModelId, Part, import, import_parlai, import_part, is_parlai, weight_types,
-};
+use sporran_transformers::{Checkpoint, import, import_parlai, import_part};
 
 use super::{print, print_json};
 use crate::{

@@ -10,8 +10,9 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use sporran_checkpoint::weight_types;
 use sporran_generator::{NSMN, RELEASED_NSMN};
-use sporran_transformers::{Checkpoint, weight_types};
+use sporran_transformers::Checkpoint;
 
 use super::{Card, read};
 use crate::{

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, path::Path};
 
 use candle_core::{DType, Device};
 use serde_json::{Value, json};
-use sporran_transformers::{ModelConfig, Tokenizer, initialise, save};
+use sporran_checkpoint::{Tokenizer, initialise, save};
+use sporran_transformers::ModelConfig;
 
 /// A small BERT with weights that a seed draws, whose tokenizer knows the words of `text`.
 pub(crate) fn encoder(folder: &Path, text: &str) -> String {

@@ -87,7 +87,7 @@ impl LayerEncoder {
             windows.iter().map(|window| vec![0.0; window.firsts.len() * layers * width]).collect();
         for (layer, states) in self.body.layers(&batch)?.into_iter().enumerate() {
             let values = || states.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>();
-            let values = values().map_err(sporran_transformers::Error::from)?;
+            let values = values().map_err(sporran_checkpoint::Error::from)?;
             for (row, (window, found)) in windows.iter().zip(&mut found).enumerate() {
                 for (word, first) in window.firsts.iter().enumerate() {
                     let state = &values[(row * length + first) * width..][..width];

@@ -18,7 +18,8 @@ mod weights;
 use std::{collections::HashMap, path::Path};
 
 use candle_core::{Device, Tensor};
-use sporran_transformers::{DeviceName, PackedBiLstm, Precision, stored_values};
+use sporran_checkpoint::stored_values;
+use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
 
 pub use encoder::{LAYERS, LayerEncoder};
 pub use network::{RelationNetwork, RelationObjective};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use candle_core::{Device, Var};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Error;
 use sporran_kernels::{Dropout, Isa};
 use sporran_training::{BiLstm, Gradients, Objective, TrainingOptions, Variables};
-use sporran_transformers::Error;
 
 use super::{
     BilstmShape, EncoderWords, RelationExample,

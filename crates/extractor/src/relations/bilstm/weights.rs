@@ -11,7 +11,7 @@ use super::{
 };
 use crate::tagger::{WordRows, bilstm::head};
 
-pub(super) type Model<T> = sporran_transformers::Result<T>;
+pub(super) type Model<T> = sporran_checkpoint::Result<T>;
 
 pub(super) const LSTM: &str = "lstm";
 /// The table of words, or the projection of an encoder's states.

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{ChatTemplate, Tokenizer, find_gguf};
 use sporran_generator::{
     CausalOptions, Chat, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
     ReleasedNsmnConfig, Seq2SeqOptions, VerifierOptions,
 };
 use sporran_kilt::Dataset;
-use sporran_transformers::{ChatTemplate, DeviceName, Precision, Tokenizer, find_gguf};
+use sporran_transformers::{DeviceName, Precision};
 
 use crate::config::{Document, Table, Wrong};
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use sporran_checkpoint::{ChatTemplate, find_gguf};
 use sporran_generator::{CausalOptions, Chat};
 use sporran_retriever::dense::Override;
-use sporran_transformers::{ChatTemplate, Checkpoint, GenerationOptions, find_gguf, folder_max_tokens};
+use sporran_transformers::{Checkpoint, GenerationOptions, folder_max_tokens};
 
 use crate::{
     Result,

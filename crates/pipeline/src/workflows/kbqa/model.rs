@@ -1,6 +1,7 @@
 //! Training of the models that answer with entities: EmbedKGQA and TransferNet.
 
 use candle_core::{DType, Device, Tensor};
+use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     StagedFolder,
     kb::KnowledgeBase,
@@ -15,7 +16,7 @@ use sporran_reasoner::{
 use sporran_training::{
     EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, Tokenizer};
+use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig};
 
 use super::{
     data,

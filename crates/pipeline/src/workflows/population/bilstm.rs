@@ -178,7 +178,7 @@ fn copy_encoder(from: &Path, to: &Path) -> Result<()> {
     const WEIGHTS: &str = "model.safetensors";
     let checkpoint = Checkpoint::open(from)?;
     let ModelConfig::Bert(config) = checkpoint.config() else {
-        return Err(sporran_transformers::Error::Architecture {
+        return Err(sporran_checkpoint::Error::Architecture {
             path: from.join("config.json"),
             expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
             found: "another model".into(),

@@ -198,7 +198,7 @@ fn kept(folder: &Path, wanted: &Readings) -> Result<Option<Vec<f32>>> {
         let tensors = candle_core::safetensors::load(folder.join(PROBABILITIES), &Device::Cpu)?;
         tensors.get(TENSOR).map(|values| values.to_dtype(DType::F32)?.to_vec1()).transpose()
     };
-    Ok(load().map_err(sporran_transformers::Error::from)?)
+    Ok(load().map_err(sporran_checkpoint::Error::from)?)
 }
 
 /// Puts probabilities into a folder, their description last. Gives them as they are rounded there, so that a first training
@@ -215,7 +215,7 @@ fn keep(folder: &Path, readings: &Readings, values: &[f32]) -> Result<Vec<f32>> 
         candle_core::safetensors::save(&HashMap::from([(TENSOR, values)]), folder.join(PROBABILITIES))?;
         Ok(rounded)
     };
-    let rounded = save().map_err(sporran_transformers::Error::from)?;
+    let rounded = save().map_err(sporran_checkpoint::Error::from)?;
     let json = serde_json::to_vec(readings).map_err(|error| Error::io(&path, "write")(error.into()))?;
     jsonl::write(&path, &json)?;
     Ok(rounded)

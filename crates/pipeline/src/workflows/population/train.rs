@@ -7,6 +7,7 @@ use std::{
 
 use candle_core::DType;
 use serde::Serialize;
+use sporran_checkpoint::Tokenizer;
 use sporran_extractor::{
     Document,
     relations::{
@@ -21,7 +22,7 @@ use sporran_training::{
     train_vocabulary,
 };
 use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision, Tokenizer,
+    BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
 };
 
 use super::{
@@ -306,7 +307,7 @@ impl<'a> Marker<'a> {
             (Some(from), _) => {
                 let checkpoint = Checkpoint::open(from)?;
                 let ModelConfig::Bert(config) = checkpoint.config() else {
-                    return Err(sporran_transformers::Error::Architecture {
+                    return Err(sporran_checkpoint::Error::Architecture {
                         path: from.join("config.json"),
                         expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
                         found: "another model".into(),

@@ -40,7 +40,7 @@ impl Bart {
     /// Takes the weights from `vb`, by the names that `transformers` gives them.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
     /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
     /// and shapes).
     pub fn new(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {

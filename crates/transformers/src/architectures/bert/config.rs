@@ -407,7 +407,7 @@ mod tests {
     use crate::architectures::ModelConfig;
     use sporran_checkpoint::Architecture;
 
-    fn read(family: BertFamily, text: &str) -> crate::Result<BertConfig> {
+    fn read(family: BertFamily, text: &str) -> sporran_checkpoint::Result<BertConfig> {
         BertConfig::from_json(family, Path::new("config.json"), text)
     }
 
@@ -453,7 +453,10 @@ mod tests {
             r#"{"num_attention_heads": 5}"#,
             r#"{"id2label": {}}"#,
         ] {
-            assert!(matches!(read(BertFamily::Bert, text), Err(crate::Error::Config { .. })), "{text}");
+            assert!(
+                matches!(read(BertFamily::Bert, text), Err(sporran_checkpoint::Error::Config { .. })),
+                "{text}"
+            );
         }
     }
 

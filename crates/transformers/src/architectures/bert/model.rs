@@ -30,7 +30,7 @@ impl Bert {
     /// Takes the body's weights from `vb`, which is that of the whole model.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
     /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
     /// and shapes).
     pub fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
@@ -70,7 +70,7 @@ impl Bert {
     /// The last hidden states (b, s, d) of the inputs, in the dtype of the weights.
     ///
     /// # Errors
-    /// A tensor error, or [`Error::Batch`](crate::Error::Batch) where an input is longer than the model has
+    /// A tensor error, or [`Error::Batch`](sporran_checkpoint::Error::Batch) where an input is longer than the model has
     /// positions for.
     pub fn forward(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
         self.each_layer(input, mode, &mut |_| {})

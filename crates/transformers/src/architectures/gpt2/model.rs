@@ -43,7 +43,7 @@ impl Gpt2 {
     /// Takes the weights from `vb`, by the names that `transformers` gives them.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
     /// where `vb` lacks a tensor or has another shape.
     pub fn new(config: &Gpt2Config, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;

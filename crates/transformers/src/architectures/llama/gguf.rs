@@ -34,11 +34,11 @@ impl Gguf {
     /// [`Error::Io`], [`Error::Gguf`] where the file is not GGUF, [`Error::Config`] where it holds another kind of
     /// model or lacks a field, [`Error::MissingTensor`] and [`Error::TensorShape`].
     ///
-    /// [`Error::Io`]: crate::Error::Io
-    /// [`Error::Gguf`]: crate::Error::Gguf
-    /// [`Error::Config`]: crate::Error::Config
-    /// [`Error::MissingTensor`]: crate::Error::MissingTensor
-    /// [`Error::TensorShape`]: crate::Error::TensorShape
+    /// [`Error::Io`]: sporran_checkpoint::Error::Io
+    /// [`Error::Gguf`]: sporran_checkpoint::Error::Gguf
+    /// [`Error::Config`]: sporran_checkpoint::Error::Config
+    /// [`Error::MissingTensor`]: sporran_checkpoint::Error::MissingTensor
+    /// [`Error::TensorShape`]: sporran_checkpoint::Error::TensorShape
     pub fn open(path: &Path) -> Result<Self> {
         let file = GgufFile::open(path)?;
         let config = config(&file)?;
@@ -60,7 +60,7 @@ impl Gguf {
     /// The model for inference, with its weights made into `dtype` on `device`.
     ///
     /// # Errors
-    /// [`Error::Gguf`](crate::Error::Gguf) where a tensor cannot be read, or a tensor error where memory ends.
+    /// [`Error::Gguf`](sporran_checkpoint::Error::Gguf) where a tensor cannot be read, or a tensor error where memory ends.
     pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn CausalLm>> {
         let load = |name: &str| Ok((name.to_owned(), self.tensor(name, dtype, device)?));
         let parameters = self.config.parameters()?;

@@ -47,7 +47,7 @@ impl Llama {
     /// Takes the weights from `vb`, by the names that `transformers` gives them.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
     /// where `vb` lacks a tensor or has another shape.
     pub fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;

@@ -33,7 +33,7 @@ impl T5 {
     /// Takes the weights from `vb`, by the names that `transformers` gives them.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where the config asks for what does not exist, and a tensor error where `vb` lacks a
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error where `vb` lacks a
     /// tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file and shapes).
     pub fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;

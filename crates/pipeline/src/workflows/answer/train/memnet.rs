@@ -1,9 +1,9 @@
 //! Training transformer memory networks: which piece of what is known a dialogue is answered with, and the answer.
 
+use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
 use sporran_kilt::{Passage, PassageStore, Provenance};
 use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
-use sporran_transformers::Tokenizer;
 
 use crate::{
     Result,

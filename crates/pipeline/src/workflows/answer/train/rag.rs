@@ -9,6 +9,7 @@ use std::{
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
     Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
 };
@@ -18,7 +19,7 @@ use sporran_training::{
     EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
     export_part,
 };
-use sporran_transformers::{Checkpoint, Head, Pooling, Sentences, Tokenizer};
+use sporran_transformers::{Checkpoint, Head, Pooling, Sentences};
 
 use crate::{
     Error, Result,
@@ -122,7 +123,7 @@ pub(crate) fn train_rag(
         .collect::<Result<_>>()?;
     let find = |batch: &[usize], vectors: &[Vec<f32>]| {
         let queries: Vec<&Query> = batch.iter().map(|&at| &examples[at].example.query).collect();
-        world.find(&queries, vectors).map_err(|error| sporran_transformers::Error::Callback {
+        world.find(&queries, vectors).map_err(|error| sporran_checkpoint::Error::Callback {
             what: "the search for passages",
             source: error.into(),
         })

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_training::{EvaluationError, Row, Seq2SeqObjective};
-use sporran_transformers::Tokenizer;
 
 use super::{
     examples::{Reading, judged_score, readings, with_titles},
@@ -82,9 +82,9 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn of_epoch(&self, epoch: u64) -> sporran_transformers::Result<Arc<Vec<Row>>> {
+    fn of_epoch(&self, epoch: u64) -> sporran_checkpoint::Result<Arc<Vec<Row>>> {
         use rayon::prelude::*;
-        let rows: sporran_transformers::Result<Vec<Row>> = self
+        let rows: sporran_checkpoint::Result<Vec<Row>> = self
             .examples
             .par_iter()
             .enumerate()
@@ -93,7 +93,7 @@ impl Rows<'_> {
         Ok(Arc::new(rows?))
     }
 
-    fn row(&self, reading: &Reading, epoch: u64, number: u64) -> sporran_transformers::Result<Row> {
+    fn row(&self, reading: &Reading, epoch: u64, number: u64) -> sporran_checkpoint::Result<Row> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
         rng.set_stream(epoch << 32 | number);
         let answers = reading.example.answers();
@@ -108,7 +108,7 @@ impl Rows<'_> {
         }
         let shuffled = Reading { example: reading.example.clone(), passages };
         let source = shuffled.ask(|request| self.prompt.text(request, self.tokenizer)).map_err(|error| {
-            sporran_transformers::Error::Callback { what: "the prompt", source: error.into() }
+            sporran_checkpoint::Error::Callback { what: "the prompt", source: error.into() }
         })?;
         let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
         let target = self.tokenizer.encode(target, Some(self.train.target_tokens))?;

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use serde_json::{Value, json};
+use sporran_checkpoint::{Role, SentenceSettings, VectorSimilarity};
 use sporran_kilt::jsonl;
 use sporran_retriever::dense::Similarity;
-use sporran_transformers::{Pooling, Role, SentenceSettings, Sentences, VectorSimilarity};
+use sporran_transformers::{Pooling, Sentences};
 
 use crate::Result;
 

@@ -144,7 +144,7 @@ impl Run<'_> {
     fn execute(
         &self,
         objective: &impl Objective,
-        judge: Option<&dyn Fn() -> sporran_transformers::Result<f64>>,
+        judge: Option<&dyn Fn() -> sporran_checkpoint::Result<f64>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let Self { options, training, encoder, companions, layout } = self;
@@ -174,7 +174,7 @@ fn joined((title, text): &Titled) -> String {
     if title.is_empty() { text.clone() } else { format!("{title} {text}") }
 }
 
-fn one(input: &EncoderInput, text: &str) -> sporran_transformers::Result<EncoderRow> {
+fn one(input: &EncoderInput, text: &str) -> sporran_checkpoint::Result<EncoderRow> {
     // One text has one row.
     Ok(input.rows(&[Text::One(text)])?.swap_remove(0))
 }
@@ -183,7 +183,7 @@ fn pairs(
     input: &EncoderInput,
     query: &str,
     passages: &[Titled],
-) -> sporran_transformers::Result<Vec<EncoderRow>> {
+) -> sporran_checkpoint::Result<Vec<EncoderRow>> {
     let texts: Vec<String> = passages.iter().map(joined).collect();
     let pairs: Vec<Text<'_>> = texts.iter().map(|text| Text::Pair(query, text)).collect();
     input.rows(&pairs)
@@ -231,7 +231,7 @@ struct List {
 
 fn lists(
     judged: &[Texts],
-    rows: impl Fn(&str, &[Titled]) -> sporran_transformers::Result<Vec<EncoderRow>>,
+    rows: impl Fn(&str, &[Titled]) -> sporran_checkpoint::Result<Vec<EncoderRow>>,
 ) -> Result<Vec<List>> {
     let list = |texts: &Texts| {
         let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
@@ -244,8 +244,8 @@ fn lists(
 /// comes last.
 fn mean_reciprocal_rank(
     lists: &[List],
-    score: impl Fn(&[EncoderRow]) -> sporran_transformers::Result<Vec<f32>>,
-) -> sporran_transformers::Result<f64> {
+    score: impl Fn(&[EncoderRow]) -> sporran_checkpoint::Result<Vec<f32>>,
+) -> sporran_checkpoint::Result<f64> {
     let mut sum = 0.0;
     for list in lists {
         let scores = score(&list.rows)?;

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
     LabelledPair, Labeller, Matcher, MatchingObjective, NSMN, Nsmn, NsmnConfig, SelectionOptions, TokenPair,
     VerifierOptions, token_pair,
@@ -13,7 +14,7 @@ use sporran_training::{
     ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions,
     tokenizer_files, train_vocabulary,
 };
-use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Tokenizer, Truncation};
+use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Truncation};
 
 use super::{Claim, NOT_ENOUGH_INFO};
 use crate::{
