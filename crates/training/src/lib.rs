@@ -1,7 +1,7 @@
-//! Training: of encoder-decoders by teacher forcing, of encoders that rank, that
-//! tell passages apart or that learn masked tokens. AdamW, warm-up
-//! and decay, clipping, batches by token budget, evaluations that keep the best weights, and checkpoints that a killed
-//! training goes on from, bit for bit. What is minimised is an [`Objective`]; the loop is one.
+//! Training of models: the loop over an [`Objective`], and the objectives that several stages share.
+//!
+//! The loop has AdamW, warm-up and decay, clipping, batches by token budget, and evaluations that keep the best weights. A
+//! killed training resumes from its newest checkpoint, bit for bit.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

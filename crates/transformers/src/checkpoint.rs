@@ -318,8 +318,7 @@ pub fn import(checkpoint: &Checkpoint, to: &Path) -> Result<()> {
     sporran_checkpoint::import(&checkpoint.stored, to)
 }
 
-/// Writes one of the two models of a folder into `to` as a model of its own, as [`import`] does. Nothing but its own
-/// config goes along.
+/// Writes one of the two models of a folder into `to` as a single model, as [`import`] does. Only its own config is copied.
 ///
 /// # Errors
 /// Those of [`Checkpoint::open_part`] and of [`import`].

@@ -1,7 +1,8 @@
 //! Transformer architectures over candle, exact against the `transformers` library.
 //!
-//! A [`Checkpoint`] is a Hugging Face folder: it gives a [`Tokenizer`](sporran_checkpoint::Tokenizer) and a model behind the [`Seq2Seq`] seam, or an
-//! [`Encoder`] with its [`Head`]. What lies in the folder is the business of [`sporran_checkpoint`]; how models learn, of `sporran_training`.
+//! A [`Checkpoint`] is a Hugging Face folder. It gives a [`Tokenizer`](sporran_checkpoint::Tokenizer) and a model: a
+//! [`Seq2Seq`], a [`CausalLm`], or an [`Encoder`] with its [`Head`]. The crate `sporran-checkpoint` reads the folder's files.
+//! The crate `sporran-training` trains the models.
 //! Each architecture has one definition, built from a `candle_nn::VarBuilder`: over a checkpoint for inference, over
 //! a `candle_nn::VarMap` for training.
 

@@ -1,5 +1,5 @@
-//! What sentence-transformers writes into a folder beside the encoder: the modules after it, how texts are read, and what is
-//! set for vectors and scores.
+//! What sentence-transformers adds to the folder of an encoder: the modules after it, how texts are read, and the settings of
+//! vectors and scores.
 
 mod cross_encoder;
 mod input;

@@ -85,7 +85,7 @@ pub fn encoder_of(folder: &Path) -> Result<PathBuf> {
 /// The files that the folder of a module may hold.
 pub const MODULE_FILES: [&str; 3] = [CONFIG, "model.safetensors", "pytorch_model.bin"];
 
-/// The folders of the modules behind the encoder, as `modules.json` names them; none where there is no such file.
+/// The folders of the modules after the encoder, as `modules.json` names them; none where there is no such file.
 ///
 /// # Errors
 /// [`Error::Json`], and [`Error::Config`] for a path that leads out of the model's folder.

@@ -165,7 +165,7 @@ impl StoredModel {
         Ok(VarBuilder::from_tensors(tensors, dtype, device))
     }
 
-    /// The weights in f32 on the CPU, each read when it is asked for, so that a head can be built without its body.
+    /// The weights in f32 on the CPU, each read on demand, so that a head can be built without its body.
     #[must_use]
     pub fn one_by_one(&self) -> VarBuilder<'_> {
         VarBuilder::from_backend(Box::new(OneByOne(self)), DType::F32, Device::Cpu)
@@ -211,7 +211,7 @@ impl StoredModel {
     }
 }
 
-/// Reads each tensor when it is asked for.
+/// Reads each tensor on demand.
 struct OneByOne<'a>(&'a StoredModel);
 
 impl SimpleBackend for OneByOne<'_> {

@@ -131,8 +131,7 @@ fn joined<'e>(documents: impl Iterator<Item = &'e EntityDocument>) -> (Vec<&'e E
     (rows, places)
 }
 
-/// Starts from the body of a folder with an entity head beside it: the folder's own where it has one, or else one that is
-/// drawn from `seed`.
+/// Starts from the body of a folder, with the folder's entity head where it has one, or else with one drawn from `seed`.
 ///
 /// # Errors
 /// As for [`TunedEncoder::open`], those of [`EntityHead::new`], and a tensor error where the folder's head has other sizes.

@@ -4,7 +4,7 @@
 //! its gradient cannot do without (the projections, the mixed values, the inputs of the activation and two normalised
 //! states: ten values for each of a token's, where the inner part is four times as wide); attention weights, dropout
 //! masks and the outputs of normalisations are made again. Sums over tokens are taken in portions of a fixed size, so
-//! that no figure depends on the number of threads. [`Bert`](crate::Bert) over candle's tape is its oracle.
+//! that no figure depends on the number of threads. [`Bert`](sporran_transformers::Bert) over candle's tape is its oracle.
 
 mod attention;
 mod embeddings;

@@ -50,7 +50,7 @@ impl Sentences {
         for (at, module) in modules.iter().enumerate().skip(1) {
             let inside = folder.join(&module.path);
             if module.kind() != "Dropout" {
-                configs.push(inside.join(CONFIG));
+                configs.push(inside.join("config.json"));
             }
             match module.kind() {
                 "Pooling" if pooling.is_none() => pooling = Some(pooling::read(&inside)?),
