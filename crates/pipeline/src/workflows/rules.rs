@@ -2,7 +2,7 @@
 //!
 //! A config of this kind has `[rules]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
-use std::{ops::ControlFlow, path::PathBuf};
+use std::{fmt, ops::ControlFlow, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
@@ -85,6 +85,22 @@ pub struct Mined {
     pub valid: Option<LinkScores>,
     /// Filtered link prediction on the test part, where there is one.
     pub test: Option<LinkScores>,
+}
+
+impl fmt::Display for Mined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rules", self.rules)?;
+        for (part, scores) in [("validation", &self.valid), ("test", &self.test)] {
+            if let Some(scores) = scores {
+                write!(
+                    f,
+                    "\n{part}: MRR {:.3}, hits@1 {:.3}, hits@3 {:.3}, hits@10 {:.3}",
+                    scores.mrr, scores.hits_at_1, scores.hits_at_3, scores.hits_at_10
+                )?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Mines rules, writes them, and reports filtered link prediction with them alone, in `report.json` of the run's folder as

@@ -1,5 +1,7 @@
 //! Figures of a built benchmark, as the paper's table has them.
 
+use std::fmt;
+
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use sporran_kilt::scores::Measure;
@@ -42,6 +44,38 @@ pub struct Statistics {
     pub triples: usize,
     /// The splits.
     pub splits: Vec<SplitStatistics>,
+}
+
+impl fmt::Display for Statistics {
+    /// A table with a row for each split.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { documents, mentions, document_relations, rules, triples, splits } = self;
+        writeln!(
+            f,
+            "{documents} documents, {mentions} mentions, {document_relations} relations in documents"
+        )?;
+        writeln!(f, "{rules} rules in chains, {triples} triples left in the knowledge base")?;
+        write!(
+            f,
+            "{:<16}{:>10}{:>10}{:>10}{:>8}{:>9}{:>7}{:>10}",
+            "split", "documents", "relations", "questions", "words", "answers", "hops", "in text"
+        )?;
+        for split in splits {
+            write!(
+                f,
+                "\n{:<16}{:>10}{:>10}{:>10}{:>8.1}{:>9.2}{:>7.2}{:>10.2}",
+                split.split,
+                split.documents,
+                split.relations,
+                split.questions,
+                split.words,
+                split.answers,
+                split.hops,
+                split.hops_in_document
+            )?;
+        }
+        Ok(())
+    }
 }
 
 impl Statistics {

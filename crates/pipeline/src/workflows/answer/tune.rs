@@ -1,5 +1,7 @@
 //! The weights of a hybrid retriever, chosen on task files with gold.
 
+use std::fmt;
+
 use rayon::prelude::*;
 use serde::Serialize;
 use sporran_kilt::{
@@ -28,6 +30,21 @@ pub struct Tried {
     pub r_precision: f64,
     /// Mean recall among the first five, over the task files.
     pub recall_at_5: f64,
+}
+
+impl fmt::Display for Tried {
+    /// Both scores in percent, in columns of 11 and 9, and the setting as in a config.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weights: Vec<String> = self.fusion.weights.iter().map(f32::to_string).collect();
+        let method = serde_json::to_value(self.fusion.method).unwrap_or_default();
+        write!(
+            f,
+            "{:11.1} {:9.1}  method = {method}, weights = [{}]",
+            100.0 * self.r_precision,
+            100.0 * self.recall_at_5,
+            weights.join(", ")
+        )
+    }
 }
 
 impl Tried {

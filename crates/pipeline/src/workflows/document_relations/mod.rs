@@ -6,7 +6,7 @@
 mod options;
 mod train;
 
-use std::{collections::BTreeMap, fs, path::Path, time::Instant};
+use std::{collections::BTreeMap, fmt, fs, path::Path, time::Instant};
 
 use serde::Serialize;
 use sporran_extractor::document_relations::DocumentRelations;
@@ -39,6 +39,27 @@ pub struct DocumentsReport {
     pub documents: usize,
     /// Seconds without loading.
     pub seconds: f64,
+}
+
+impl fmt::Display for DocumentsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (file, scores) in &self.files {
+            let Some(scores) = scores else {
+                writeln!(f, "{file}: no gold relations")?;
+                continue;
+            };
+            write!(
+                f,
+                "{file}: {} relations predicted, {} gold, {} correct: precision {:.3}, recall {:.3}, F1 {:.3}",
+                scores.found, scores.gold, scores.right, scores.precision, scores.recall, scores.f1
+            )?;
+            if let Some(f1) = scores.ign_f1 {
+                write!(f, ", Ign F1 {f1:.3}")?;
+            }
+            writeln!(f, "; evidence F1 {:.3}", scores.evidence_f1)?;
+        }
+        write!(f, "{} documents in {:.1} s", self.documents, self.seconds)
+    }
 }
 
 /// Documents that are read together.

@@ -1,5 +1,7 @@
 //! Making a model of document-level relations.
 
+use std::fmt;
+
 use candle_core::DType;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -36,6 +38,16 @@ pub struct TrainedDocuments {
     pub trained: Trained,
     /// The logit above which a relation is stated.
     pub threshold: f32,
+}
+
+impl fmt::Display for TrainedDocuments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps", self.trained.steps)?;
+        match self.trained.best {
+            Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The options that no training depends on: where the model goes, and what it reads then.

@@ -5,7 +5,7 @@
 mod options;
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -45,6 +45,33 @@ pub struct LinkingReport {
     pub files: Vec<LinkedFile>,
     /// Seconds without loading.
     pub seconds: f64,
+}
+
+impl fmt::Display for LinkingReport {
+    /// A table with a row for each file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} names of {} entities", self.names, self.entities)?;
+        writeln!(
+            f,
+            "{:<28} {:>8} {:>8} {:>6} {:>7} {:>8} {:>9} {:>6}",
+            "file", "mentions", "in names", "linked", "correct", "accuracy", "precision", "F1"
+        )?;
+        for file in &self.files {
+            writeln!(
+                f,
+                "{:<28} {:>8} {:>8} {:>6} {:>7} {:>8.3} {:>9.3} {:>6.3}",
+                file.file,
+                file.mentions,
+                file.held,
+                file.linked,
+                file.right,
+                file.accuracy,
+                file.precision,
+                file.f1
+            )?;
+        }
+        write!(f, "{:.1} s", self.seconds)
+    }
 }
 
 /// How a file's mentions were linked.

@@ -78,7 +78,7 @@ struct Done {
     answer_sets: String,
 }
 
-/// A line of answer sets, as `sporran evaluate --answer-sets` reads it.
+/// A line of answer sets, as `sporran evaluate answer-sets` reads it.
 #[derive(Serialize)]
 struct SetLine<'a> {
     id: &'a Id,

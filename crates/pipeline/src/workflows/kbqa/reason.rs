@@ -1,6 +1,9 @@
 //! Answering questions: sets of answers with what they rest on, written as predictions in KILT's layout and as answer sets.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use sporran_generator::{CausalGenerator, TextGenerator};
@@ -42,6 +45,26 @@ pub struct Reasoned {
     pub valid: Option<f64>,
     /// The tests.
     pub tests: Vec<Tested>,
+}
+
+impl fmt::Display for Reasoned {
+    /// Scores are in percent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = Vec::new();
+        if let Some(steps) = self.steps {
+            let valid =
+                self.valid.map_or_else(String::new, |f1| format!(", validation P-F1 {:.1}", 100.0 * f1));
+            lines.push(format!("{steps} steps{valid}"));
+        }
+        for tested in &self.tests {
+            let scores = tested.scores.map_or_else(String::new, |scores| {
+                format!("P-ACC {:.1}, P-F1 {:.1}, ", 100.0 * scores.p_acc, 100.0 * scores.p_f1)
+            });
+            let (test, questions) = (&tested.test, tested.questions);
+            lines.push(format!("{test}: {scores}{questions} questions, {}", tested.predictions.display()));
+        }
+        f.write_str(&lines.join("\n"))
+    }
 }
 
 /// What one test gave.

@@ -1,7 +1,7 @@
 //! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
 //! (Eric et al., 2021, feed the best sentence to GPT-2).
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_generator::{Candidate, Generator, Request};
@@ -155,6 +155,21 @@ pub struct Responded {
     pub predictions: PathBuf,
     /// Every sentence's score.
     pub ranked: PathBuf,
+}
+
+impl fmt::Display for Responded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} dialogues, knowledge F1 {:.1}, {:.1} words a response",
+            self.dialogues,
+            self.knowledge_f1.percent(),
+            self.words
+        )?;
+        writeln!(f, "ranking: {}", self.ranking)?;
+        let [ranking, responses] = self.seconds;
+        write!(f, "{ranking:.1} s for ranking, {responses:.1} s for responses")
+    }
 }
 
 /// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking and report into the

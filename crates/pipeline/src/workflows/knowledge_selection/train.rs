@@ -1,7 +1,7 @@
 //! Making a reranker from judged sentences.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -45,6 +45,19 @@ pub struct Fitted {
     pub scores: Option<Report>,
     /// Optimiser steps, over all folds.
     pub steps: u64,
+}
+
+impl fmt::Display for Fitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps", self.steps)?;
+        if let Some(ranking) = &self.ranking {
+            write!(f, "\nranking: {}", ranking.display())?;
+        }
+        match &self.scores {
+            Some(scores) => write!(f, "\n{scores}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Trains the reranker of a config: on all dialogues, or for each fold on the dialogues of the others, which ranks the

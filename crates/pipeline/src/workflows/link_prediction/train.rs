@@ -1,7 +1,7 @@
 //! Training and scoring an embedding or a network.
 
 use std::{
-    fs,
+    fmt, fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -41,6 +41,16 @@ pub struct Fitted {
     pub best: Option<(usize, f64)>,
     /// The trainings of `[search]`, in their order.
     pub trials: Vec<Trial>,
+}
+
+impl fmt::Display for Fitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} epochs", self.epochs)?;
+        match self.best {
+            Some((epoch, mrr)) => write!(f, ", best epoch {epoch}: validation MRR {mrr:.4}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The options that a training that goes on may have changed: how long it is, and how many others there are.

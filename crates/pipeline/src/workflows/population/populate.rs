@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -37,6 +37,26 @@ pub struct PopulationReport {
     pub name: String,
     /// Its input files.
     pub files: Vec<PopulatedFile>,
+}
+
+impl fmt::Display for PopulationReport {
+    /// Counts by file and property.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, file) in self.files.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(
+                f,
+                "{separator}{}: {} documents, {} sentences, {} facts, {} with both links",
+                file.input.display(),
+                file.documents,
+                file.sentences,
+                file.facts,
+                file.linked
+            )?;
+            file.properties.iter().try_for_each(|(property, count)| write!(f, "\n  {property} {count}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// What came of one file.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Borrow,
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -58,6 +59,20 @@ pub struct Learned {
     pub judged: Measure,
     /// Names in the linker's table; 0 where there is none.
     pub names: usize,
+}
+
+impl fmt::Display for Learned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let recall = &self.maximum_recall;
+        write!(
+            f,
+            "{} steps\nvalidation documents: maximum recall {:.3} by text, {:.3} by link; F1 {:.1}",
+            self.steps,
+            recall.text,
+            recall.link,
+            self.judged.percent()
+        )
+    }
 }
 
 /// Trains `[relations]`. A training that was stopped goes on from its newest checkpoint.

@@ -9,7 +9,7 @@ mod train;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fmt, fs,
     path::Path,
     time::Instant,
 };
@@ -42,6 +42,28 @@ pub struct SlotsReport {
     pub files: BTreeMap<String, FileScores>,
     /// Seconds without loading.
     pub seconds: f64,
+}
+
+impl fmt::Display for SlotsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (file, scores) in &self.files {
+            for (what, scores) in [("unseen", &scores.unseen), ("seen", &scores.seen)] {
+                writeln!(
+                    f,
+                    "{file}, {} {what} relations: {} of {} questions answered, {} correctly: precision {:.3}, recall {:.3}, \
+                     F1 {:.3}",
+                    scores.relations,
+                    scores.answered,
+                    scores.questions,
+                    scores.right,
+                    scores.precision,
+                    scores.recall,
+                    scores.f1
+                )?;
+            }
+        }
+        write!(f, "{:.1} s", self.seconds)
+    }
 }
 
 /// How the questions of a file were answered.

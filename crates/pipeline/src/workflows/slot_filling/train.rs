@@ -1,6 +1,6 @@
 //! Making a reader that answers the questions of relations it has not seen.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -43,6 +43,21 @@ pub struct TrainedSlots {
     pub relations: [usize; 3],
     /// How much better than no answer an answer must be.
     pub threshold: f32,
+}
+
+impl fmt::Display for TrainedSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [train, validation, unseen] = self.relations;
+        write!(
+            f,
+            "relations: {train} for training, {validation} for validation, {unseen} unseen\n{} steps",
+            self.trained.steps
+        )?;
+        match self.trained.best {
+            Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The relations of questions, drawn apart by the seed.

@@ -1,6 +1,6 @@
 //! How well a tagger finds what people marked.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::Serialize;
 use sporran_extractor::{Annotated, EntityType, tagger::Tagger};
@@ -66,6 +66,25 @@ pub struct Tested {
     /// Where the names of facts are marked alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Recalled>,
+}
+
+impl fmt::Display for Tested {
+    /// Each line begins with a line end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(spans) = &self.spans {
+            let [precision, recall, f1] = [spans.precision, spans.recall, spans.f1].map(Measure::percent);
+            write!(f, "\n{}: precision {precision:.1}, recall {recall:.1}, F1 {f1:.1}", self.file)?;
+        }
+        if let Some(facts) = &self.facts {
+            let [exact, typed, overlap] = [facts.exact, facts.typed, facts.overlap].map(Measure::percent);
+            write!(
+                f,
+                "\n{}: {} names and dates of facts; recall {exact:.1} by exact span, {typed:.1} with type, {overlap:.1} by overlap",
+                self.file, facts.gold
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// Scores a tagger on a file in DocRED's layout.

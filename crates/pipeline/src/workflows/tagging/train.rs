@@ -1,6 +1,9 @@
 //! Making a tagger.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use candle_core::DType;
 use serde::Serialize;
@@ -42,6 +45,16 @@ pub struct TrainedTagger {
     pub best: Option<(u64, f64)>,
     /// The scores of `[test]`.
     pub tests: Vec<Tested>,
+}
+
+impl fmt::Display for TrainedTagger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps", self.steps)?;
+        if let Some((step, f1)) = self.best {
+            write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1)?;
+        }
+        self.tests.iter().try_for_each(|tested| write!(f, "{tested}"))
+    }
 }
 
 /// Trains the tagger of a config and scores it. A training that was stopped goes on from its newest checkpoint.
