@@ -58,7 +58,7 @@ impl Query {
         if text.trim().is_empty() {
             let what = if record.input.is_none() { "is missing" } else { "is empty" };
             let hint = if dataset == Some(Dataset::TriviaQa) {
-                "; join TriviaQA's questions first: `sporran convert --triviaqa QUESTIONS`"
+                "; join TriviaQA's questions first: `sporran convert files --from kilt --to kilt --triviaqa QUESTIONS --output OUT IN`"
             } else {
                 ""
             };

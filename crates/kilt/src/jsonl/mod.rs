@@ -19,7 +19,7 @@ pub use input::Position;
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
 pub(crate) use writer::TEMPORARY;
-pub use writer::{Writer, write, write_json};
+pub use writer::{Writer, temporary_prefix, write, write_json};
 
 use crate::{Error, Result};
 

@@ -129,10 +129,16 @@ impl Writer {
 /// How the names of temporary files begin.
 pub(crate) const TEMPORARY: &str = ".sporran-";
 
+/// How the names of this process's temporary files begin: what remains of a process that is interrupted can be found by it.
+pub fn temporary_prefix() -> String {
+    format!("{TEMPORARY}{}-", std::process::id())
+}
+
 /// A temporary file beside the place that it will be renamed to, readable by others as a plain new file would be.
 fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
+    let prefix = temporary_prefix();
     let mut builder = tempfile::Builder::new();
-    builder.prefix(TEMPORARY);
+    builder.prefix(&prefix);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
     builder.tempfile_in(folder)
