@@ -1,6 +1,10 @@
 //! An error as the program shows it: the chain of causes, a hint, an exit code.
 
-use std::{error::Error as _, path::PathBuf};
+use std::{error::Error as _, io::Write as _, path::PathBuf};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::paths;
 
 /// What made a command fail.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +15,17 @@ pub(crate) enum Error {
     /// Arguments that do not go together.
     #[error("{0}")]
     Usage(String),
+    /// A file or folder that cannot be used.
+    #[error("{0}")]
+    Input(String),
+    /// A command form that the program no longer has.
+    #[error("`{old}` has a new form: {new}")]
+    OldForm {
+        /// The beginning of the old command.
+        old: String,
+        /// The whole new command.
+        new: String,
+    },
     /// Standard input or output.
     #[error("{stream}")]
     Stream {
@@ -39,7 +54,7 @@ pub(crate) enum Error {
         /// What was expected, and what came.
         message: String,
     },
-    /// Figures that did not come again; they have been printed.
+    /// Figures that differ from the expected ones; they have been printed.
     #[error("{count} of {of} figures were not reproduced")]
     NotReproduced {
         /// How many.
@@ -116,45 +131,83 @@ impl Error {
 
     /// Whether standard output was closed by its reader.
     pub(crate) fn is_broken_pipe(&self) -> bool {
-        let mut cause: Option<&dyn std::error::Error> = Some(self);
-        while let Some(error) = cause {
-            if let Some(io) = error.downcast_ref::<std::io::Error>()
-                && io.kind() == std::io::ErrorKind::BrokenPipe
-            {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
+        self.causes().any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
-    /// Writes the error, its causes and a hint to standard error.
+    /// Whether the system found no file or folder under a path.
+    fn is_missing_path(&self) -> bool {
+        // Errors of the libraries have the same kind for a folder in place of a file, but no code of the system.
+        self.causes()
+            .any(|cause| cause.kind() == std::io::ErrorKind::NotFound && cause.raw_os_error().is_some())
+    }
+
+    /// The causes that are errors of input or output.
+    fn causes(&self) -> impl Iterator<Item = &std::io::Error> {
+        let first: &dyn std::error::Error = self;
+        std::iter::successors(Some(first), |&error| error.source())
+            .filter_map(|error| error.downcast_ref::<std::io::Error>())
+    }
+
+    /// Writes the error, its causes and a hint to standard error; in colour on a terminal, unless `NO_COLOR` is set.
     pub(crate) fn print(&self) {
-        eprintln!("error: {self}");
+        let label = |colour: AnsiColor, text: &str| {
+            let style = Style::new().bold().fg_color(Some(colour.into()));
+            format!("{style}{text}{style:#}")
+        };
+        let mut text = format!("{} {self}\n", label(AnsiColor::Red, "error:"));
         let mut cause = self.source();
         while let Some(error) = cause {
-            eprintln!("  because: {error}");
+            text.push_str(&format!("  because: {error}\n"));
             cause = error.source();
         }
         if let Some(hint) = self.hint() {
-            eprintln!("  hint: {hint}");
+            text.push_str(&format!("  {} {hint}\n", label(AnsiColor::Cyan, "hint:")));
         }
+        // Where standard error is closed, the exit code still says that the command failed.
+        let _ = anstream::stderr().write_all(text.as_bytes());
     }
 
-    fn hint(&self) -> Option<&'static str> {
+    /// What helps to mend the call; nothing where the work failed.
+    fn hint(&self) -> Option<String> {
         use sporran_pipeline::Error as Pipeline;
-        let Self::Pipeline(error) = self else { return None };
-        match error.as_ref() {
-            Pipeline::Config(_) => Some(
-                "`sporran config show CONFIG` prints a config with all its defaults; paths are relative to where you run the program",
-            ),
+        let error = match self {
+            Self::Usage(_) => return Some("for more information, try '--help'".to_owned()),
+            Self::Pipeline(error) => error.as_ref(),
+            _ => return None,
+        };
+        match error {
+            // The configs' checks begin the messages for missing paths so.
+            Pipeline::Config(mistakes)
+                if mistakes.iter().any(|mistake| mistake.message.starts_with("no ")) =>
+            {
+                Some(paths::whence())
+            }
             Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => {
-                Some("`sporran submit check` lists all ids that are missing or unknown")
+                Some("`sporran submit check` lists all ids that are missing or unknown".to_owned())
             }
             Pipeline::Kilt(sporran_kilt::Error::Compressed { .. }) => {
-                Some("the file may have been cut off by a broken download; fetch it again")
+                Some("a broken download can cut a file off; fetch it again".to_owned())
             }
-            _ => None,
+            _ => self.is_missing_path().then(paths::whence),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_follow_wrong_calls_and_missing_paths_alone() {
+        let usage = Error::Usage("--name: expected a name".into());
+        assert!(usage.hint().unwrap().contains("--help"));
+        let failed = |source: std::io::Error| {
+            Error::from(sporran_pipeline::Error::Io { path: "runs/a".into(), action: "write", source })
+        };
+        assert_eq!(failed(std::io::ErrorKind::StorageFull.into()).hint(), None);
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+        assert!(failed(missing).hint().unwrap().contains("you are in"));
+        assert_eq!(Error::Input("no file a".into()).hint(), None);
     }
 }

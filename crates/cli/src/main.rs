@@ -1,37 +1,56 @@
 //! The `sporran` program: its verbs are library calls and printing.
 //!
 //! Results go to standard output, progress and logs to standard error. Exit code 0: done; 1: the work failed; 2: the
-//! call, the config or an input was wrong.
+//! call, the config or an input was wrong; 130: Ctrl-C.
 
 mod commands;
 mod error;
+mod forms;
+mod help;
+mod interrupt;
+mod outcome;
+mod paths;
 mod progress;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::{env, io::IsTerminal, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use sporran_kernels::Isa;
 
-use crate::{commands::Command, error::Error};
+use crate::{commands::Command, error::Error, outcome::Context};
 
-/// Retrieve, read, reason and extract for knowledge-intensive language tasks; predictions carry their evidence.
+/// Heading of the options that every verb has.
+const GLOBAL: &str = "Global options";
+
+/// Retrieve, rerank, read, reason and extract for knowledge-intensive language tasks, with evidence.
 #[derive(Parser)]
-#[command(version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "sporran",
+    bin_name = "sporran",
+    version,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Help on a command: sporran COMMAND --help\n\
+                  First run:         sporran run configs/quickstart.toml"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Say more about what is done; twice for details.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    /// Print JSON in place of text: one object, or one object a line
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    json: bool,
+    /// Show more messages; give it twice for details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
-    /// Say nothing but errors: no progress, no warnings.
-    #[arg(short, long, global = true)]
+    /// Show errors only: no progress, no warnings
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     quiet: bool,
-    /// Threads to work with; all cores by default.
-    #[arg(long, global = true, value_name = "N")]
+    /// Number of threads; all cores by default
+    #[arg(long, global = true, value_name = "N", help_heading = GLOBAL)]
     threads: Option<std::num::NonZeroUsize>,
-    /// The widest instruction set to use: portable, avx2, avx512, vnni or amx. The same one on two machines makes their results
-    /// equal; the widest that the machine has by default.
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Widest instruction set: portable, avx2, avx512, vnni or amx. With the same one, two machines give equal results
+    #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
     isa: Option<Isa>,
 }
 
@@ -46,8 +65,31 @@ fn limit(isa: Option<Isa>) -> error::Result<()> {
     }
 }
 
+/// Reads the command line. The program ends here after `--help`, `--version` and wrong calls.
+fn parse() -> Result<Cli, ExitCode> {
+    let arguments: Vec<_> = env::args_os().collect();
+    let parsed = help::grouped(Cli::command())
+        .try_get_matches_from(&arguments)
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|error| {
+        let words: Vec<String> =
+            arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        match forms::old_form(&words) {
+            Some(old) if error.use_stderr() => {
+                old.print();
+                ExitCode::from(old.exit_code())
+            }
+            // clap prints help to standard output and errors to standard error.
+            _ => error.exit(),
+        }
+    })
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let level = match (cli.quiet, cli.verbose) {
         (true, _) => tracing::Level::ERROR,
         (_, 0) => tracing::Level::WARN,
@@ -55,21 +97,25 @@ fn main() -> ExitCode {
         _ => tracing::Level::DEBUG,
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time();
-    // Colours by default, unless NO_COLOR says otherwise; a file wants none either.
+    // In colour unless NO_COLOR is set; never in a file.
     if std::io::stderr().is_terminal() {
         log.init()
     } else {
         log.with_ansi(false).init()
     }
     if let Some(threads) = cli.threads {
-        // candle has threads of its own, and takes their number from here.
+        // candle starts its own threads, and reads their number from this variable.
         // SAFETY: no thread has been started yet, so that nothing else looks at the environment.
-        unsafe { std::env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
+        unsafe { env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global() {
             tracing::warn!("--threads has no effect: {error}");
         }
     }
-    match limit(cli.isa).and_then(|()| cli.command.run(cli.quiet)) {
+    interrupt::install();
+    let context = Context { quiet: cli.quiet, json: cli.json };
+    let done =
+        limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe has seen enough, as with `sporran .. | head`.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,

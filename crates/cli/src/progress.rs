@@ -1,26 +1,29 @@
 //! Progress bars on standard error.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use sporran_checkpoint::Progress as Download;
 use sporran_pipeline::{Event, Unit};
 
 /// Between two lines of a step whose bar is not drawn.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Draws the events of a run, one bar a step, with rate and time left. Where standard error is no terminal, a step that takes long
-/// says once a minute how far it is, so that the log of a run in the background tells it.
+/// Draws the events of a run, one bar a step, with rate and time left. Where standard error is no terminal, a long step writes a
+/// line once a minute, so that the log of a run in the background shows how far it is.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    /// When the step last wrote a line, or began.
-    told: Instant,
+    /// When the step began or last wrote a line.
+    written: Instant,
     quiet: bool,
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { bar: None, told: Instant::now(), quiet }
+        Self { bar: None, written: Instant::now(), quiet }
     }
 
     pub(crate) fn event(&mut self, event: Event) {
@@ -35,7 +38,7 @@ impl Progress {
                 bar.set_message(step);
                 bar.enable_steady_tick(Duration::from_millis(200));
                 self.bar = Some(bar);
-                self.told = Instant::now();
+                self.written = Instant::now();
             }
             Event::Advance { done, note } => {
                 if let Some(bar) = &self.bar {
@@ -43,9 +46,9 @@ impl Progress {
                     if let Some(note) = note {
                         bar.set_prefix(note);
                     }
-                    if bar.is_hidden() && self.told.elapsed() >= PAUSE {
+                    if bar.is_hidden() && self.written.elapsed() >= PAUSE {
                         eprintln!("{}", line(bar));
-                        self.told = Instant::now();
+                        self.written = Instant::now();
                     }
                 }
             }
@@ -54,7 +57,7 @@ impl Progress {
                 Some(bar) => bar.suspend(|| eprintln!("{text}")),
                 None => eprintln!("{text}"),
             },
-            Event::Skip { step } => eprintln!("{step}: there already, from the same inputs"),
+            Event::Skip { step } => eprintln!("{step}: up to date, skipped"),
             _ => {}
         }
     }
@@ -81,12 +84,35 @@ fn line(bar: &ProgressBar) -> String {
 fn style(unit: Unit) -> ProgressStyle {
     let template = match unit {
         Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta} left {prefix}",
-        _ => "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta} left {prefix}",
+        _ => "{msg} [{bar:30}] {human_pos}/{human_len} {rate} {eta} left {prefix}",
     };
     // The templates above are constants that indicatif accepts; its default style is what is left otherwise.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            // A bar without its rate is still a bar.
+            let _ = text.write_str(&rate(state.per_sec()));
+        })
         .progress_chars("=> ")
+}
+
+/// A rate with three digits and a unit prefix, such as `1.05 M/s`.
+fn rate(per_second: f64) -> String {
+    const PREFIXES: [&str; 5] = ["", " k", " M", " G", " T"];
+    let (mut value, mut prefix) = (per_second, 0);
+    // What three digits would round to 1000 belongs to the next prefix.
+    while value >= 999.5 && prefix + 1 < PREFIXES.len() {
+        value /= 1000.0;
+        prefix += 1;
+    }
+    let decimals = if value >= 99.95 || value == 0.0 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.decimals$}{}/s", PREFIXES[prefix])
 }
 
 /// Draws downloads, one bar a file.
@@ -120,5 +146,39 @@ impl Downloads {
         if let Some((_, bar)) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{line, rate, style};
+    use indicatif::{ProgressBar, ProgressDrawTarget};
+    use sporran_pipeline::Unit;
+
+    #[test]
+    fn rates_have_three_digits_and_a_prefix() {
+        for (value, text) in [
+            (1_047_976.8, "1.05 M/s"),
+            (0.0, "0/s"),
+            (0.31, "0.31/s"),
+            (12.34, "12.3/s"),
+            (999.4, "999/s"),
+            (999.6, "1.00 k/s"),
+            (99_960.0, "100 k/s"),
+            (999_700.0, "1.00 M/s"),
+            (2.5e9, "2.50 G/s"),
+        ] {
+            assert_eq!(rate(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_templates_are_those_that_indicatif_takes() {
+        let bar = ProgressBar::with_draw_target(Some(40), ProgressDrawTarget::hidden());
+        bar.set_style(style(Unit::Steps));
+        bar.set_message("train");
+        bar.set_prefix("loss 5.02");
+        bar.set_position(12);
+        assert!(line(&bar).starts_with("train: 12 of 40 in 0 s, loss 5.02"), "{}", line(&bar));
     }
 }

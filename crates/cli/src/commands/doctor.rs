@@ -2,23 +2,24 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde_json::json;
 use sporran_pipeline::{Checked, verify};
 use sporran_transformers::DeviceName;
 
-use super::{print, print_json};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    outcome::{Context, Outcome},
+    paths,
+};
 
 /// `sporran doctor`
 #[derive(Args)]
+#[command(after_help = "Examples:\n  sporran doctor\n  sporran doctor --verify indexes")]
 pub(crate) struct Doctor {
-    /// Instead, compare every file of the stores and indexes below these folders with its checksum
-    #[arg(long, num_args = 0.., default_missing_value = "indexes", value_name = "DIR")]
+    /// Verify the checksums of all stores and indexes below these folders instead; `indexes` by default
+    #[arg(long, num_args = 0.., default_missing_value = "indexes", value_name = "DIR", value_hint = ValueHint::DirPath)]
     verify: Option<Vec<PathBuf>>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -66,66 +67,47 @@ fn line(checked: &Checked) -> String {
 }
 
 /// Verifies the stores and indexes below folders, and fails where one is damaged.
-fn verify_all(folders: &[PathBuf], as_json: bool) -> Result<()> {
+fn verify_all(folders: &[PathBuf], context: &Context) -> Result<Outcome> {
+    folders.iter().try_for_each(|folder| paths::folder(folder))?;
     let mut printed = Ok(());
     let found = verify(folders, &mut |checked| {
-        if !as_json && printed.is_ok() {
-            printed = print(&line(checked));
+        // Each is shown as soon as it is verified; JSON is one object.
+        if !context.json && printed.is_ok() {
+            printed = context.print(Outcome::text(line(checked)));
         }
     })?;
     printed?;
     let (all, damaged) = (found.verified.len(), found.damaged());
-    if as_json {
-        print_json(&json!({
-            "verified": found.verified,
-            "unfinished": found.unfinished,
-            "damaged": damaged,
-        }))?;
-    } else {
-        let mut text = String::new();
-        for unfinished in &found.unfinished {
-            let what = match (unfinished.at_work, unfinished.goes_on) {
-                (true, _) => "a process builds here now",
-                (false, true) => "the next build of this index goes on with it",
-                (false, false) => "left by a killed build; the next build beside it removes it",
-            };
-            text.push_str(&format!("unfinished  {}: {what}\n", unfinished.path.display()));
-        }
-        text.push_str(&format!("{all} verified, {damaged} damaged\n"));
-        print(&text)?;
+    let mut text = String::new();
+    for unfinished in &found.unfinished {
+        let what = match (unfinished.at_work, unfinished.goes_on) {
+            (true, _) => "a process is building this now",
+            (false, true) => "the next build of this index continues it",
+            (false, false) => "left by a killed build; the next build in this folder removes it",
+        };
+        text.push_str(&format!("unfinished  {}: {what}\n", unfinished.path.display()));
     }
-    if damaged > 0 {
-        return Err(Error::Found(format!("{damaged} of {all} stores and indexes are damaged")));
-    }
-    Ok(())
+    text.push_str(&format!("{all} verified, {damaged} damaged\n"));
+    let report = json!({
+        "verified": found.verified,
+        "unfinished": found.unfinished,
+        "damaged": damaged,
+    });
+    let failure =
+        (damaged > 0).then(|| Error::Found(format!("{damaged} of {all} stores and indexes are damaged")));
+    Ok(Outcome::new(text, &report)?.failing(failure))
 }
 
 impl Doctor {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         if let Some(folders) = &self.verify {
-            return verify_all(folders, self.json);
+            return verify_all(folders, context);
         }
         let folder = std::env::current_dir().ok();
         let writable = folder.as_ref().is_some_and(|folder| tempfile::tempfile_in(folder).is_ok());
         let features = features();
         let (total, available) = (memory("MemTotal"), memory("MemAvailable"));
         let threads = rayon::current_num_threads();
-        if self.json {
-            let features: serde_json::Map<_, _> =
-                features.into_iter().map(|(name, there)| (name.to_owned(), there.into())).collect();
-            return print_json(&json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "optimised": !cfg!(debug_assertions),
-                "system": std::env::consts::OS,
-                "architecture": std::env::consts::ARCH,
-                "threads": threads,
-                "cpu_features": features,
-                "memory_bytes": total,
-                "available_memory_bytes": available,
-                "folder_is_writable": writable,
-                "devices": devices(),
-            }));
-        }
         let yes = |there: bool| if there { "yes" } else { "no" };
         let gib = |bytes: Option<u64>| {
             bytes
@@ -145,11 +127,26 @@ impl Doctor {
             gib(available),
             gib(total)
         ));
-        for (name, there) in features {
+        for &(name, there) in &features {
             text.push_str(&format!("{name:10} {}\n", yes(there)));
         }
-        text.push_str(&format!("devices    {}\n", devices().join(", ")));
-        text.push_str(&format!("writable   {} (the folder that runs and indexes go to)\n", yes(writable)));
-        print(&text)
+        let devices = devices();
+        text.push_str(&format!("devices    {}\n", devices.join(", ")));
+        text.push_str(&format!("writable   {} (this folder, for runs and indexes)\n", yes(writable)));
+        let features: serde_json::Map<_, _> =
+            features.into_iter().map(|(name, there)| (name.to_owned(), there.into())).collect();
+        let report = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "optimised": !cfg!(debug_assertions),
+            "system": std::env::consts::OS,
+            "architecture": std::env::consts::ARCH,
+            "threads": threads,
+            "cpu_features": features,
+            "memory_bytes": total,
+            "available_memory_bytes": available,
+            "folder_is_writable": writable,
+            "devices": devices,
+        });
+        Outcome::new(text, &report)
     }
 }

@@ -2,53 +2,58 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder, Prompt};
 use sporran_transformers::{DeviceName, Pooling, Precision};
 
-use super::{input::Lines, models, print, print_json};
-use crate::error::Result;
+use super::{
+    input::{Lines, at_least_one},
+    models,
+};
+use crate::{
+    error::Result,
+    outcome::{Context, Outcome},
+};
 
 /// `sporran embed`
 #[derive(Args)]
+#[command(after_help = "Example: sporran embed --model models/minilm --json < texts.txt > vectors.jsonl\n\n\
+                  With --json, a line is {\"vector\": [..]}. Output lines have the order of the input lines.")]
 pub(crate) struct Embed {
-    /// The model's folder: of sentence-transformers, of DPR, or another encoder's with --pooling
-    #[arg(long, value_name = "DIR")]
+    /// The model: a folder of sentence-transformers, of DPR, or of another encoder with --pooling; an imported model's
+    /// name, or hf:ID[@REV]
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     model: PathBuf,
-    /// How the weights are kept: f32, or int8, which is faster and less exact
+    /// Data type of the weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
-    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    /// Device: cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// How the states of a text become its vector, in the place of what the folder says: cls, max, mean, mean_sqrt_len,
-    /// weightedmean or lasttoken
+    /// Pooling of token states: cls, max, mean, mean_sqrt_len, weightedmean or lasttoken; the folder's by default
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
-    /// The folder's prompt that is put before every text, such as query or document; by default the one that the folder
-    /// names as its default
+    /// Name of the folder's prompt to put before every text, such as query or document; the folder's default prompt by
+    /// default
     #[arg(long, value_name = "NAME", conflicts_with = "prompt")]
     prompt_name: Option<String>,
-    /// What is put before every text, in the place of the folder's prompts
+    /// Text to put before every text; replaces the folder's prompts
     #[arg(long, value_name = "TEXT", visible_alias = "prefix")]
     prompt: Option<String>,
-    /// Values of a vector that are kept, from the first on; by default as many as the folder says
+    /// Keep the first N values of each vector; the folder's setting by default
     #[arg(long, value_name = "N")]
     dimensions: Option<usize>,
-    /// Tokens of a text, at most; the rest is cut. By default as many as the folder says
+    /// Maximum tokens of a text; the rest is cut. The folder's setting by default
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Tokens that are worked on together, padding included, at most
+    /// Maximum lines to read before the first of them is answered; with 1, each line is answered before the next is read
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    batch_size: usize,
+    /// Maximum tokens of a batch, padding included
     #[arg(long, default_value_t = 4096, value_name = "N")]
     batch_tokens: usize,
-    /// Print one JSON object a line: {"vector": [..]}
-    #[arg(long)]
-    json: bool,
 }
-
-/// Lines that are read before the first of them is answered.
-const LINES: usize = 1024;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -56,9 +61,10 @@ struct Answer<'a> {
 }
 
 impl Embed {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        at_least_one("--batch-size", self.batch_size)?;
         let encoder = BiEncoder::load(&BiEncoderOptions {
-            folder: models::resolve(&self.model, quiet)?,
+            folder: models::resolve(&self.model, context.quiet)?,
             pooling: self.pooling,
             dimensions: self.dimensions,
             prompt: match (self.prompt_name, self.prompt) {
@@ -71,17 +77,15 @@ impl Embed {
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
         })?;
-        Lines::stdin(LINES).each_portion(Ok, |texts| {
+        Lines::stdin(self.batch_size).each_portion(Ok, |texts| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             for vector in encoder.encode(&texts)?.rows() {
-                if self.json {
-                    print_json(&Answer { vector })?;
-                } else {
-                    let values: Vec<String> = vector.iter().map(f32::to_string).collect();
-                    print(&format!("{}\n", values.join(" ")))?;
-                }
+                context.row(&Answer { vector }, |answer| {
+                    answer.vector.iter().map(f32::to_string).collect::<Vec<_>>().join(" ")
+                })?;
             }
             Ok(())
-        })
+        })?;
+        Ok(Outcome::default())
     }
 }

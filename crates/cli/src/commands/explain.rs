@@ -2,31 +2,30 @@
 
 use clap::Args;
 
-use super::{ConfigArgs, print, print_json};
-use crate::{error::Result, progress::Progress};
+use super::ConfigArgs;
+use crate::{
+    error::Result,
+    outcome::{Context, Outcome},
+};
 
 /// `sporran explain`
 #[derive(Args)]
+#[command(after_help = "Example: sporran explain configs/quickstart.toml --id 5020000 --hits 3")]
 pub(crate) struct Explain {
     #[command(flatten)]
     config: ConfigArgs,
     /// The record's id in one of the config's task files
     #[arg(long, value_name = "ID")]
     id: String,
-    /// Hits that are shown at each step of retrieval
+    /// Hits shown at each step of retrieval
     #[arg(long, default_value_t = 5, value_name = "N")]
     hits: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl Explain {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let options = self.config.load()?;
-        let mut progress = Progress::new(quiet);
-        let found =
-            sporran_pipeline::explain(&options, &self.id, self.hits, &mut |event| progress.event(event))?;
-        if self.json { print_json(&found) } else { print(&found.to_string()) }
+        let explanation = sporran_pipeline::explain(&options, &self.id, self.hits, &mut context.observer())?;
+        Outcome::of(&explanation)
     }
 }

@@ -2,102 +2,104 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde_json::json;
 use sporran_generator::{ChatPrompt, Conversation, GeneratedText, ModelOptions, TextGenerator};
 use sporran_transformers::{DeviceName, EarlyStopping, GenerationOptions, Precision};
 
-use super::{input::Lines, models, print, print_json};
-use crate::error::{Error, Result};
+use super::{
+    input::{Lines, at_least_one},
+    models,
+};
+use crate::{
+    error::{Error, Result},
+    outcome::{Context, Outcome},
+};
 
 /// `sporran generate`
 #[derive(Args)]
+#[command(
+    after_help = "Example: sporran generate --model models/minikilt-reader --num-beams 4 --json < questions.txt\n\n\
+                  With --json, a line is {\"outputs\": [{\"text\", \"score\"}]}. Output lines have the order of the input lines."
+)]
 pub(crate) struct Generate {
     /// The model: a folder in the Hugging Face layout, a GGUF file, an imported model's name, or hf:ID[@REV]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
     model: PathBuf,
-    /// How the weights are kept: f32, or int8, which is faster and less exact
+    /// Data type of the weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
-    /// Sequences that are followed for each input; 1 is greedy search
+    /// Number of beams; 1 is greedy search
     #[arg(long, value_name = "N")]
     num_beams: Option<usize>,
-    /// The most tokens to generate
+    /// Maximum number of new tokens
     #[arg(long, value_name = "N")]
     max_new_tokens: Option<usize>,
-    /// The fewest tokens to generate
+    /// Minimum number of new tokens
     #[arg(long, value_name = "N")]
     min_new_tokens: Option<usize>,
-    /// The power of the length that a sequence's log-probability is divided by
+    /// Exponent of the length that divides a sequence's log-probability
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     length_penalty: Option<f64>,
-    /// Runs of this many tokens occur once at most
+    /// N-grams of this size occur once at most
     #[arg(long, value_name = "N")]
     no_repeat_ngram_size: Option<usize>,
-    /// What the score of a token that was said already is divided by
+    /// Divisor for the scores of tokens that have already occurred
     #[arg(long, value_name = "X")]
     repetition_penalty: Option<f64>,
-    /// Sequences that come back for each input
+    /// Sequences returned for each input
     #[arg(long, value_name = "N")]
     num_return_sequences: Option<usize>,
-    /// End as soon as there are enough finished sequences
+    /// Stop as soon as there are enough finished sequences
     #[arg(long)]
     early_stopping: bool,
-    /// Follow the beams in so many groups that avoid each other's tokens
+    /// Number of beam groups that avoid each other's tokens
     #[arg(long, value_name = "N", requires = "diversity_penalty")]
     num_beam_groups: Option<usize>,
-    /// What a token loses for each earlier group's beam that took it
+    /// Subtracted from a token's score for each beam of an earlier group that chose it
     #[arg(long, value_name = "X")]
     diversity_penalty: Option<f64>,
-    /// Draw tokens by their probability
+    /// Sample tokens by their probability
     #[arg(long)]
     do_sample: bool,
-    /// What scores are divided by before tokens are drawn
+    /// Divisor for scores before sampling
     #[arg(long, value_name = "X", requires = "do_sample")]
     temperature: Option<f64>,
-    /// Draw from this many of the most probable tokens; 0 for all
+    /// Sample from the N most probable tokens; 0 for all
     #[arg(long, value_name = "N", requires = "do_sample")]
     top_k: Option<usize>,
-    /// Draw from the most probable tokens that make up this probability
+    /// Sample from the most probable tokens whose probabilities add up to P
     #[arg(long, value_name = "P", requires = "do_sample")]
     top_p: Option<f64>,
-    /// Decides what is drawn
+    /// Seed of sampling
     #[arg(long, value_name = "N", requires = "do_sample")]
     seed: Option<u64>,
-    /// Write each line as a user's turn by the model's own chat template, and print the answer
+    /// Send each line as a user turn in the model's chat template, and print the answer
     #[arg(long)]
     chat: bool,
-    /// The system's turn before each line
+    /// System turn before each line
     #[arg(long, value_name = "TEXT", requires = "chat", default_value = "", hide_default_value = true)]
     system: String,
-    /// Tokens of an input, at most; the rest is cut off, with a warning. By default only learned positions (GPT-2, BART) are a
-    /// bound, and they leave room for the answer
+    /// Maximum tokens of an input; the rest is cut, with a warning. By default only learned positions (GPT-2, BART) limit
+    /// inputs, and leave room for the answer
     #[arg(long, value_name = "N")]
     max_input_tokens: Option<usize>,
-    /// Inputs that are worked on together, at most; with 1 each line is answered before the next is read
+    /// Maximum inputs of a batch; with 1, each line is answered before the next is read
     #[arg(long, default_value_t = 16, value_name = "N")]
     batch_size: usize,
-    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    /// Device: cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// Print one JSON object a line: {"outputs": [{"text", "score"}]}
-    #[arg(long)]
-    json: bool,
 }
 
 /// Batches that are read before the first of them is answered, so that lines of like length can go together.
 const BATCHES: usize = 32;
 
 impl Generate {
-    pub(crate) fn run(mut self, quiet: bool) -> Result<()> {
-        for (option, value) in
-            [("--batch-size", Some(self.batch_size)), ("--max-input-tokens", self.max_input_tokens)]
-        {
-            if value == Some(0) {
-                return Err(Error::Usage(format!("{option}: expected at least 1, found 0")));
-            }
-        }
-        self.model = models::resolve(&self.model, quiet)?;
+    pub(crate) fn run(mut self, context: &Context) -> Result<Outcome> {
+        at_least_one("--batch-size", self.batch_size)?;
+        self.max_input_tokens.map_or(Ok(()), |tokens| at_least_one("--max-input-tokens", tokens))?;
+        self.model = models::resolve(&self.model, context.quiet)?;
         let options = ModelOptions {
             precision: self.precision,
             batch_size: self.batch_size,
@@ -132,13 +134,13 @@ impl Generate {
                     }
                 }
             }
-            generator.generate_from(&rows)?.iter().try_for_each(|outputs| self.print(outputs))?;
+            generator.generate_from(&rows)?.iter().try_for_each(|outputs| print(context, outputs))?;
             end
         });
         if blank > 0 {
             tracing::warn!("standard input: blank lines have an empty answer: {blank} of {read} lines");
         }
-        done
+        done.map(|()| Outcome::default())
     }
 
     /// The tokens of a line, as many as the model reads, and how many it has; none of a blank line.
@@ -196,13 +198,13 @@ impl Generate {
             ..GenerationOptions::default()
         }
     }
+}
 
-    fn print(&self, outputs: &[GeneratedText]) -> Result<()> {
-        if self.json {
-            let output = |output: &GeneratedText| json!({ "text": output.text, "score": output.score });
-            let outputs: Vec<_> = outputs.iter().map(output).collect();
-            return print_json(&json!({ "outputs": outputs }));
-        }
-        outputs.iter().try_for_each(|output| print(&format!("{}\n", output.text.replace('\n', " "))))
-    }
+/// One line of JSON, or one line of text for each sequence.
+fn print(context: &Context, outputs: &[GeneratedText]) -> Result<()> {
+    let value = |output: &GeneratedText| json!({ "text": output.text, "score": output.score });
+    let text = |output: &GeneratedText| output.text.replace('\n', " ");
+    context.row(&json!({ "outputs": outputs.iter().map(value).collect::<Vec<_>>() }), |_| {
+        outputs.iter().map(text).collect::<Vec<_>>().join("\n")
+    })
 }

@@ -9,56 +9,43 @@ use sporran_kilt::{
     store::{Plan, PlanOptions},
 };
 
-use super::{ConfigArgs, print, print_json};
+use super::ConfigArgs;
 use crate::{
     error::{Error, Result},
-    progress::Progress,
+    outcome::{Context, Outcome},
 };
 
 /// `sporran index`
 #[derive(Args)]
+#[command(after_help = "Example: sporran index configs/quickstart.toml --plan")]
 pub(crate) struct Index {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only estimate disk, memory and time, from pages all over a plain source or from the beginning of a compressed one
+    /// Only estimate disk, memory and time, from a sample of the source's pages
     #[arg(long)]
     plan: bool,
-    /// Lines of the source that the estimate parses
+    /// MiB of the source that the estimate parses
     #[arg(long, default_value_t = 64, requires = "plan", value_name = "MIB")]
     sample: u64,
-    /// Lines of a compressed source that the estimate decompresses, at least, to count its pages
+    /// MiB of a compressed source that the estimate decompresses, at least, to count its pages
     #[arg(long, default_value_t = 1024, requires = "plan", value_name = "MIB")]
     decompress: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl Index {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let options = self.config.load()?;
         let Some(source) = &options.general.source else {
-            return Err(Error::Usage("the config has no `[source]` to index".into()));
+            return Err(Error::Input("the config has no `[source]` to index".into()));
         };
         if self.plan {
             let mib = |count: u64| count.saturating_mul(1 << 20);
             let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
             let plan = PassageStore::plan(&source.path, source.split, sample)?;
-            return if self.json { print_json(&plan) } else { print(&table(&plan, &source.path)) };
+            return Outcome::new(table(&plan, &source.path), &plan);
         }
-        let mut progress = Progress::new(quiet);
-        let assembly = sporran_pipeline::assemble_retrieval(&options, &mut |event| progress.event(event))?;
-        let Some(store) = &assembly.store else { return Ok(()) };
-        if self.json {
-            return print_json(&json!({
-                "pages": store.pages(),
-                "passages": store.len(),
-                "bytes": store.bytes(),
-                "hash": store.hash(),
-                "parts": assembly.hashes,
-                "recalls": assembly.recalls,
-            }));
-        }
+        let assembly = sporran_pipeline::assemble_retrieval(&options, &mut context.observer())?;
+        let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
         let mut text =
             format!("{} pages, {} passages, {} bytes\n", store.pages(), store.len(), store.bytes());
         for part in &assembly.hashes {
@@ -67,11 +54,19 @@ impl Index {
         for recall in &assembly.recalls {
             text.push_str(&format!("{recall}\n"));
         }
-        print(&text)
+        let report = json!({
+            "pages": store.pages(),
+            "passages": store.len(),
+            "bytes": store.bytes(),
+            "hash": store.hash(),
+            "parts": assembly.hashes,
+            "recalls": assembly.recalls,
+        });
+        Outcome::new(text, &report)
     }
 }
 
-/// The estimate for people, with how far it can be trusted.
+/// The estimate, with its precision.
 fn table(plan: &Plan, source: &Path) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let basis = if plan.complete {

@@ -1,36 +1,61 @@
 //! Lines of standard input, in portions, with their numbers.
 
-use std::io::{self, BufRead, StdinLock};
+use std::io::{self, BufRead, Read, StdinLock};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    interrupt::{self, Kept},
+};
+
+/// Bytes of lines from which on no further line joins a portion, so that long lines do not fill the memory.
+const PORTION_BYTES: usize = 16 << 20;
+/// Bytes of the longest line that is read.
+const LINE_BYTES: u64 = 1 << 30;
+
+/// Checks an option that counts.
+pub(super) fn at_least_one(option: &str, value: usize) -> Result<()> {
+    if value == 0 {
+        return Err(Error::Usage(format!("{option}: expected at least 1, found 0")));
+    }
+    Ok(())
+}
 
 /// Reads lines; an error says which one it is about.
 pub(super) struct Lines<R> {
     reader: R,
     line: u64,
     portion: usize,
+    portion_bytes: usize,
+    line_bytes: u64,
 }
 
 impl Lines<StdinLock<'static>> {
-    /// Standard input, of which `portion` lines are worked on together.
+    /// Standard input, of which at most `portion` lines are read before the first of them is answered.
     pub(super) fn stdin(portion: usize) -> Self {
-        Self { reader: io::stdin().lock(), line: 0, portion }
+        interrupt::keep(Kept::Lines);
+        Self {
+            reader: io::stdin().lock(),
+            line: 0,
+            portion,
+            portion_bytes: PORTION_BYTES,
+            line_bytes: LINE_BYTES,
+        }
     }
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Gives `answer` what `parse` makes of the lines, a portion at a time. The lines before one that cannot be read or
-    /// parsed are answered before the error is given back.
+    /// Gives `answer` what `parse` makes of the lines, a portion at a time and in their order. The lines before one that
+    /// cannot be read or parsed are answered before the error is given back.
     pub(super) fn each_portion<T>(
         &mut self,
         mut parse: impl FnMut(String) -> Result<T, String>,
         mut answer: impl FnMut(&[T]) -> Result<()>,
     ) -> Result<()> {
         loop {
-            let mut parsed = Vec::with_capacity(self.portion);
-            let mut end = None;
-            while parsed.len() < self.portion && end.is_none() {
-                match self.next(&mut parse) {
+            let mut parsed = Vec::new();
+            let (mut bytes, mut end) = (0, None);
+            while parsed.len() < self.portion && bytes < self.portion_bytes && end.is_none() {
+                match self.next(&mut bytes, &mut parse) {
                     Ok(Some(item)) => parsed.push(item),
                     Ok(None) => end = Some(Ok(())),
                     Err(error) => end = Some(Err(error)),
@@ -38,6 +63,7 @@ impl<R: BufRead> Lines<R> {
             }
             if !parsed.is_empty() {
                 answer(&parsed)?;
+                interrupt::answered(parsed.len());
             }
             if let Some(end) = end {
                 return end;
@@ -45,15 +71,23 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    fn next<T>(&mut self, parse: &mut impl FnMut(String) -> Result<T, String>) -> Result<Option<T>> {
+    fn next<T>(
+        &mut self,
+        read: &mut usize,
+        parse: &mut impl FnMut(String) -> Result<T, String>,
+    ) -> Result<Option<T>> {
         let mut bytes = Vec::new();
-        let read = self.reader.read_until(b'\n', &mut bytes);
-        if read.map_err(|source| Error::Stream { stream: "standard input", source })? == 0 {
+        let found = self.reader.by_ref().take(self.line_bytes + 1).read_until(b'\n', &mut bytes);
+        if found.map_err(|source| Error::Stream { stream: "standard input", source })? == 0 {
             return Ok(None);
         }
+        *read += bytes.len();
         self.line += 1;
         let line = self.line;
         let wrong = |message| Error::Line { line, message };
+        if bytes.len() as u64 > self.line_bytes {
+            return Err(wrong(format!("expected at most {} bytes in a line, found more", self.line_bytes)));
+        }
         if bytes.ends_with(b"\n") {
             bytes.pop();
             if bytes.ends_with(b"\r") {
@@ -73,7 +107,7 @@ mod tests {
 
     fn portions(bytes: &[u8], portion: usize) -> (Vec<Vec<String>>, Option<String>) {
         let mut seen = Vec::new();
-        let mut lines = Lines { reader: bytes, line: 0, portion };
+        let mut lines = Lines { reader: bytes, line: 0, portion, portion_bytes: 6, line_bytes: 8 };
         let parse = |text: String| if text == "bad" { Err("is bad".into()) } else { Ok(text) };
         let end = lines.each_portion(parse, |texts| {
             seen.push(texts.to_vec());
@@ -88,6 +122,16 @@ mod tests {
         assert_eq!(seen, [vec!["a", ""], vec!["b"]]);
         assert_eq!(end, None);
         assert!(portions(b"", 2).0.is_empty());
+    }
+
+    #[test]
+    fn long_lines_make_small_portions_and_too_long_ones_are_refused() {
+        let (seen, end) = portions(b"12345\nabcdefg\nb\nc", 9);
+        assert_eq!(seen, [vec!["12345"], vec!["abcdefg"], vec!["b", "c"]]);
+        assert_eq!(end, None);
+        let (seen, end) = portions(b"a\n123456789\nb\n", 9);
+        assert_eq!(seen, [["a"]]);
+        assert_eq!(end.unwrap(), "standard input:2: expected at most 8 bytes in a line, found more");
     }
 
     #[test]

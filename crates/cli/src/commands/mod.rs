@@ -1,7 +1,9 @@
 //! One file a verb.
 
+mod completions;
 mod config;
 mod convert;
+mod docs;
 mod doctor;
 mod embed;
 mod evaluate;
@@ -9,6 +11,7 @@ mod explain;
 mod generate;
 mod index;
 mod input;
+mod man;
 mod models;
 mod populate;
 mod reason;
@@ -20,92 +23,107 @@ mod submit;
 mod train;
 mod tune;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sporran_pipeline::{Config as _, Options};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::Result,
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
+};
 
-/// The verbs.
+/// The verbs. `help::GROUPS` says under which heading each is listed.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Answer every task file of a config, with provenance, and score what has gold
+    /// Run the workflow of a config: write predictions with evidence, and score them
     Run(run::Run),
-    /// Build the passage store and the index of a config, or estimate what they take
+    /// Extract facts from documents, with evidence and as triples
+    Populate(populate::Populate),
+    /// Answer questions over a document and a knowledge base, or complete triples
+    Reason(reason::Reason),
+    /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// Retrieve only: write rankings, and predictions that hold evidence
+    Retrieve(run::Retrieve),
+    /// Show how one record is answered: query, hits, prompt, answers, evidence
+    Explain(explain::Explain),
+    /// Embed lines of standard input
+    Embed(embed::Embed),
+    /// Score passages for queries from standard input
+    Rerank(rerank::Rerank),
+    /// Generate text for lines of standard input
+    Generate(generate::Generate),
+    /// Train the model of a config
+    Train(train::Train),
     /// Choose the weights of a hybrid retriever on task files with gold
     Tune(tune::Tune),
-    /// Retrieve only: rankings, and predictions that hold evidence
-    Retrieve(run::Retrieve),
-    /// Show one record's way: query, hits, prompt, answers, evidence
-    Explain(explain::Explain),
-    /// Score predictions
+    /// Score predictions, rankings and models
+    #[command(subcommand)]
     Evaluate(evaluate::Evaluate),
-    /// Put finished runs beside each other and beside the published rows of the KILT paper
+    /// Compare finished runs with each other and with published results
     Report(report::ReportRuns),
-    /// Run rows of `configs/expected.toml` and compare with their figures
+    /// Run rows of `configs/expected.toml` and compare the figures
     Reproduce(reproduce::Reproduce),
     /// Check or pack files for submission
     #[command(subcommand)]
     Submit(submit::Submit),
-    /// Read facts from documents: predictions with evidence, and triples
-    Populate(populate::Populate),
-    /// Train the model of a config's generator
-    Train(train::Train),
-    /// Answer questions that need a document and a knowledge base, with what each answer rests on
-    Reason(reason::Reason),
-    /// Generate text for lines of standard input
-    Generate(generate::Generate),
-    /// Give the vectors of lines of standard input
-    Embed(embed::Embed),
-    /// Score passages for queries of standard input
-    Rerank(rerank::Rerank),
+    /// Convert data sets and file formats
+    #[command(subcommand)]
+    Convert(convert::Convert),
     /// Fetch, import and describe models
     #[command(subcommand)]
     Models(models::Models),
-    /// Turn one file format into another
-    Convert(convert::Convert),
     /// Check or show a config
     #[command(subcommand)]
     Config(config::Config),
-    /// Tell what this machine and this build can do
+    /// Show what this machine and this build can do
     Doctor(doctor::Doctor),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+    /// Write man pages
+    Man(man::Man),
+    /// Print generated pages of the manual
+    #[command(subcommand, hide = true)]
+    Docs(docs::Docs),
 }
 
 impl Command {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match self {
-            Self::Run(command) => command.run(quiet),
-            Self::Index(command) => command.run(quiet),
-            Self::Tune(command) => command.run(quiet),
-            Self::Retrieve(command) => command.run(quiet),
-            Self::Explain(command) => command.run(quiet),
+            Self::Run(command) => command.run(context),
+            Self::Populate(command) => command.run(context),
+            Self::Reason(command) => command.run(context),
+            Self::Index(command) => command.run(context),
+            Self::Retrieve(command) => command.run(context),
+            Self::Explain(command) => command.run(context),
+            Self::Embed(command) => command.run(context),
+            Self::Rerank(command) => command.run(context),
+            Self::Generate(command) => command.run(context),
+            Self::Train(command) => command.run(context),
+            Self::Tune(command) => command.run(context),
             Self::Evaluate(command) => command.run(),
-            Self::Report(command) => command.run(),
-            Self::Reproduce(command) => command.run(quiet),
+            Self::Report(command) => command.run(context),
+            Self::Reproduce(command) => command.run(context),
             Self::Submit(command) => command.run(),
-            Self::Populate(command) => command.run(quiet),
-            Self::Train(command) => command.run(quiet),
-            Self::Reason(command) => command.run(quiet),
-            Self::Generate(command) => command.run(quiet),
-            Self::Embed(command) => command.run(quiet),
-            Self::Rerank(command) => command.run(quiet),
-            Self::Models(command) => command.run(quiet),
-            Self::Convert(command) => command.run(quiet),
+            Self::Convert(command) => command.run(context),
+            Self::Models(command) => command.run(context),
             Self::Config(command) => command.run(),
-            Self::Doctor(command) => command.run(),
+            Self::Doctor(command) => command.run(context),
+            Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
+            Self::Docs(command) => command.run(),
         }
     }
 }
 
-/// A config and what is laid over it.
+/// A config and the values that replace its own.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
     /// The config, a TOML file
+    #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath)]
     config: PathBuf,
     /// Values that replace the config's, such as `retriever.k1=1.2`
     #[arg(value_name = "KEY=VALUE")]
@@ -113,26 +131,24 @@ pub(crate) struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    /// The config's path, which leads to a file, and the overrides.
+    fn parts(&self) -> Result<(&Path, &[String])> {
+        paths::file(&self.config)?;
+        Ok((&self.config, &self.overrides))
+    }
+
     /// Reads the config after checking all that can be checked without loading a model.
     fn load(&self) -> Result<Options> {
-        let mistakes = sporran_pipeline::check(&self.config, &self.overrides)?;
+        let (config, overrides) = self.parts()?;
+        let mistakes = sporran_pipeline::check(config, overrides)?;
         if !mistakes.is_empty() {
             return Err(sporran_pipeline::Error::Config(mistakes).into());
         }
-        Ok(Options::parse(&self.config, &self.overrides)?)
+        let options = Options::parse(config, overrides)?;
+        if let Some(source) = &options.general.source {
+            // Every verb that searches builds the indexes that are missing.
+            interrupt::keep(Kept::Folder(source.indexes.clone()));
+        }
+        Ok(options)
     }
-}
-
-/// Writes to standard output.
-fn print(text: &str) -> Result<()> {
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|source| Error::Stream { stream: "standard output", source })
-}
-
-/// Writes a value to standard output as one line of JSON.
-fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })?;
-    print(&format!("{text}\n"))
 }

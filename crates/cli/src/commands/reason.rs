@@ -2,43 +2,53 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use sporran_pipeline::{
     Config, korc,
     links::{AskOptions, Asker, LinkAnswer, LinkQuestion},
 };
 
-use super::{ConfigArgs, input::Lines, print, print_json};
-use crate::{error::Result, progress::Progress};
+use super::{ConfigArgs, input::Lines};
+use crate::{
+    error::Result,
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
+};
 
 /// `sporran reason`
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  \
+        sporran reason configs/quickstart-reason.toml\n  \
+        sporran reason --kb examples/minikilt/kb --links models/minikilt-kb --json < triples.jsonl\n\
+        \n\
+        With --json, a config prints one prediction a line, and --kb prints {\"answers\": [..]} for each line.",
+    override_usage = "sporran reason [OPTIONS] CONFIG [KEY=VALUE]...\n       sporran reason [OPTIONS] --kb DIR"
+)]
 pub(crate) struct Reason {
     #[command(flatten)]
     config: Option<ConfigArgs>,
-    /// Complete the triples of standard input, lines of {"subject", "relation"} or {"relation", "object"}, over this knowledge base: a
-    /// folder or a file of triples
-    #[arg(long, value_name = "DIR", conflicts_with = "config", required_unless_present = "config")]
+    /// Complete triples from standard input over this knowledge base, a folder or a file of triples. A line is
+    /// {"subject", "relation"} or {"relation", "object"}
+    #[arg(long, value_name = "DIR", conflicts_with = "config", required_unless_present = "config", value_hint = ValueHint::AnyPath)]
     kb: Option<PathBuf>,
-    /// By the embedding or network of this folder, which `train` made
-    #[arg(long, value_name = "DIR", requires = "kb")]
+    /// Folder of an embedding or a network that `train` wrote
+    #[arg(long, value_name = "DIR", requires = "kb", value_hint = ValueHint::DirPath)]
     links: Option<PathBuf>,
-    /// By these rules, which `train` mined; beside a model they only tell more of its answers
-    #[arg(long, value_name = "FILE", requires = "kb")]
+    /// Rules that `train` mined; together with a model they only explain its answers
+    #[arg(long, value_name = "FILE", requires = "kb", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
-    /// Answers of a question
+    /// Answers per question
     #[arg(long, value_name = "N", requires = "kb", default_value_t = 10)]
     answers: usize,
-    /// Chains that speak for an answer: rules with their triples, or a network's paths
+    /// Supporting chains per answer: rules with their triples, or paths of a network
     #[arg(long, value_name = "N", requires = "kb", default_value_t = 3)]
     chains: usize,
-    /// Give answers too that the training part has already
+    /// Also give answers that are in the training triples
     #[arg(long, requires = "kb")]
     known: bool,
-    /// Print one JSON object a line: each prediction of a config in the place of the scores, or {"answers": [..]} for each question
-    #[arg(long)]
-    json: bool,
 }
 
 /// Lines that are read before the first of them is answered.
@@ -50,15 +60,19 @@ struct Answered {
 }
 
 impl Reason {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match (&self.config, &self.kb) {
-            (Some(config), _) => self.run_config(config, quiet),
-            (None, Some(kb)) => self.complete(kb),
-            (None, None) => Ok(()),
+            (Some(config), _) => run_config(config, context),
+            (None, Some(kb)) => self.complete(kb, context),
+            // clap requires one of the two.
+            (None, None) => Ok(Outcome::default()),
         }
     }
 
-    fn complete(&self, kb: &Path) -> Result<()> {
+    fn complete(&self, kb: &Path, context: &Context) -> Result<Outcome> {
+        paths::file_or_folder(kb)?;
+        self.links.as_deref().map_or(Ok(()), paths::folder)?;
+        self.rules.as_deref().map_or(Ok(()), paths::file)?;
         let options = AskOptions { answers: self.answers, chains: self.chains, known: self.known };
         let asker = Asker::open(kb, self.links.as_deref(), self.rules.as_deref())?;
         let parse = |line: String| {
@@ -69,30 +83,28 @@ impl Reason {
         };
         Lines::stdin(LINES).each_portion(parse, |questions| {
             for answers in asker.ask(questions, options)? {
-                if self.json {
-                    print_json(&Answered { answers })?;
-                } else {
-                    print(&completed(&answers))?;
-                }
+                context.row(&Answered { answers }, |answered| completed(&answered.answers))?;
             }
             Ok(())
-        })
-    }
-
-    fn run_config(&self, config: &ConfigArgs, quiet: bool) -> Result<()> {
-        let mut progress = Progress::new(quiet);
-        let options = korc::ReasonOptions::load(&config.config, &config.overrides)?;
-        let mut lines = Vec::new();
-        let reasoned = korc::reason(&options, &mut |event| progress.event(event), &mut |record| {
-            if self.json {
-                lines.push(record.clone());
-            }
         })?;
-        if self.json { lines.iter().try_for_each(print_json) } else { print(&told(&reasoned)) }
+        Ok(Outcome::default())
     }
 }
 
-/// Answers with what speaks for them, and an empty line.
+fn run_config(config: &ConfigArgs, context: &Context) -> Result<Outcome> {
+    let (path, overrides) = config.parts()?;
+    let options = korc::ReasonOptions::load(path, overrides)?;
+    interrupt::keep(Kept::Folder(options.folder()));
+    let mut predictions = Vec::new();
+    let reasoned = korc::reason(&options, &mut context.observer(), &mut |record| {
+        if context.json {
+            predictions.push(record.clone());
+        }
+    })?;
+    Ok(Outcome::list(&reasoned, &predictions)?.with_model(&reasoned.model))
+}
+
+/// Answers with their supporting chains; an empty line follows them.
 fn completed(answers: &[LinkAnswer]) -> String {
     let mut text = String::new();
     for answer in answers {
@@ -103,30 +115,6 @@ fn completed(answers: &[LinkAnswer]) -> String {
             let rule = chain.rule.as_ref().map_or_else(String::new, |rule| format!("{rule}: "));
             text.push_str(&format!("\t{:.3}\t{rule}{}\n", chain.weight, triples.join(" ")));
         }
-    }
-    text.push('\n');
-    text
-}
-
-/// Scores in percent, and where the predictions are.
-pub(super) fn told(reasoned: &korc::Reasoned) -> String {
-    let mut text = String::new();
-    if let Some(steps) = reasoned.steps {
-        let valid =
-            reasoned.valid.map_or_else(String::new, |valid| format!(", valid P-F1 {:.1}", valid * 100.0));
-        text.push_str(&format!("{steps} steps{valid}\n"));
-    }
-    text.push_str(&format!("model: {}\n", reasoned.model.display()));
-    for tested in &reasoned.tests {
-        let scores = tested.scores.map_or_else(String::new, |scores| {
-            format!("P-ACC {:.1}, P-F1 {:.1}, ", scores.p_acc * 100.0, scores.p_f1 * 100.0)
-        });
-        text.push_str(&format!(
-            "{}: {scores}{} questions, {}\n",
-            tested.test,
-            tested.questions,
-            tested.predictions.display()
-        ));
     }
     text
 }

@@ -2,47 +2,54 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use sporran_kilt::{jsonl, scores::significance::Rounds};
+use clap::{Args, ValueHint};
+use sporran_kilt::jsonl;
 use sporran_pipeline::{Form, compare_runs};
 
-use super::{print, print_json};
-use crate::error::Result;
+use super::evaluate::Rounds;
+use crate::{
+    error::{Error, Result},
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
+};
 
 /// `sporran report`
 #[derive(Args)]
+#[command(
+    after_help = "Example: sporran report runs/quickstart runs/bm25 --form markdown --output report.md"
+)]
 pub(crate) struct ReportRuns {
-    /// Folders of finished runs; differences are told from the first one
-    #[arg(required = true, value_name = "RUN")]
+    /// Folders of finished runs; the others are compared with the first
+    #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
-    /// How it is written: text, markdown, latex, csv or html
-    #[arg(long, default_value = "text", value_name = "FORM")]
-    form: Form,
-    /// A file to write to, in the place of standard output
-    #[arg(long, short, value_name = "FILE")]
+    /// Format: text, markdown, latex, csv or html [default: text]
+    #[arg(long, value_name = "FORM")]
+    form: Option<Form>,
+    /// File to write; standard output by default
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Rounds of the tests
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
-    rounds: u32,
-    /// Seed of the tests
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Print one JSON object
-    #[arg(long, conflicts_with_all = ["form", "output"])]
-    json: bool,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 impl ReportRuns {
-    pub(crate) fn run(self) -> Result<()> {
-        let rounds = Rounds { count: self.rounds, seed: self.seed, ..Rounds::default() };
-        let comparison = compare_runs(&self.runs, rounds)?;
-        if self.json {
-            return print_json(&comparison);
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        if context.json && (self.form.is_some() || self.output.is_some()) {
+            return Err(Error::Usage("--json: expected neither --form nor --output with it".into()));
         }
-        let text = comparison.write(self.form);
+        for run in &self.runs {
+            paths::folder(run)?;
+        }
+        let comparison = compare_runs(&self.runs, self.rounds.value())?;
+        let text = comparison.write(self.form.unwrap_or(Form::Text));
         match &self.output {
-            Some(path) => Ok(jsonl::write(path, text.as_bytes())?),
-            None => print(&text),
+            Some(path) => {
+                interrupt::keep(Kept::Output(path.clone()));
+                jsonl::write(path, text.as_bytes())?;
+                Ok(Outcome::default())
+            }
+            None => Outcome::new(text, &comparison),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ScoreActivation;
 use sporran_kilt::{
@@ -17,58 +17,72 @@ use sporran_pipeline::selection;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
 use sporran_transformers::{DeviceName, Precision};
 
-use super::{input::Lines, models, print, print_json};
-use crate::{error::Result, progress::Progress};
+use super::{
+    input::{Lines, at_least_one},
+    models,
+};
+use crate::{
+    error::Result,
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
+};
 
 /// `sporran rerank`
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+        sporran rerank --model models/reranker --json < queries.jsonl\n  \
+        sporran rerank --model runs/wowpp-tfidf/model --wowpp test.json --output ranking.jsonl\n\
+        \n\
+        An input line is {\"query\": \"..\", \"passages\": [\"..\"]}. With --json, an output line is {\"scores\": [..]}.\n\
+        A score is a number, or a list of two for a model with two labels; null if query and passage are empty.\n\
+        \n\
+        Scores are those of CrossEncoder.predict in sentence-transformers. They pass through the activation\n\
+        of the folder; by default the sigmoid for one label, and none for two.\n\
+        \n\
+        Output lines have the order of the input lines.")]
 pub(crate) struct Rerank {
-    /// The folder of a reranker that `sporran train` made, or of a cross-encoder in the Hugging Face layout
-    #[arg(long, value_name = "DIR")]
+    /// The model: a folder of a reranker that `sporran train` wrote, or of a cross-encoder in the Hugging Face layout; an
+    /// imported model's name, or hf:ID[@REV]
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     model: PathBuf,
-    /// Rank the judged sentences of dialogues in WOW++'s layout, rather than the passages of standard input
+    /// Rank the annotated sentences of dialogues in WOW++'s layout, instead of passages from standard input
     #[arg(
         long,
         value_name = "FILE",
         requires = "output",
-        conflicts_with_all = ["json", "max_tokens", "raw_scores"]
+        conflicts_with_all = ["max_tokens", "raw_scores", "batch_size"],
+        value_hint = ValueHint::FilePath
     )]
     wowpp: Option<PathBuf>,
-    /// Where the ranking goes: lines of `{id, candidates: [{id, confidence, score}]}`
-    #[arg(long, value_name = "FILE", requires = "wowpp")]
+    /// Ranking to write: lines of `{id, candidates: [{id, confidence, score}]}`
+    #[arg(long, value_name = "FILE", requires = "wowpp", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Where predictions go in KILT's layout: the best sentence, with the page of its article as the provenance where `--store`
-    /// has one
-    #[arg(long, value_name = "FILE", requires = "wowpp")]
+    /// Predictions to write in KILT's layout: the best sentence, with the page of its article if `--store` has it
+    #[arg(long, value_name = "FILE", requires = "wowpp", value_hint = ValueHint::FilePath)]
     predictions: Option<PathBuf>,
-    /// The passage store of the knowledge source, such as `indexes/store-KEY`: its pages are the provenance of predictions
-    #[arg(long, value_name = "DIR", requires = "predictions")]
+    /// Passage store of the knowledge source, such as `indexes/store-KEY`, for the provenance of predictions
+    #[arg(long, value_name = "DIR", requires = "predictions", value_hint = ValueHint::DirPath)]
     store: Option<PathBuf>,
-    /// How the weights are kept: f32, or int8, which is faster and less exact
+    /// Data type of the weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
-    /// Where the model computes: cpu, cuda or cuda:N; on a GPU the precision can be f32, f16 or bf16
+    /// Device: cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// Tokens of a query with a passage, at most; the longer of the two is cut. By default as many as the folder says
+    /// Maximum tokens of a query with a passage; the longer of the two is cut. The folder's setting by default
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Tokens that are worked on together, padding included, at most
+    /// Maximum lines to read before the first of them is answered; with 1, each line is answered before the next is read
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    batch_size: usize,
+    /// Maximum tokens of a batch, padding included
     #[arg(long, default_value_t = 4096, value_name = "N")]
     batch_tokens: usize,
-    /// Print the model's logits, without the activation of the folder: by default scores are those of
-    /// sentence-transformers' CrossEncoder.predict, with the activation that the folder names, or else the sigmoid for a
-    /// model with one label and nothing for one with two
+    /// Print the model's logits, without an activation
     #[arg(long)]
     raw_scores: bool,
-    /// Print one JSON object a line: {"scores": [..]}, a number for each passage, or a list of two for a model with two
-    /// labels; null where query and passage have no tokens
-    #[arg(long)]
-    json: bool,
 }
-
-/// Lines that are read before the first of them is answered.
-const LINES: usize = 64;
 
 #[derive(Default, Deserialize)]
 struct Request {
@@ -107,16 +121,17 @@ impl Score {
 }
 
 impl Rerank {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         if let (Some(dialogues), Some(output)) = (&self.wowpp, &self.output) {
-            return self.select(dialogues, output, quiet);
+            return self.select(dialogues, output, context);
         }
+        at_least_one("--batch-size", self.batch_size)?;
         let model = CrossEncoder::load(&CrossEncoderOptions {
             precision: self.precision,
             device: self.device,
             max_tokens: self.max_tokens,
             batch_tokens: self.batch_tokens,
-            ..CrossEncoderOptions::new(models::resolve(&self.model, quiet)?)
+            ..CrossEncoderOptions::new(models::resolve(&self.model, context.quiet)?)
         })?;
         let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
         let mut blank = 0usize;
@@ -131,7 +146,7 @@ impl Rerank {
                 .map(|request| Request { line, ..request })
                 .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
         };
-        let done = Lines::stdin(LINES).each_portion(parse, |requests| {
+        let done = Lines::stdin(self.batch_size).each_portion(parse, |requests| {
             let pairs: Vec<(&str, &str)> = requests
                 .iter()
                 .flat_map(|request| {
@@ -149,36 +164,34 @@ impl Rerank {
                         request.line
                     );
                 }
-                if self.json {
-                    print_json(&Answer { scores })?;
-                } else {
-                    let text = |score: &Option<Score>| score.as_ref().map_or_else(|| "-".into(), Score::text);
-                    let scores: Vec<String> = scores.iter().map(text).collect();
-                    print(&format!("{}\n", scores.join(" ")))?;
-                }
+                let text = |score: &Option<Score>| score.as_ref().map_or_else(|| "-".into(), Score::text);
+                context.row(&Answer { scores }, |answer| {
+                    answer.scores.iter().map(text).collect::<Vec<_>>().join(" ")
+                })?;
             }
             Ok(())
         });
         if blank > 0 {
             tracing::warn!("standard input: blank lines have no scores: {blank} of them");
         }
-        done
+        done.map(|()| Outcome::default())
     }
 
-    /// Ranks the sentences of dialogues, and says how the crowd's judgements score that.
-    fn select(&self, dialogues: &Path, output: &Path, quiet: bool) -> Result<()> {
+    /// Ranks the sentences of dialogues, and scores the ranking by the annotators' confidence.
+    fn select(&self, dialogues: &Path, output: &Path, context: &Context) -> Result<Outcome> {
+        paths::file(dialogues)?;
+        self.store.as_deref().map_or(Ok(()), paths::folder)?;
         let computing =
             Computing { precision: self.precision, device: self.device, batch_tokens: self.batch_tokens };
         let store = self.store.as_ref().map(PassageStore::open).transpose()?.map(Arc::new);
-        let reranker = sporran_reranker::open(&models::resolve(&self.model, quiet)?, computing)
-            .map_err(sporran_pipeline::Error::from)?;
+        let reranker = sporran_reranker::open(&models::resolve(&self.model, context.quiet)?, computing)?;
         let dialogues = wowpp::load(dialogues)?;
-        let mut progress = Progress::new(quiet);
-        let ranked = selection::rank(&dialogues.0, &*reranker, &mut |event| progress.event(event))?;
+        interrupt::keep(Kept::Output(output.to_owned()));
+        let ranked = selection::rank(&dialogues.0, &*reranker, &mut context.observer())?;
         selection::write_ranking(output, &ranked)?;
         if let Some(path) = &self.predictions {
             selection::write_predictions(path, &dialogues, &ranked, store)?;
         }
-        print(&format!("{}\n", Report::of(&ranked, RELEVANT)))
+        Outcome::of(&Report::of(&ranked, RELEVANT))
     }
 }

@@ -5,243 +5,168 @@ use std::path::Path;
 use clap::Args;
 use serde_json::Value;
 use sporran_pipeline::{
-    Config, ConfigKind, Report, documents, korc, linking,
+    Config, ConfigKind, Observer, Report, documents, korc, linking,
     population::{self, PopulationOptions, Purpose},
     selection, slots,
 };
 
-use super::{ConfigArgs, convert::QUESTIONS_ARE_BUILT, populate, print, print_json, reason};
+use super::{ConfigArgs, convert::QUESTIONS_ARE_BUILT};
 use crate::{
     error::{Error, Result},
-    progress::Progress,
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
 };
 
 /// `sporran run`
 #[derive(Args)]
+#[command(after_help = "Example: sporran run configs/quickstart.toml tasks.limit=20")]
 pub(crate) struct Run {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Print the report as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl Run {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
-        let ConfigArgs { config, overrides } = &self.config;
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        let (config, overrides) = self.config.parts()?;
         let kind = ConfigKind::of(config, overrides)?;
         if kind != ConfigKind::Run {
-            let done = complete(kind, config, overrides, quiet)?;
-            return if self.json { print_json(&done.report) } else { print(&done.text) };
+            return complete(kind, config, overrides, context);
         }
         let options = self.config.load()?;
-        let mut progress = Progress::new(quiet);
-        let report = sporran_pipeline::run(&options, &mut |event| progress.event(event))?;
-        if !self.json {
-            show(&report, &options, false)?;
+        interrupt::keep(Kept::Folder(options.general.output.join(&options.general.name)));
+        let report = sporran_pipeline::run(&options, &mut context.observer())?;
+        if options.general.also.is_empty() {
+            return answered(&report, &options);
+        }
+        // Each outcome is shown as soon as it is there; JSON is one object.
+        if !context.json {
+            context.print(answered(&report, &options)?)?;
         }
         let mut also = Vec::new();
         for path in &options.general.also {
             let overrides = [format!("output={}", options.general.output.display())];
-            let done = complete(ConfigKind::of(path, &overrides)?, path, &overrides, quiet)?;
-            if !self.json {
-                print(&format!("\n{}\n{}", path.display(), done.text))?;
+            let outcome = complete(ConfigKind::of(path, &overrides)?, path, &overrides, context)?;
+            for line in outcome.json() {
+                also.push(serde_json::from_str(line).map_err(not_json)?);
             }
-            also.push(done.report);
+            if !context.json {
+                context.print(Outcome::text(format!("\n{}\n{outcome}", path.display())))?;
+            }
         }
-        if !self.json {
-            return Ok(());
+        if !context.json {
+            return Ok(Outcome::default());
         }
-        let mut whole = json_of(&report)?;
-        if let (Value::Object(whole), false) = (&mut whole, also.is_empty()) {
+        let mut whole = serde_json::to_value(&report).map_err(not_json)?;
+        if let Value::Object(whole) = &mut whole {
             whole.insert("also".into(), Value::Array(also));
         }
-        print_json(&whole)
+        Outcome::new("", &whole)
     }
 }
 
-/// What a config of another kind than a run's gave.
-struct Done {
-    report: Value,
-    text: String,
+fn not_json(error: serde_json::Error) -> Error {
+    Error::Stream { stream: "standard output", source: error.into() }
 }
 
-/// Does what a config of another kind says.
-fn complete(kind: ConfigKind, path: &Path, overrides: &[String], quiet: bool) -> Result<Done> {
-    let mut progress = Progress::new(quiet);
-    let observe = &mut |event| progress.event(event);
-    Ok(match kind {
+/// Runs the workflow of a config of another kind than a run's.
+fn complete(kind: ConfigKind, path: &Path, overrides: &[String], context: &Context) -> Result<Outcome> {
+    workflow(kind, path, overrides, &mut context.observer())
+}
+
+fn workflow(
+    kind: ConfigKind,
+    path: &Path,
+    overrides: &[String],
+    observe: &mut Observer<'_>,
+) -> Result<Outcome> {
+    let started = |folder| interrupt::keep(Kept::Folder(folder));
+    match kind {
         ConfigKind::Population => {
             let options = PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
+            started(options.folder());
             let report = population::populate(&options, observe)?;
-            Done { report: json_of(&report)?, text: populate::told(&report, &options) }
+            written(Outcome::of(&report)?, "predictions, triples and report", &options.folder())
         }
         ConfigKind::Reason => {
             let options = korc::ReasonOptions::load(path, overrides)?;
+            started(options.folder());
             let report = korc::reason(&options, observe, &mut |_| {})?;
-            Done { report: json_of(&report)?, text: reason::told(&report) }
+            Ok(Outcome::of(&report)?.with_model(&report.model))
         }
         ConfigKind::Documents => {
             let options = documents::DocumentsOptions::load(path, overrides)?;
+            started(options.folder());
             let report = documents::find(&options, observe)?;
-            Done { report: json_of(&report)?, text: documents_told(&report, &options) }
+            written(Outcome::of(&report)?, "predictions and report", &options.folder())
         }
         ConfigKind::Linking => {
             let options = linking::LinkingOptions::load(path, overrides)?;
+            started(options.folder());
             let report = linking::link(&options, observe)?;
-            Done { report: json_of(&report)?, text: linked_told(&report, &options) }
+            written(Outcome::of(&report)?, "predictions and report", &options.folder())
         }
         ConfigKind::Responses => {
             let options = selection::ResponseOptions::load(path, overrides)?;
+            started(options.folder());
             let report = selection::respond(&options, observe)?;
-            Done { report: json_of(&report)?, text: responded_told(&report) }
+            written(Outcome::of(&report)?, "predictions and report", &options.folder())
         }
         ConfigKind::Slots => {
             let options = slots::SlotsOptions::load(path, overrides)?;
+            started(options.folder());
             let report = slots::fill(&options, observe)?;
-            Done { report: json_of(&report)?, text: slots_told(&report, &options) }
+            written(Outcome::of(&report)?, "predictions and report", &options.folder())
         }
-        ConfigKind::Questions => return Err(Error::Usage(QUESTIONS_ARE_BUILT.into())),
-        _ => {
-            let message =
-                format!("{}: nothing to run; `sporran train` makes what it describes", path.display());
-            return Err(Error::Usage(message));
-        }
-    })
-}
-
-fn json_of(report: &impl serde::Serialize) -> Result<Value> {
-    serde_json::to_value(report)
-        .map_err(|error| Error::Stream { stream: "standard output", source: error.into() })
-}
-
-fn documents_told(report: &documents::DocumentsReport, options: &documents::DocumentsOptions) -> String {
-    let mut told = String::new();
-    for (file, scores) in &report.files {
-        told += &match scores {
-            Some(scores) => {
-                let ign =
-                    scores.ign_f1.map_or_else(String::new, |f1| format!(", without known facts {f1:.3}"));
-                format!(
-                    "{file}: {} relations found of {}, {} right: precision {:.3}, recall {:.3}, F1 {:.3}{ign}; evidence F1 {:.3}\n",
-                    scores.found,
-                    scores.gold,
-                    scores.right,
-                    scores.precision,
-                    scores.recall,
-                    scores.f1,
-                    scores.evidence_f1
-                )
-            }
-            None => format!("{file}: no relations to compare with\n"),
-        };
+        ConfigKind::Questions => Err(Error::Input(QUESTIONS_ARE_BUILT.into())),
+        _ => Err(Error::Input(format!(
+            "{}: this config only trains a model; use `sporran train`",
+            path.display()
+        ))),
     }
-    told + &format!(
-        "{} documents in {:.1} s; predictions and report: {}\n",
-        report.documents,
-        report.seconds,
-        options.folder().display()
-    )
 }
 
-fn slots_told(report: &slots::SlotsReport, options: &slots::SlotsOptions) -> String {
-    let mut told = String::new();
-    for (file, scores) in &report.files {
-        for (what, scores) in [("unseen", &scores.unseen), ("seen", &scores.seen)] {
-            told += &format!(
-                "{file}, {} {what} relations: {} of {} questions answered, {} rightly: precision {:.3}, recall {:.3}, F1 {:.3}\n",
-                scores.relations,
-                scores.answered,
-                scores.questions,
-                scores.right,
-                scores.precision,
-                scores.recall,
-                scores.f1
-            );
-        }
-    }
-    told + &format!("{:.1} s; predictions and report: {}\n", report.seconds, options.folder().display())
+/// Populates from a config, as `sporran populate` does.
+pub(super) fn populate(config: &ConfigArgs, context: &Context) -> Result<Outcome> {
+    let (path, overrides) = config.parts()?;
+    complete(ConfigKind::Population, path, overrides, context)
 }
 
-fn linked_told(report: &linking::LinkingReport, options: &linking::LinkingOptions) -> String {
-    let mut told = format!(
-        "{} names of {} entities\n{:<28} {:>8} {:>6} {:>6} {:>6} {:>8} {:>9} {:>6}\n",
-        report.names,
-        report.entities,
-        "file",
-        "mentions",
-        "held",
-        "linked",
-        "right",
-        "accuracy",
-        "precision",
-        "F1"
-    );
-    for file in &report.files {
-        told += &format!(
-            "{:<28} {:>8} {:>6} {:>6} {:>6} {:>8.3} {:>9.3} {:>6.3}\n",
-            file.file,
-            file.mentions,
-            file.held,
-            file.linked,
-            file.right,
-            file.accuracy,
-            file.precision,
-            file.f1
-        );
-    }
-    told + &format!("{:.1} s; predictions and report: {}\n", report.seconds, options.folder().display())
-}
-
-fn responded_told(responded: &selection::Responded) -> String {
-    format!(
-        "{} dialogues, knowledge F1 {:.1}, {:.1} words a response\n\
-         ranking: {}\n\
-         {:.1} s to rank, {:.1} s to respond\n\
-         predictions: {}\n",
-        responded.dialogues,
-        responded.knowledge_f1.percent(),
-        responded.words,
-        responded.ranking,
-        responded.seconds[0],
-        responded.seconds[1],
-        responded.predictions.display()
-    )
+/// Says where a workflow wrote its files.
+fn written(outcome: Outcome, what: &str, folder: &Path) -> Result<Outcome> {
+    Ok(outcome.with_line(format!("{what}: {}", folder.display())))
 }
 
 /// `sporran retrieve`
 #[derive(Args)]
+#[command(after_help = "Example: sporran retrieve configs/quickstart.toml retriever.k1=1.2")]
 pub(crate) struct Retrieve {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only show how the ranking of one record comes about: what was asked at each step, and what was found
+    /// Show how the ranking of one record comes about: the query and the hits of each step
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
     /// Hits that the trace shows at each step
     #[arg(long, default_value_t = 10, requires = "trace", value_name = "N")]
     hits: usize,
-    /// Print the report, or the trace, as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl Retrieve {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let options = self.config.load()?;
-        let mut progress = Progress::new(quiet);
         if let Some(id) = &self.trace {
-            let trace = sporran_pipeline::trace(&options, id, self.hits, &mut |event| progress.event(event))?;
-            return if self.json { print_json(&trace) } else { print(&trace.to_string()) };
+            let trace = sporran_pipeline::trace(&options, id, self.hits, &mut context.observer())?;
+            return Outcome::of(&trace);
         }
-        let report = sporran_pipeline::retrieve(&options, &mut |event| progress.event(event))?;
-        show(&report, &options, self.json)
+        interrupt::keep(Kept::Folder(
+            options.general.output.join(format!("{}-retrieval", options.general.name)),
+        ));
+        let report = sporran_pipeline::retrieve(&options, &mut context.observer())?;
+        answered(&report, &options)
     }
 }
 
-fn show(report: &Report, options: &sporran_pipeline::Options, json: bool) -> Result<()> {
-    if json {
-        return print_json(report);
-    }
+fn answered(report: &Report, options: &sporran_pipeline::Options) -> Result<Outcome> {
     let folder = options.general.output.join(&report.name);
-    print(&format!("{}\npredictions, report and manifest: {}\n", report.table(), folder.display()))
+    let outcome = Outcome::new(report.table(), report)?;
+    written(outcome, "predictions, report and manifest", &folder)
 }

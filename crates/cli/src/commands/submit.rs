@@ -2,29 +2,34 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use serde_json::json;
 use sporran_kilt::{Dataset, PassageStore, Split};
 use sporran_pipeline::submission::{self, Entry};
 
-use super::{print, print_json};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    interrupt::{self, Kept},
+    outcome::Outcome,
+    paths,
+};
 
 /// `sporran submit`
 #[derive(Subcommand)]
 pub(crate) enum Submit {
-    /// Check the shape of predictions, and their ids against the inputs, and list what is wrong by line
+    /// Check predictions and their ids against the inputs; list all mistakes by line
     Check(Check),
-    /// Write one archive of all datasets, after checking them
+    /// Check the predictions of all datasets and write them as one archive
     Pack(Pack),
 }
 
 /// Which of a folder's inputs.
 #[derive(Args)]
 struct Which {
-    /// Which of the inputs
-    #[arg(long, value_enum, default_value_t = Part::Test)]
+    /// Split of the inputs
+    #[arg(long, value_enum, default_value_t = Part::Test, value_name = "SPLIT")]
     split: Part,
-    /// Only these datasets, such as `nq,trex`: systems that answer questions alone have no predictions for the others
+    /// Only these datasets, such as `nq,trex`
     #[arg(long, value_delimiter = ',', value_parser = dataset, value_name = "NAME,..")]
     datasets: Vec<Dataset>,
 }
@@ -44,6 +49,12 @@ enum Part {
 
 impl Which {
     fn entries(&self, inputs: &Path, predictions: &Path) -> Result<Vec<Entry>> {
+        paths::folder(inputs)?;
+        if !predictions.exists() {
+            // A run that was killed before its first prediction says how far it is.
+            sporran_pipeline::check_finished(predictions)?;
+        }
+        paths::folder(predictions)?;
         let split = match self.split {
             Part::Train => Split::Train,
             Part::Dev => Split::Dev,
@@ -55,45 +66,50 @@ impl Which {
 
 /// `sporran submit check`
 #[derive(Args)]
+#[command(after_help = "Example:\n  \
+        sporran submit check --inputs examples/minikilt/kilt --split dev \\\n    \
+        --predictions runs/quickstart/predictions")]
 pub(crate) struct Check {
-    /// Prediction files of any workflow, checked by themselves
-    #[arg(value_name = "FILE", required_unless_present = "inputs")]
+    /// Prediction files of any workflow, checked without inputs
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "inputs")]
     files: Vec<PathBuf>,
-    /// The folder of the inputs, with KILT's file names
-    #[arg(long, value_name = "DIR", requires = "predictions")]
+    /// Folder of the inputs, with KILT's file names
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "predictions")]
     inputs: Option<PathBuf>,
-    /// The folder of the predictions, such as `runs/NAME/predictions`
-    #[arg(long, value_name = "DIR", requires = "inputs")]
+    /// Folder of the predictions, such as `runs/NAME/predictions`
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "inputs")]
     predictions: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
-    /// The passage store of the knowledge source, such as `indexes/store-KEY`: provenance must name its pages, and places on them
-    #[arg(long, value_name = "DIR")]
+    /// Passage store of the knowledge source, such as `indexes/store-KEY`; provenance must name its pages
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// `sporran submit pack`
 #[derive(Args)]
+#[command(after_help = "Example:\n  \
+        sporran submit pack --inputs examples/minikilt/kilt --split dev \\\n    \
+        --predictions runs/quickstart/predictions --output submission.tar.gz")]
 pub(crate) struct Pack {
-    /// The folder of the inputs, with KILT's file names
-    #[arg(long, value_name = "DIR")]
+    /// Folder of the inputs, with KILT's file names
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     inputs: PathBuf,
-    /// The folder of the predictions, such as `runs/NAME/predictions`
-    #[arg(long, value_name = "DIR")]
+    /// Folder of the predictions, such as `runs/NAME/predictions`
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     predictions: PathBuf,
     #[command(flatten)]
     which: Which,
-    /// The archive to write, a `.tar.gz`
-    #[arg(short, long, value_name = "FILE")]
+    /// Archive to write, a `.tar.gz`
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
 }
 
 impl Check {
     /// What is wrong with each file, by its name.
     fn faults(&self) -> Result<Vec<(String, Vec<String>)>> {
+        self.store.as_deref().map_or(Ok(()), paths::folder)?;
+        self.files.iter().try_for_each(|file| paths::file(file))?;
         let store = self.store.as_ref().map(PassageStore::open).transpose()?;
         let store = store.as_ref();
         let mut faults = Vec::new();
@@ -111,35 +127,37 @@ impl Check {
 }
 
 impl Submit {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         match self {
-            Self::Check(check) => {
-                let faults = check.faults()?;
-                let wrong: usize = faults.iter().map(|(_, faults)| faults.len()).sum();
-                if check.json {
-                    let files: serde_json::Map<_, _> =
-                        faults.into_iter().map(|(name, faults)| (name, faults.into())).collect();
-                    print_json(&serde_json::json!({ "ok": wrong == 0, "files": files }))?;
-                } else {
-                    for (name, faults) in &faults {
-                        let verdict = if faults.is_empty() { "ready" } else { "not ready" };
-                        print(&format!("{name}: {verdict}\n"))?;
-                        for fault in faults {
-                            print(&format!("  {fault}\n"))?;
-                        }
-                    }
-                }
-                if wrong == 0 {
-                    Ok(())
-                } else {
-                    Err(Error::Found(format!("{wrong} mistakes in the predictions")))
-                }
-            }
-            Self::Pack(pack) => {
-                let entries = pack.which.entries(&pack.inputs, &pack.predictions)?;
-                submission::pack(&entries, &pack.output)?;
-                print(&format!("{}: {} datasets\n", pack.output.display(), entries.len()))
-            }
+            Self::Check(check) => check.run(),
+            Self::Pack(pack) => pack.run(),
         }
+    }
+}
+
+impl Check {
+    fn run(&self) -> Result<Outcome> {
+        let faults = self.faults()?;
+        let wrong: usize = faults.iter().map(|(_, faults)| faults.len()).sum();
+        let mut text = String::new();
+        for (name, faults) in &faults {
+            let verdict = if faults.is_empty() { "ready" } else { "not ready" };
+            text.push_str(&format!("{name}: {verdict}\n"));
+            faults.iter().for_each(|fault| text.push_str(&format!("  {fault}\n")));
+        }
+        let files: serde_json::Map<_, _> =
+            faults.into_iter().map(|(name, faults)| (name, faults.into())).collect();
+        let failure = (wrong > 0).then(|| Error::Found(format!("{wrong} mistakes in the predictions")));
+        Ok(Outcome::new(text, &json!({ "ok": wrong == 0, "files": files }))?.failing(failure))
+    }
+}
+
+impl Pack {
+    fn run(&self) -> Result<Outcome> {
+        interrupt::keep(Kept::Output(self.output.clone()));
+        let entries = self.which.entries(&self.inputs, &self.predictions)?;
+        submission::pack(&entries, &self.output)?;
+        let text = format!("{}: {} datasets", self.output.display(), entries.len());
+        Outcome::new(text, &json!({ "archive": self.output, "datasets": entries.len() }))
     }
 }

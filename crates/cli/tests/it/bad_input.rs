@@ -238,7 +238,7 @@ fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
     let generate = |arguments: &[&str]| sporran(folder.path(), arguments).output().unwrap();
     let output = generate(&["generate", "--model", "nowhere"]);
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-    assert!(errors(&output).contains("config.json"), "{}", errors(&output));
+    assert!(errors(&output).contains("no model nowhere"), "{}", errors(&output));
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
     for entry in fs::read_dir(crate::common::root().join("models/minikilt-reader")).unwrap() {

@@ -166,7 +166,7 @@ fn runs_stand_beside_each_other_in_every_form() {
     report(&["--form", "html", "-o", "c.html"]);
     assert!(fs::read_to_string(folder.path().join("c.html")).unwrap().contains("<polyline"));
     let wrong = sporran(folder.path(), &["report", "runs/none"]).output().unwrap();
-    assert!(!wrong.status.success() && errors(&wrong).contains("report.json"));
+    assert!(!wrong.status.success() && errors(&wrong).contains("no folder runs/none; you are in"));
 }
 
 /// The passage store of a config.
@@ -188,16 +188,26 @@ fn queries_are_made_up_about_the_pages_of_a_store() {
     );
     fs::write(folder.path().join("m.toml"), config).unwrap();
     let store = store(folder.path(), "m.toml");
-    let arguments =
-        ["convert", "--queries", "40", "--seed", "3", "--store", &store, "--output", "q-train-kilt.jsonl"];
+    let arguments = [
+        "convert",
+        "queries",
+        "--count",
+        "40",
+        "--seed",
+        "3",
+        "--store",
+        &store,
+        "--output",
+        "q-train-kilt.jsonl",
+    ];
     let output = sporran(folder.path(), &arguments).output().unwrap();
     assert!(output.status.success() && errors(&output).contains("40 queries"), "{}", errors(&output));
     let text = fs::read_to_string(folder.path().join("q-train-kilt.jsonl")).unwrap();
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records.len(), 40);
     assert!(records.iter().all(|record| record["output"][0]["provenance"][0]["title"].is_string()));
-    for wrong in [&["--queries", "0"][..], &["--queries", "4", "--from", "kilt"], &["--seed", "4"]] {
-        let arguments = [&["convert", "--store", &store, "--output", "x"], wrong].concat();
+    for wrong in [&["--count", "0"][..], &["--count", "4", "--from", "kilt"], &["--seed", "4"]] {
+        let arguments = [&["convert", "queries", "--store", &store, "--output", "x"], wrong].concat();
         let output = sporran(folder.path(), &arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
     }
@@ -218,7 +228,7 @@ fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() 
     let note = "predictions hold 1 page at most; recall@5 looks beyond them";
     assert!(said.contains(&format!("note: tasks.jsonl: {note}\n")), "{said}");
     let guess = "runs/deep-retrieval/predictions/tasks.jsonl";
-    let evaluate = ["evaluate", "--gold", "tasks.jsonl", "--guess", guess];
+    let evaluate = ["evaluate", "kilt", "--gold", "tasks.jsonl", "--guess", guess];
     let with = |more: &[&'static str]| [&evaluate[..], more].concat();
     assert!(text(&evaluate).ends_with(&format!("note: {note}\n")));
     assert_eq!(depth(&json(&with(&["--json"]))), r#"{"min":0,"max":1,"beyond":[5]}"#);
@@ -258,8 +268,18 @@ fn evidence_is_mapped_onto_a_store() {
     let store = store(folder.path(), "bm25.toml");
     let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[{"title":"oslo","text":"Oslo is the capital of Norway"}]}"#;
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
-    let arguments =
-        ["convert", "--map", "evidence", "--store", &store, "--split", "dev", "--output", "out.jsonl"];
+    let arguments = [
+        "convert",
+        "map",
+        "--from",
+        "evidence",
+        "--store",
+        &store,
+        "--split",
+        "dev",
+        "--output",
+        "out.jsonl",
+    ];
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
     assert!(errors(&output).contains("1 written of 1 read"), "{}", errors(&output));
     let record: Value =

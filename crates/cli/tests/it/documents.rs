@@ -65,7 +65,7 @@ fn relations_of_documents_are_learned_found_and_scored() {
     // All that is told stands in what was learned, by its names.
     assert_eq!(scores["ign_f1"], 0.0, "{report}");
     let predictions = folder.path().join("runs/redocred/predictions");
-    let again = ["evaluate", "--docred", "--gold", "test.json", "--guess"].map(String::from);
+    let again = ["evaluate", "relations", "--gold", "test.json", "--guess"].map(String::from);
     let guess = predictions.join("test.json").display().to_string();
     let again = told(folder.path(), &[again.to_vec(), vec![guess, "--json".into()]].concat());
     assert_eq!(again["f1"], scores["f1"]);

@@ -59,14 +59,14 @@ fn a_trained_embedding_ranks_and_tells_triples() {
     let model = trained["model"].as_str().unwrap();
     let scored = json(
         folder.path(),
-        &["evaluate", "--links", model, "--kb", &kb, "--part", "train", "--classification", "--json"],
+        &["evaluate", "links", model, "--kb", &kb, "--part", "train", "--classification", "--json"],
     );
     assert_eq!(scored["part"], "train");
     assert!(scored["all"]["mrr"].as_f64().unwrap() > 0.9, "{scored}");
     assert_eq!(scored["relations"].as_object().unwrap().len(), 3);
     assert!(scored["classification"]["accuracy"].as_f64().unwrap() >= 0.5, "{scored}");
     let ranks = |part: &str| {
-        json(folder.path(), &["evaluate", "--links", model, "--kb", &kb, "--part", part, "--json"])["all"]
+        json(folder.path(), &["evaluate", "links", model, "--kb", &kb, "--part", part, "--json"])["all"]
             ["ranks"]
             .as_u64()
             .unwrap()
@@ -89,7 +89,7 @@ fn a_search_keeps_the_best_of_its_trials() {
     assert!(trials[1]["drawn"]["training.learning-rate"].is_f64());
     let log = fs::read_to_string(folder.path().join("runs/circle/search.jsonl")).unwrap();
     assert_eq!(log.lines().count(), 3);
-    json(folder.path(), &["evaluate", "--links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
+    json(folder.path(), &["evaluate", "links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
 }
 
 /// What `sporran reason` says of lines, and its exit code.
@@ -127,7 +127,7 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
     let trained = json(folder.path(), &["--quiet", "train", "network.toml", "--json"]);
     json(folder.path(), &["--quiet", "train", "rules.toml", "--json"]);
     let model = trained["model"].as_str().unwrap();
-    let scored = json(folder.path(), &["evaluate", "--links", model, "--kb", "kb", "--json"]);
+    let scored = json(folder.path(), &["evaluate", "links", model, "--kb", "kb", "--json"]);
     assert!(scored["objects"]["mrr"].as_f64().unwrap() > 0.9, "{scored}");
 
     let lines =
@@ -227,7 +227,7 @@ fn what_is_wrong_ends_with_code_2_and_its_place() {
         assert!(errors(&output).contains(expected), "{}", errors(&output));
     };
     fails(&["train", &config, "embedding.dim=3"], "`embedding.dim`: expected an even number, found 3");
-    fails(&["evaluate", "--links", "nowhere", "--kb", &kb], "nowhere");
+    fails(&["evaluate", "links", "nowhere", "--kb", &kb], "nowhere");
     let committed = root().join("configs/kge/codex-s-complex.toml").display().to_string();
     let arguments = ["config", "check", &committed, &format!("data.folder={kb}")];
     let checked = sporran(folder.path(), &arguments).output().unwrap();

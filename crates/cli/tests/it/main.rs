@@ -14,6 +14,7 @@ mod linking;
 mod links;
 mod models;
 mod populate;
+mod program;
 mod reason;
 mod resume;
 mod retrieval;

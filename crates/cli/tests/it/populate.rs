@@ -61,7 +61,7 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
         folder,
         &[
             "evaluate",
-            "--knowledgenet",
+            "facts",
             "--gold",
             "train.json",
             "--guess",
@@ -246,7 +246,7 @@ fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
     let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
     assert!(report["files"][0]["linked"].as_u64().unwrap() > 0, "{report}");
     let guess = folder.join("runs/bilstm/knowledgenet/train.json");
-    let scores = ["evaluate", "--knowledgenet", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
+    let scores = ["evaluate", "facts", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
     let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
     assert!(scores["f1"].as_f64().unwrap() > 0.3, "{scores}");
 

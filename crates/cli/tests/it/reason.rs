@@ -54,7 +54,7 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
     let sets = run.join("answer-sets/small_ood_test.jsonl").display().to_string();
     let report: Value = serde_json::from_slice(&fs::read(run.join("report.json")).unwrap()).unwrap();
     let scored: Value =
-        serde_json::from_str(&stdout(&root(), &["evaluate", "--answer-sets", &sets, "--json"])).unwrap();
+        serde_json::from_str(&stdout(&root(), &["evaluate", "answer-sets", &sets, "--json"])).unwrap();
     let p_f1 = |scores: &Value| scores["p_f1"].as_f64().unwrap();
     assert!((p_f1(&report["tests"][1]["scores"]) - p_f1(&scored)).abs() < 1e-9, "{report} {scored}");
 }
@@ -146,11 +146,11 @@ fn mistakes_in_a_builder_are_told_with_their_keys() {
     let config = folder.path().join("c.toml");
     fs::write(&config, "workflow = \"kbqa-benchmark\"\noutput = \"o\"\nkb = \"none\"\n[documents]\nkind = \"page\"\npath = \"p\"\n")
         .unwrap();
-    let output = sporran(folder.path(), &["convert", "--korc", "c.toml"]).output().unwrap();
+    let output = sporran(folder.path(), &["convert", "korc", "c.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("did you mean `pages`?"), "{}", errors(&output));
     let output =
-        sporran(folder.path(), &["convert", "--korc", "c.toml", "documents.kind=pages"]).output().unwrap();
+        sporran(folder.path(), &["convert", "korc", "c.toml", "documents.kind=pages"]).output().unwrap();
     let told = errors(&output);
     assert!(told.contains("`kb`: no file none") && told.contains("`documents.path`: no file p"), "{told}");
 }
@@ -184,7 +184,7 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
     // What only trains is no run, by itself or behind one.
     let output = sporran(&root(), &["run", "configs/rules/codex-s.toml", &runs]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("nothing to run"), "{}", errors(&output));
+    assert!(errors(&output).contains("only trains a model; use `sporran train`"), "{}", errors(&output));
     let wrong = "also=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
     let output = sporran(&root(), &["run", "configs/quickstart.toml", &runs, wrong]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

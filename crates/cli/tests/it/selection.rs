@@ -73,7 +73,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
         ],
     );
     assert!(told.contains("map@5 1.000") && told.contains("map_norm@10 1.000"), "{told}");
-    let report = json_of(&run(folder.path(), &["evaluate", "--ranking", "r.jsonl", "--json"]));
+    let report = json_of(&run(folder.path(), &["evaluate", "ranking", "r.jsonl", "--json"]));
     assert_eq!((&report["queries"], &report["mrr@1"]), (&json!(12), &json!(1.0)));
     assert_eq!(report["intervals"]["map@5"]["mean"], report["map@5"]);
     assert!(report["map_norm@5"].as_f64() >= report["map@5"].as_f64(), "{report}");
@@ -85,7 +85,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
     assert_eq!(first["meta"]["selection"][0]["title"], "Title");
     let compared = run(
         folder.path(),
-        &["evaluate", "--ranking", "r.jsonl", "--against", "r.jsonl", "--rounds", "50", "--json"],
+        &["evaluate", "ranking", "r.jsonl", "--against", "r.jsonl", "--rounds", "50", "--json"],
     );
     let compared = json_of(&compared);
     assert_eq!(compared["comparison"]["map_norm@10"]["difference"]["mean"], 0.0);
@@ -215,7 +215,7 @@ fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
     .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("did you mean `loss`?"), "{}", errors(&output));
-    let output = sporran(folder.path(), &["evaluate", "--agreement", &file]).output().unwrap();
+    let output = sporran(folder.path(), &["evaluate", "agreement", &file]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("`votes`"), "{}", errors(&output));
     let output = sporran(folder.path(), &["rerank", "--model", "none", "--wowpp", &file]).output().unwrap();
@@ -231,7 +231,7 @@ fn similarities_are_weighed_by_what_the_crowd_says() {
     let fitted = json_of(&run(folder.path(), &arguments));
     assert_eq!((fitted["models"].as_array().unwrap().len(), &fitted["steps"]), (3, &json!(0)));
     let ranking = fitted["ranking"].as_str().unwrap();
-    let scores = json_of(&run(folder.path(), &["evaluate", "--ranking", ranking, "--json"]));
+    let scores = json_of(&run(folder.path(), &["evaluate", "ranking", ranking, "--json"]));
     for name in ["map@5", "map_norm@5", "map_norm@10", "ndcg@10", "queries"] {
         assert_eq!(fitted["scores"][name], scores[name], "{name}");
     }

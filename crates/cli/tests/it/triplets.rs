@@ -87,7 +87,7 @@ fn a_model_learns_to_write_facts_and_populates() {
     let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
     assert!(report["files"][0]["facts"].as_u64().unwrap() > 0, "{report}");
     let guess = folder.join("runs/rebel/knowledgenet/train.json");
-    let scores = ["evaluate", "--knowledgenet", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
+    let scores = ["evaluate", "facts", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
     let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
     assert!(scores["f1"].as_f64().unwrap() > 0.0, "{scores}");
     // Every subject and object is of the text, whatever so short a training has learned.

@@ -91,7 +91,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
     let run = folder.display().to_string();
     let predictions = folder.join("predictions").display().to_string();
     for arguments in [
-        &["evaluate", "--gold", gold, "--guess", &guess][..],
+        &["evaluate", "kilt", "--gold", gold, "--guess", &guess][..],
         &["report", &run],
         &[
             "submit",
@@ -116,8 +116,8 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
     let journal = folder.join("work/nq-dev-kilt.jsonl.journal");
     kill_when(sporran(&root(), &arguments).spawn().unwrap(), || lines(&journal) > 0);
     for arguments in [
-        &["evaluate", "--gold", gold, "--guess", &guess][..],
-        &["evaluate", "--gold", "examples/minikilt/kilt/nq-dev-kilt.jsonl", "--guess", &finished],
+        &["evaluate", "kilt", "--gold", gold, "--guess", &guess][..],
+        &["evaluate", "kilt", "--gold", "examples/minikilt/kilt/nq-dev-kilt.jsonl", "--guess", &finished],
         &["submit", "check", &guess],
     ] {
         let (code, printed, errors) = call(arguments);
@@ -127,7 +127,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
     }
     let (code, _, errors) = call(&arguments);
     assert_eq!(code, Some(0), "{errors}");
-    let (code, printed, errors) = call(&["evaluate", "--gold", gold, "--guess", &guess]);
+    let (code, printed, errors) = call(&["evaluate", "kilt", "--gold", gold, "--guess", &guess]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(printed.contains("Rprec"), "{printed}");
 }
@@ -200,7 +200,7 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
     kill_when(child, || folder.join("best").is_dir());
     assert!(!folder.join("model").exists());
     let model = folder.join("model").display().to_string();
-    let asked = ["evaluate", "--links", &model, "--kb", "examples/minikilt/kb", "--part", "train"];
+    let asked = ["evaluate", "links", &model, "--kb", "examples/minikilt/kb", "--part", "train"];
     let (code, printed, errors) = call(&asked);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
     assert!(errors.contains("not finished") && errors.contains("go on with `sporran train`"), "{errors}");
@@ -259,7 +259,7 @@ fn questions_that_are_answered_are_not_answered_again_and_a_kill_costs_a_portion
     fs::create_dir_all(folder.join("answer-sets")).unwrap();
     fs::write(folder.join("answer-sets/.sporran-killed"), "half").unwrap();
     let sets = folder.join("answer-sets/small_iid_test.jsonl").display().to_string();
-    let (code, printed, errors) = call(&["evaluate", "--answer-sets", &sets]);
+    let (code, printed, errors) = call(&["evaluate", "answer-sets", &sets]);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
     assert!(errors.contains("go on with `sporran reason`"), "{errors}");
     let (code, first, errors) = call(&killed.each_ref().map(String::as_str));

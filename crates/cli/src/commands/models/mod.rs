@@ -7,16 +7,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sporran_checkpoint::{Hub, ModelId, Part, is_parlai, weight_types};
 use sporran_generator::{import_nsmn, is_released_nsmn};
 use sporran_transformers::{Checkpoint, import, import_parlai, import_part};
 
-use super::{print, print_json};
 use crate::{
     error::{Error, Result},
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
     progress::Downloads,
 };
 
@@ -25,20 +27,20 @@ const CARD: &str = "model.toml";
 /// `sporran models`
 #[derive(Subcommand)]
 pub(crate) enum Models {
-    /// Fetch a model of the Hugging Face Hub into the shared cache, and import it
+    /// Fetch a model from the Hugging Face Hub and import it
     Pull(Pull),
-    /// Check a model folder and import it: safetensors, tokenizer.json, and a card
+    /// Import a model's folder: check it and write safetensors, tokenizer.json and a card
     Import(Import),
-    /// Tell what a model is
+    /// Describe a model
     Show(show::Show),
-    /// List the models that are imported
+    /// List the imported models
     List(List),
 }
 
 impl Models {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match self {
-            Self::Pull(command) => command.run(quiet),
+            Self::Pull(command) => command.run(context),
             Self::Import(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::List(command) => command.run(),
@@ -48,46 +50,44 @@ impl Models {
 
 /// `sporran models pull`
 #[derive(Args)]
+#[command(after_help = "Example: sporran models pull sentence-transformers/all-MiniLM-L6-v2 --name minilm")]
 pub(crate) struct Pull {
-    /// The model: `name` or `org/name`, and after `@` a branch, a tag or a commit
+    /// The model: `name` or `org/name`, with `@` and a branch, a tag or a commit if needed
     #[arg(value_name = "ID[@REV]")]
     id: String,
-    /// The name to import it under; the model's own by default
+    /// Name of the imported model; the model's own by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The folder of imported models
-    #[arg(long, default_value = "models", value_name = "DIR")]
+    /// Folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR", value_hint = ValueHint::DirPath)]
     models: PathBuf,
-    /// Of a RAG model or of BLINK, which of its models to import
+    /// Part of a RAG model or of BLINK to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
-    /// Leave it in the cache and do not import it
+    /// Keep it in the cache only
     #[arg(long)]
     no_import: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// `sporran models import`
 #[derive(Args)]
+#[command(after_help = "Example: sporran models import downloads/bart-base --name bart")]
 pub(crate) struct Import {
-    /// The folder: in the Hugging Face layout; with ParlAI's `model`, `model.opt` and `model.dict`; or with a network of
-    /// NSMN's authors as `model`, their `tokens.txt` and `unk_count_namespaces.txt`, and `wordnet` if it checks claims
-    #[arg(value_name = "PATH")]
+    /// Folder in the layout of Hugging Face, ParlAI or NSMN
+    ///
+    /// ParlAI's layout has `model`, `model.opt` and `model.dict`. NSMN's has `model`, `tokens.txt`,
+    /// `unk_count_namespaces.txt`, and `wordnet` if the network checks claims.
+    #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
-    /// Of a RAG model or of BLINK, which of its models to import
+    /// Part of a RAG model or of BLINK to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
-    /// The name to import it under; the folder's own by default
+    /// Name of the imported model; the folder's own by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The folder of imported models
-    #[arg(long, default_value = "models", value_name = "DIR")]
+    /// Folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR", value_hint = ValueHint::DirPath)]
     models: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// One of the models of a RAG model or of BLINK.
@@ -95,7 +95,7 @@ pub(crate) struct Import {
 enum PartName {
     /// RAG: the encoder of questions
     QuestionEncoder,
-    /// RAG: the encoder-decoder that reads passages
+    /// RAG: the encoder-decoder that generates answers
     Generator,
     /// BLINK: the encoder of mentions in their contexts
     MentionEncoder,
@@ -119,13 +119,13 @@ impl From<PartName> for Part {
 
 /// `sporran models list`
 #[derive(Args)]
+#[command(
+    after_help = "Example: sporran models list --json\n\nWith --json, each model is one object on a line."
+)]
 pub(crate) struct List {
-    /// The folder of imported models
-    #[arg(long, default_value = "models", value_name = "DIR")]
+    /// Folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR", value_hint = ValueHint::DirPath)]
     models: PathBuf,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
 }
 
 /// A model's `model.toml`.
@@ -150,12 +150,12 @@ struct Card {
 }
 
 impl Card {
-    /// The card of a folder, where it has one. The licence may stand in the front matter of its `README.md`.
+    /// The card of a folder, or an empty one. The front matter of its `README.md` can hold the licence.
     fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(CARD);
         let mut card: Self = match read(&path)? {
             Some(text) => toml::from_str(&text)
-                .map_err(|error| Error::Usage(format!("{}: {}", path.display(), error.message())))?,
+                .map_err(|error| Error::Input(format!("{}: {}", path.display(), error.message())))?,
             None => Self::default(),
         };
         if card.licence.is_none() {
@@ -195,7 +195,7 @@ fn hub() -> Result<Hub> {
             let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
             let caches = caches.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
             let missing =
-                || Error::Usage("expected a folder for the cache in HF_HUB_CACHE or HF_HOME".into());
+                || Error::Input("expected a folder for the cache in HF_HUB_CACHE or HF_HOME".into());
             caches.ok_or_else(missing)?.join("huggingface").join("hub")
         }
     };
@@ -210,7 +210,10 @@ fn hub() -> Result<Hub> {
     })
 }
 
-/// The folder of a model that is named as a folder, as an imported model, or as `hf:ID[@REV]`.
+/// The folder of a model: its path, the name of an imported model, or `hf:ID[@REV]`.
+///
+/// # Errors
+/// Where there is no such model.
 pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
     if let Some(id) = model.to_str().and_then(|model| model.strip_prefix("hf:")) {
         let id: ModelId = id.parse()?;
@@ -223,14 +226,29 @@ pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
     let is_name = model.components().count() == 1 && !model.is_dir();
     let folder = if is_name && imported.is_dir() { imported } else { model.to_owned() };
     sporran_pipeline::check_model(&folder)?;
-    Ok(folder)
+    if folder.exists() { Ok(folder) } else { Err(missing(model, Path::new("models"))) }
+}
+
+/// The error for a model that is neither a path nor imported.
+fn missing(model: &Path, models: &Path) -> Error {
+    if model.components().count() > 1 {
+        return paths::missing("model folder", model);
+    }
+    Error::Input(format!(
+        "no model {0}: no imported model {1}, and no folder {0}; {2}",
+        model.display(),
+        models.join(model).display(),
+        paths::whence()
+    ))
 }
 
 impl Pull {
-    fn run(self, quiet: bool) -> Result<()> {
+    fn run(self, context: &Context) -> Result<Outcome> {
         let id: ModelId = self.id.parse()?;
         let hub = hub()?;
-        let mut downloads = Downloads::new(quiet);
+        let name = self.name.as_deref().unwrap_or_else(|| id.name().rsplit('/').next().unwrap_or(id.name()));
+        interrupt::keep(Kept::Output(self.models.join(name)));
+        let mut downloads = Downloads::new(context.quiet);
         let folder = hub.pull(&id, &mut |progress| downloads.show(progress))?;
         downloads.finish();
         let revision = folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -238,29 +256,23 @@ impl Pull {
         let into = if self.no_import {
             None
         } else {
-            let name =
-                self.name.as_deref().unwrap_or_else(|| id.name().rsplit('/').next().unwrap_or(id.name()));
             Some(take_in(&folder, self.part, &self.models, name, source)?)
         };
-        if self.json {
-            return print_json(&json!({ "id": id.to_string(), "cached": folder, "folder": into }));
-        }
-        print(&format!("{}\n", into.unwrap_or(folder).display()))
+        let report = json!({ "id": id.to_string(), "cached": folder, "folder": into });
+        Outcome::new(into.unwrap_or(folder).display(), &report)
     }
 }
 
 impl Import {
-    fn run(self) -> Result<()> {
+    fn run(self) -> Result<Outcome> {
         sporran_pipeline::check_model(&self.folder)?;
+        paths::folder(&self.folder)?;
         let own = self.folder.canonicalize().map_err(Error::io(&self.folder, "open"))?;
         let own = own.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let card = Card::read(&self.folder)?;
         let name = self.name.as_deref().unwrap_or(&own);
         let into = take_in(&self.folder, self.part, &self.models, name, card)?;
-        if self.json {
-            return print_json(&json!({ "folder": into }));
-        }
-        print(&format!("{}\n", into.display()))
+        Outcome::new(into.display(), &json!({ "folder": into }))
     }
 }
 
@@ -270,6 +282,7 @@ fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, car
         return Err(Error::Usage(format!("--name: expected a name without folders, found `{name}`")));
     }
     let into = models.join(name);
+    interrupt::keep(Kept::Output(into.clone()));
     let (own_role, parameters) = match part {
         None if is_released_nsmn(folder) => {
             import_nsmn(folder, &into)?;
@@ -311,7 +324,8 @@ fn role(checkpoint: &Checkpoint) -> &'static str {
 }
 
 impl List {
-    fn run(self) -> Result<()> {
+    fn run(self) -> Result<Outcome> {
+        paths::folder(&self.models)?;
         let mut folders = Vec::new();
         for entry in fs::read_dir(&self.models).map_err(Error::io(&self.models, "read"))? {
             let folder = entry.map_err(Error::io(&self.models, "read"))?.path();
@@ -320,19 +334,17 @@ impl List {
             }
         }
         folders.sort();
+        let (mut text, mut models) = (String::new(), Vec::new());
         for folder in folders {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let card = Card::read(&folder)?;
-            if self.json {
-                print_json(&json!({ "name": name, "folder": folder, "card": card }))?;
-            } else {
-                let role = card.role.as_deref().unwrap_or("-");
-                let parameters = card.parameters.map_or_else(|| "-".into(), |count| count.to_string());
-                let source = card.source.as_deref().unwrap_or("-");
-                print(&format!("{name:<24} {role:<12} {parameters:>12} {source}\n"))?;
-            }
+            let role = card.role.as_deref().unwrap_or("-");
+            let parameters = card.parameters.map_or_else(|| "-".into(), |count| count.to_string());
+            let source = card.source.as_deref().unwrap_or("-");
+            text.push_str(&format!("{name:<24} {role:<12} {parameters:>12} {source}\n"));
+            models.push(json!({ "name": name, "folder": folder, "card": card }));
         }
-        Ok(())
+        Outcome::list(text, &models)
     }
 }
 

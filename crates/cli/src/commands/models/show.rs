@@ -7,31 +7,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::json;
 use sporran_checkpoint::weight_types;
 use sporran_generator::{NSMN, RELEASED_NSMN};
 use sporran_transformers::Checkpoint;
 
-use super::{Card, read};
+use super::{Card, missing, read};
 use crate::{
-    commands::{print, print_json},
     error::{Error, Result},
+    outcome::Outcome,
 };
 
 /// `sporran models show`
 #[derive(Args)]
+#[command(after_help = "Example: sporran models show minikilt-reader")]
 pub(crate) struct Show {
-    /// The name of an imported model, or a model's folder
-    #[arg(value_name = "NAME|DIR")]
+    /// Name of an imported model, or a model's folder
+    #[arg(value_name = "NAME|DIR", value_hint = ValueHint::DirPath)]
     model: PathBuf,
-    /// The folder of imported models
-    #[arg(long, default_value = "models", value_name = "DIR")]
+    /// Folder of imported models
+    #[arg(long, default_value = "models", value_name = "DIR", value_hint = ValueHint::DirPath)]
     models: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// The files by which the models that `sporran train` makes know their folders, and what these are.
@@ -57,7 +55,7 @@ struct Weights {
     types: BTreeMap<String, usize>,
 }
 
-/// What a folder holds beside a checkpoint, or in its place.
+/// Contents of a folder other than a checkpoint.
 #[derive(Serialize)]
 struct Own {
     /// What it is for.
@@ -145,29 +143,27 @@ impl Lines {
 }
 
 impl Show {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self) -> Result<Outcome> {
         let imported = self.models.join(&self.model);
-        let folder = if self.model.is_dir() { self.model.clone() } else { imported };
-        for asked in [&self.model, &folder] {
-            sporran_pipeline::check_model(asked)?;
+        let folder = if self.model.is_dir() { self.model.clone() } else { imported.clone() };
+        for path in [&self.model, &folder] {
+            sporran_pipeline::check_model(path)?;
+        }
+        if !self.model.exists() && !imported.exists() {
+            return Err(missing(&self.model, &self.models));
         }
         let is_checkpoint = folder.join("config.json").is_file() && !is_nsmn(&folder)?;
         let own = if folder.is_dir() { Own::of(&folder)? } else { Own { made_for: vec![], parts: vec![] } };
         if is_checkpoint || (own.made_for.is_empty() && own.parts.is_empty()) {
-            show_checkpoint(&folder, &own, self.json)
+            show_checkpoint(&folder, &own)
         } else {
-            show_own(&folder, &own, self.json)
+            show_own(&folder, &own)
         }
     }
 }
 
-fn show_own(folder: &Path, own: &Own, json: bool) -> Result<()> {
+fn show_own(folder: &Path, own: &Own) -> Result<Outcome> {
     let (card, weights) = (Card::read(folder)?, weights(folder)?);
-    if json {
-        return print_json(&json!({
-            "folder": folder, "made_for": own.made_for, "parts": own.parts, "weights": weights, "card": card,
-        }));
-    }
     let mut lines = Lines::default();
     lines.line("folder", &folder.display().to_string());
     lines.own(own);
@@ -175,33 +171,18 @@ fn show_own(folder: &Path, own: &Own, json: bool) -> Result<()> {
         lines.line("parameters", &format!("{} ({})", counts(&file.types), file.file));
     }
     lines.card(&card);
-    print(&lines.0)
+    let report = json!({
+        "folder": folder, "made_for": own.made_for, "parts": own.parts, "weights": weights, "card": card,
+    });
+    Outcome::new(lines.0, &report)
 }
 
-fn show_checkpoint(folder: &Path, own: &Own, json: bool) -> Result<()> {
+fn show_checkpoint(folder: &Path, own: &Own) -> Result<Outcome> {
     let checkpoint = Checkpoint::open(folder)?;
     let card = Card::read(folder)?;
     let tokenizer = checkpoint.tokenizer()?;
     let types = checkpoint.stored_types();
     let special = checkpoint.special_tokens().ok();
-    if json {
-        let special = special.map(|tokens| {
-            json!({ "pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos, "decoder_start": tokens.decoder_start })
-        });
-        return print_json(&json!({
-            "folder": folder,
-            "architecture": checkpoint.config().model_type(),
-            "classes": checkpoint.architectures(),
-            "parameters": types.values().sum::<usize>(),
-            "types": types,
-            "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
-            "special_tokens": special,
-            "surplus_tensors": checkpoint.surplus(),
-            "made_for": own.made_for,
-            "parts": own.parts,
-            "card": card,
-        }));
-    }
     let mut lines = Lines::default();
     lines.line("folder", &folder.display().to_string());
     let classes = checkpoint.architectures().join(", ");
@@ -209,7 +190,7 @@ fn show_checkpoint(folder: &Path, own: &Own, json: bool) -> Result<()> {
     lines.own(own);
     lines.line("parameters", &counts(&types));
     lines.line("tokenizer", &format!("{}, {} tokens", tokenizer.kind(), tokenizer.vocab_size()));
-    if let Some(tokens) = special {
+    if let Some(tokens) = &special {
         let bos = tokens.bos.map_or_else(|| "none".into(), |bos| bos.to_string());
         let eos = tokens.eos.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         let (pad, start) = (tokens.pad, tokens.decoder_start);
@@ -219,5 +200,21 @@ fn show_checkpoint(folder: &Path, own: &Own, json: bool) -> Result<()> {
     for tensor in checkpoint.surplus() {
         lines.line("surplus tensor", tensor);
     }
-    print(&lines.0)
+    let special = special.map(|tokens| {
+        json!({ "pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos, "decoder_start": tokens.decoder_start })
+    });
+    let report = json!({
+        "folder": folder,
+        "architecture": checkpoint.config().model_type(),
+        "classes": checkpoint.architectures(),
+        "parameters": types.values().sum::<usize>(),
+        "types": types,
+        "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
+        "special_tokens": special,
+        "surplus_tensors": checkpoint.surplus(),
+        "made_for": own.made_for,
+        "parts": own.parts,
+        "card": card,
+    });
+    Outcome::new(lines.0, &report)
 }

@@ -44,7 +44,7 @@ pub(super) struct Figure {
     /// Which command prints it, counted from 1; the last one by default.
     #[serde(default)]
     command: Option<usize>,
-    /// Where it stands in the JSON object that the command prints (RFC 6901).
+    /// Its JSON pointer in the object that the command prints (RFC 6901).
     json: String,
     /// Its value.
     expected: f64,
@@ -54,7 +54,7 @@ pub(super) struct Figure {
     close: f64,
 }
 
-/// How near a figure came.
+/// How close a figure is to the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Verdict {
     /// Within its tolerance.
@@ -68,20 +68,20 @@ pub(super) enum Verdict {
     Fail,
 }
 
-/// A figure beside what came.
+/// An expected figure with the one that was computed.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct Reproduced {
     /// The row.
     pub(super) row: String,
     /// The figure's name.
     pub(super) measure: String,
     /// Its value in the table.
     pub(super) expected: f64,
-    /// What came; missing where the command did not print it.
+    /// The figure that the command printed, if any.
     pub(super) found: Option<f64>,
     /// The greatest difference that is `OK`.
     pub(super) tolerance: f64,
-    /// How near it is.
+    /// How close it is.
     pub(super) verdict: Verdict,
 }
 
@@ -93,12 +93,12 @@ impl Row {
     pub(super) fn read(path: &Path) -> Result<Vec<Self>> {
         let text = jsonl::read_to_string(path)?;
         let table: Table =
-            toml::from_str(&text).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+            toml::from_str(&text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
         for (at, row) in table.row.iter().enumerate() {
             let wrong =
-                |what: &str| Err(Error::Usage(format!("{}: row `{}`: {what}", path.display(), row.name)));
+                |what: &str| Err(Error::Input(format!("{}: row `{}`: {what}", path.display(), row.name)));
             if table.row[..at].iter().any(|other| other.name == row.name) {
-                return wrong("expected a name of its own, found it twice");
+                return wrong("expected a unique name, found it twice");
             }
             if row.commands.is_empty() {
                 return wrong("expected at least one command, found none");
@@ -116,11 +116,11 @@ impl Row {
     }
 
     /// Compares what the commands printed with the figures.
-    pub(super) fn outcomes(&self, printed: &[Value]) -> Vec<Outcome> {
-        let compare = |figure: &Figure| {
+    pub(super) fn compare(&self, printed: &[Value]) -> Vec<Reproduced> {
+        let compared = |figure: &Figure| {
             let command = figure.command.unwrap_or(self.commands.len());
             let found = printed.get(command - 1).and_then(|value| value.pointer(&figure.json)?.as_f64());
-            Outcome {
+            Reproduced {
                 row: self.name.clone(),
                 measure: figure.measure.clone(),
                 expected: figure.expected,
@@ -129,7 +129,7 @@ impl Row {
                 verdict: figure.verdict(found),
             }
         };
-        self.figures.iter().map(compare).collect()
+        self.figures.iter().map(compared).collect()
     }
 }
 
@@ -181,13 +181,13 @@ close = 0
         let row = read(ROWS).unwrap().remove(0);
         let verdicts = |f1: f64| -> Vec<Verdict> {
             let printed = [serde_json::json!({"tasks": 11}), serde_json::json!({"scores": {"f1": f1}})];
-            row.outcomes(&printed).iter().map(|outcome| outcome.verdict).collect()
+            row.compare(&printed).iter().map(|figure| figure.verdict).collect()
         };
         assert_eq!(verdicts(0.51), [Verdict::Ok, Verdict::Ok]);
         assert_eq!(verdicts(0.47), [Verdict::Close, Verdict::Ok]);
         assert_eq!(verdicts(0.54), [Verdict::Fail, Verdict::Ok]);
         // A figure that was not printed is wrong.
-        assert_eq!(row.outcomes(&[])[1].verdict, Verdict::Fail);
+        assert_eq!(row.compare(&[])[1].verdict, Verdict::Fail);
     }
 
     #[test]
@@ -202,7 +202,7 @@ close = 0
             assert!(error.contains(said), "{error}");
         }
         let error = read(&format!("{ROWS}{ROWS}")).unwrap_err().to_string();
-        assert!(error.contains("row `a`: expected a name of its own"), "{error}");
+        assert!(error.contains("row `a`: expected a unique name"), "{error}");
     }
 
     #[test]

@@ -9,71 +9,72 @@ use std::{
     process::{Command, Stdio},
 };
 
-use clap::Args;
-use serde_json::Value;
+use clap::{Args, ValueHint};
+use serde_json::{Value, json};
 use sporran_kernels::Isa;
 
-use self::expected::{Outcome, Row, Verdict};
-use super::{print, print_json};
-use crate::error::{Error, Result};
+use self::expected::{Reproduced, Row, Verdict};
+use crate::{
+    error::{Error, Result},
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+    paths,
+};
 
 /// `sporran reproduce`
 #[derive(Args)]
+#[command(after_help = "Examples:\n  sporran reproduce\n  sporran reproduce quickstart-kbp")]
 pub(crate) struct Reproduce {
-    /// Rows of the file, by name; without one, the rows are listed
+    /// Names of rows; without a name, lists the rows
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Where data is that is not in the repository, for rows that need it, such as `data=codex-s`
+    /// Path of data that a row needs and the repository does not have, such as `data=codex-s`
     #[arg(long = "set", value_name = "KEY=PATH")]
     set: Vec<String>,
-    /// The file of rows
-    #[arg(long, default_value = "configs/expected.toml", value_name = "FILE")]
+    /// File of rows
+    #[arg(long, default_value = "configs/expected.toml", value_name = "FILE", value_hint = ValueHint::FilePath)]
     expected: PathBuf,
-    /// The folder that the runs go to, one folder a row; what a row left there is removed first
-    #[arg(long, default_value = "runs/reproduce", value_name = "DIR")]
+    /// Folder of the runs, one folder a row; earlier results of a row are removed first
+    #[arg(long, default_value = "runs/reproduce", value_name = "DIR", value_hint = ValueHint::DirPath)]
     runs: PathBuf,
-    /// Go on with what is in the row's folder instead of removing it
+    /// Continue from earlier results instead of removing them
     #[arg(long)]
     resume: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl Reproduce {
-    pub(crate) fn run(self, quiet: bool) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        paths::file(&self.expected)?;
         let rows = Row::read(&self.expected)?;
         if self.names.is_empty() {
-            return print(&list(&rows));
+            let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            return Outcome::new(list(&rows), &json!({ "rows": names }));
         }
         let chosen = self.names.iter().map(|name| {
             rows.iter().find(|row| &row.name == name).ok_or_else(|| {
                 let known: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
                 let file = self.expected.display();
-                Error::Usage(format!("{file}: expected a row's name ({}), found `{name}`", known.join(", ")))
+                Error::Input(format!("{file}: expected a row's name ({}), found `{name}`", known.join(", ")))
             })
         });
         let chosen: Vec<&Row> = chosen.collect::<Result<_>>()?;
         let paths = self.paths()?;
-        // All that a row needs is looked for before the first one is run.
+        // All that a row needs is looked up before the first one is run.
         for row in &chosen {
             check_needs(row, &paths)?;
         }
-        let mut outcomes = Vec::new();
+        interrupt::keep(Kept::Folder(self.runs.clone()));
+        let mut figures = Vec::new();
         for row in chosen {
-            let found = self.row(row, paths.clone(), quiet)?;
-            if !self.json {
-                print(&table(&found))?;
+            let found = self.row(row, paths.clone(), context.quiet)?;
+            if !context.json {
+                context.print(Outcome::text(table(&found)))?;
             }
-            outcomes.extend(found);
+            figures.extend(found);
         }
-        if self.json {
-            print_json(&serde_json::json!({ "figures": outcomes }))?;
-        }
-        match outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).count() {
-            0 => Ok(()),
-            count => Err(Error::NotReproduced { count, of: outcomes.len() }),
-        }
+        let count = figures.iter().filter(|figure| figure.verdict == Verdict::Fail).count();
+        let failure = (count > 0).then_some(Error::NotReproduced { count, of: figures.len() });
+        Ok(Outcome::new("", &json!({ "figures": figures }))?.failing(failure))
     }
 
     fn paths(&self) -> Result<BTreeMap<String, String>> {
@@ -84,7 +85,7 @@ impl Reproduce {
         self.set.iter().map(pair).collect()
     }
 
-    fn row(&self, row: &Row, mut paths: BTreeMap<String, String>, quiet: bool) -> Result<Vec<Outcome>> {
+    fn row(&self, row: &Row, mut paths: BTreeMap<String, String>, quiet: bool) -> Result<Vec<Reproduced>> {
         let runs = self.runs.join(&row.name);
         if !self.resume && runs.exists() {
             fs::remove_dir_all(&runs).map_err(Error::io(&runs, "remove"))?;
@@ -99,11 +100,11 @@ impl Reproduce {
             }
             printed.push(call(&arguments, quiet)?);
         }
-        Ok(row.outcomes(&printed))
+        Ok(row.compare(&printed))
     }
 }
 
-/// A word of a command with its paths in the place of the braces.
+/// A word of a command, with paths filled in for its braces.
 fn filled(word: &str, paths: &BTreeMap<String, String>) -> String {
     paths.iter().fold(word.to_owned(), |word, (key, path)| word.replace(&format!("{{{key}}}"), path))
 }
@@ -112,13 +113,13 @@ fn check_needs(row: &Row, paths: &BTreeMap<String, String>) -> Result<()> {
     for (key, what) in &row.needs {
         match paths.get(key) {
             None => {
-                return Err(Error::Usage(format!(
+                return Err(Error::Input(format!(
                     "row `{}` needs {what}: give its path as `--set {key}=PATH`",
                     row.name
                 )));
             }
             Some(path) if !Path::new(path).exists() => {
-                return Err(Error::Usage(format!("--set {key}: expected {what}, found nothing at `{path}`")));
+                return Err(paths::missing(&format!("{what} (--set {key})"), Path::new(path)));
             }
             Some(_) => {}
         }
@@ -145,7 +146,7 @@ fn call(arguments: &[String], quiet: bool) -> Result<Value> {
     let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
     let mut values: Vec<Value> = values
         .collect::<Result<_, _>>()
-        .map_err(|error| Error::Usage(format!("{shown}: expected JSON on standard output: {error}")))?;
+        .map_err(|error| Error::Input(format!("{shown}: expected JSON on standard output: {error}")))?;
     Ok(if values.len() == 1 { values.remove(0) } else { Value::Array(values) })
 }
 
@@ -159,18 +160,18 @@ fn list(rows: &[Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn table(outcomes: &[Outcome]) -> String {
-    let line = |outcome: &Outcome| {
-        let found = outcome.found.map_or_else(|| "-".to_owned(), |found| format!("{found:.4}"));
-        let verdict = match outcome.verdict {
+fn table(figures: &[Reproduced]) -> String {
+    let line = |figure: &Reproduced| {
+        let found = figure.found.map_or_else(|| "-".to_owned(), |found| format!("{found:.4}"));
+        let verdict = match figure.verdict {
             Verdict::Ok => "OK",
             Verdict::Close => "close",
             Verdict::Fail => "FAIL",
         };
         format!(
             "{verdict:5}  {}: {}: {found} (expected {:.4}, tolerance {})\n",
-            outcome.row, outcome.measure, outcome.expected, outcome.tolerance
+            figure.row, figure.measure, figure.expected, figure.tolerance
         )
     };
-    outcomes.iter().map(line).collect()
+    figures.iter().map(line).collect()
 }

@@ -1,0 +1,41 @@
+//! `sporran convert`: one file a kind of conversion.
+
+mod files;
+mod korc;
+mod map;
+mod queries;
+
+use clap::Subcommand;
+
+use crate::{
+    error::Result,
+    outcome::{Context, Outcome},
+};
+
+/// The error of `train` and `run` for a config that builds questions.
+pub(super) const QUESTIONS_ARE_BUILT: &str =
+    "a config with `[documents]` builds questions; use `sporran convert korc CONFIG`";
+
+/// `sporran convert`
+#[derive(Subcommand)]
+pub(crate) enum Convert {
+    /// Convert files from one format to another
+    Files(files::Files),
+    /// Map a data set's own evidence to the pages of a passage store, as KILT records
+    Map(map::Map),
+    /// Generate training queries about the pages of a passage store
+    Queries(queries::Queries),
+    /// Build a benchmark in KoRC's layout from a config
+    Korc(korc::Korc),
+}
+
+impl Convert {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        match self {
+            Self::Files(command) => command.run(),
+            Self::Map(command) => command.run(),
+            Self::Queries(command) => command.run(),
+            Self::Korc(command) => command.run(context),
+        }
+    }
+}

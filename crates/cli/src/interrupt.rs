@@ -1,0 +1,117 @@
+//! Ctrl-C: the program says what is kept and how to continue, removes its half-written files, and ends with exit code 130.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use sporran_kilt::jsonl;
+
+/// The exit code of a program that an interrupt ended: 128 and the number of the signal.
+const CODE: i32 = 130;
+
+/// What an interrupt leaves.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Kept {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A folder whose finished parts the same command uses again.
+    Folder(PathBuf),
+    /// The answers to the lines that were read.
+    Lines,
+    /// Nothing: this output is written at the end, all at once.
+    Output(PathBuf),
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept::Nothing);
+/// Lines of standard input whose answers are printed.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+/// Starts to handle Ctrl-C.
+pub(crate) fn install() {
+    let handle = || {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Kept::Output(path) = &kept {
+            remove_half_written(path);
+        }
+        eprintln!("\ninterrupted: {}", kept.advice(ANSWERED.load(Ordering::Relaxed)));
+        process::exit(CODE);
+    };
+    if let Err(error) = ctrlc::set_handler(handle) {
+        tracing::warn!("Ctrl-C ends the program without a message: {error}");
+    }
+}
+
+/// Says what an interrupt from now on leaves.
+pub(crate) fn keep(kept: Kept) {
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+}
+
+/// Counts lines of standard input whose answers are printed.
+pub(crate) fn answered(lines: usize) {
+    ANSWERED.fetch_add(lines as u64, Ordering::Relaxed);
+}
+
+impl Kept {
+    fn advice(&self, answered: u64) -> String {
+        match self {
+            Self::Nothing => "nothing was written".to_owned(),
+            Self::Folder(folder) => {
+                format!("{} keeps what is finished; run the same command again to continue", folder.display())
+            }
+            Self::Lines => format!(
+                "the answers to the first {answered} lines are printed; continue with line {}",
+                answered + 1
+            ),
+            Self::Output(path) if path.as_os_str() == "-" => {
+                "standard output is not complete; run the same command again".to_owned()
+            }
+            Self::Output(path) => {
+                format!("{} was not written; run the same command again", path.display())
+            }
+        }
+    }
+}
+
+/// Removes this process's temporary files in the folder of an output, and in the output if it is a folder.
+fn remove_half_written(output: &Path) {
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let own = jsonl::temporary_prefix();
+    let entries = [folder, output].into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&own) {
+            // The message that follows is true either way: the output itself was not written.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_written_files_of_this_process_alone_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.jsonl");
+        let mut writer = jsonl::Writer::create(&output).unwrap();
+        writer.line(b"{}").unwrap();
+        fs::write(folder.path().join(".sporran-x"), "another process").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        remove_half_written(&output);
+        let left = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().file_name();
+        assert_eq!(left, ".sporran-x");
+    }
+
+    #[test]
+    fn advice_names_the_line_to_continue_with() {
+        assert!(Kept::Lines.advice(7).ends_with("continue with line 8"));
+        assert!(Kept::Folder("runs/a".into()).advice(0).starts_with("runs/a keeps"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Paths of the call: what is missing is named together with the folder that it was looked for in.
+
+use std::{env, path::Path};
+
+use crate::error::{Error, Result};
+
+/// Checks that there is a file; `-` is standard input or output.
+pub(crate) fn file(path: &Path) -> Result<()> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    if path.is_dir() {
+        return Err(Error::Input(format!("expected a file, found the folder {}", path.display())));
+    }
+    exists("file", path)
+}
+
+/// Checks that there is a folder.
+pub(crate) fn folder(path: &Path) -> Result<()> {
+    if path.is_file() {
+        return Err(Error::Input(format!("expected a folder, found the file {}", path.display())));
+    }
+    exists("folder", path)
+}
+
+/// Checks that there is a file or a folder; `-` is standard input.
+pub(crate) fn file_or_folder(path: &Path) -> Result<()> {
+    if path.as_os_str() == "-" { Ok(()) } else { exists("file or folder", path) }
+}
+
+fn exists(what: &str, path: &Path) -> Result<()> {
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(missing(what, path)),
+        Err(source) => Err(Error::io(path, "look up")(source)),
+    }
+}
+
+/// The error for something that is missing.
+pub(crate) fn missing(what: &str, path: &Path) -> Error {
+    let whence = if path.is_absolute() { String::new() } else { format!("; {}", whence()) };
+    Error::Input(format!("no {what} {}{whence}", path.display()))
+}
+
+/// Where relative paths begin.
+pub(crate) fn whence() -> String {
+    match env::current_dir() {
+        Ok(folder) => format!("you are in {}; paths are relative to it", folder.display()),
+        Err(_) => "the folder that you are in no longer exists".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_path_is_named_with_the_folder_it_was_looked_for_in() {
+        let here = env::current_dir().unwrap();
+        let error = file(Path::new("no/such.json")).unwrap_err();
+        let expected =
+            format!("no file no/such.json; you are in {}; paths are relative to it", here.display());
+        assert_eq!((error.to_string(), error.exit_code()), (expected, 2));
+        assert_eq!(folder(Path::new("/no/such")).unwrap_err().to_string(), "no folder /no/such");
+        assert!(file(&here).unwrap_err().to_string().starts_with("expected a file, found the folder"));
+        assert!(file(Path::new("-")).is_ok() && file_or_folder(Path::new("-")).is_ok());
+    }
+}
