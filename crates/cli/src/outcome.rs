@@ -11,6 +11,7 @@ use sporran_pipeline::Event;
 
 use crate::{
     error::{Error, Result},
+    interrupt::{self, Kept},
     progress::Progress,
 };
 
@@ -77,10 +78,12 @@ impl Outcome {
         self.failure = failure;
         self
     }
+}
 
-    /// The JSON lines.
-    pub(crate) fn json(&self) -> &[String] {
-        &self.json
+impl From<sporran_pipeline::Outcome> for Outcome {
+    fn from(outcome: sporran_pipeline::Outcome) -> Self {
+        let sporran_pipeline::Outcome { summary, json, models, .. } = outcome;
+        Self { summary, json: vec![json], models, ..Self::default() }
     }
 }
 
@@ -132,7 +135,12 @@ impl Context {
     /// Draws the progress of one piece of work.
     pub(crate) fn observer(&self) -> impl FnMut(Event) + use<> {
         let mut progress = Progress::new(self.quiet);
-        move |event| progress.event(event)
+        move |event| {
+            if let Event::Folder { path } = &event {
+                interrupt::keep(Kept::Folder(path.clone()));
+            }
+            progress.event(event);
+        }
     }
 }
 
@@ -153,13 +161,13 @@ mod tests {
         let outcome = Outcome::new("5 steps\n", &[1.5f32]).unwrap();
         let outcome = outcome.with_line("F1 0.5").with_model("runs/a").with_model("runs/b");
         assert_eq!(outcome.to_string(), "5 steps\nF1 0.5\nmodel: runs/a\nmodel: runs/b");
-        assert_eq!(outcome.json(), ["[1.5]"]);
+        assert_eq!(outcome.json, ["[1.5]"]);
         let outcome = Outcome::new("", &1).unwrap().with_model("runs/a");
         assert_eq!(outcome.to_string(), "model: runs/a");
     }
 
     #[test]
     fn floats_keep_the_digits_of_their_own_type() {
-        assert_eq!(Outcome::new("", &0.1f32).unwrap().json(), ["0.1"]);
+        assert_eq!(Outcome::new("", &0.1f32).unwrap().json, ["0.1"]);
     }
 }

@@ -35,6 +35,7 @@ pub use workflows::{
     },
     document_relations as documents, entity_linking as linking, kbqa as korc,
     knowledge_selection as selection, link_prediction as links, population,
-    registry::{ConfigKind, check, show},
+    registry::{self, check, show, workflow_of},
     rules, slot_filling as slots, tagging,
+    workflow::{Outcome, Workflow},
 };

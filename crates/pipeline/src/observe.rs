@@ -4,6 +4,11 @@
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// The work has a folder: what is finished there is kept, whenever the work ends.
+    Folder {
+        /// The folder.
+        path: std::path::PathBuf,
+    },
     /// A step begins: what it does and how much of what there is to do, 0 if that is not known.
     Begin {
         /// The step, such as `index bm25`.

@@ -1,8 +1,9 @@
 //! `sporran populate`.
 
 use clap::Args;
+use sporran_pipeline::registry;
 
-use super::{ConfigArgs, run};
+use super::ConfigArgs;
 use crate::{
     error::Result,
     outcome::{Context, Outcome},
@@ -18,6 +19,7 @@ pub(crate) struct Populate {
 
 impl Populate {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        run::populate(&self.config, context)
+        let (path, overrides) = self.config.parts()?;
+        Ok(registry::run_as("population", path, overrides, &mut context.observer())?.into())
     }
 }

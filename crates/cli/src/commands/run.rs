@@ -4,13 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::Value;
-use sporran_pipeline::{
-    Config, ConfigKind, Observer, Report, documents, korc, linking,
-    population::{self, PopulationOptions, Purpose},
-    selection, slots,
-};
+use sporran_pipeline::{Report, registry};
 
-use super::{ConfigArgs, convert::QUESTIONS_ARE_BUILT};
+use super::ConfigArgs;
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -27,36 +23,30 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let (config, overrides) = self.config.parts()?;
-        let kind = ConfigKind::of(config, overrides)?;
-        if kind != ConfigKind::Run {
-            return complete(kind, config, overrides, context);
-        }
-        let options = self.config.load()?;
-        interrupt::keep(Kept::Folder(options.general.output.join(&options.general.name)));
-        let report = sporran_pipeline::run(&options, &mut context.observer())?;
-        if options.general.also.is_empty() {
-            return answered(&report, &options);
+        let (path, overrides) = self.config.parts()?;
+        let mut first = registry::run(path, overrides, &mut context.observer())?;
+        let then = std::mem::take(&mut first.then);
+        if then.is_empty() {
+            return Ok(first.into());
         }
         // Each outcome is shown as soon as it is there; JSON is one object.
+        let report = first.json.clone();
         if !context.json {
-            context.print(answered(&report, &options)?)?;
+            context.print(first.into())?;
         }
         let mut also = Vec::new();
-        for path in &options.general.also {
-            let overrides = [format!("output={}", options.general.output.display())];
-            let outcome = complete(ConfigKind::of(path, &overrides)?, path, &overrides, context)?;
-            for line in outcome.json() {
-                also.push(serde_json::from_str(line).map_err(not_json)?);
-            }
+        for (path, overrides) in &then {
+            let outcome = registry::run(path, overrides, &mut context.observer())?;
+            also.push(serde_json::from_str(&outcome.json).map_err(not_json)?);
             if !context.json {
+                let outcome = Outcome::from(outcome);
                 context.print(Outcome::text(format!("\n{}\n{outcome}", path.display())))?;
             }
         }
         if !context.json {
             return Ok(Outcome::default());
         }
-        let mut whole = serde_json::to_value(&report).map_err(not_json)?;
+        let mut whole = serde_json::from_str(&report).map_err(not_json)?;
         if let Value::Object(whole) = &mut whole {
             whole.insert("also".into(), Value::Array(also));
         }
@@ -66,69 +56,6 @@ impl Run {
 
 fn not_json(error: serde_json::Error) -> Error {
     Error::Stream { stream: "standard output", source: error.into() }
-}
-
-/// Runs the workflow of a config of another kind than a run's.
-fn complete(kind: ConfigKind, path: &Path, overrides: &[String], context: &Context) -> Result<Outcome> {
-    workflow(kind, path, overrides, &mut context.observer())
-}
-
-fn workflow(
-    kind: ConfigKind,
-    path: &Path,
-    overrides: &[String],
-    observe: &mut Observer<'_>,
-) -> Result<Outcome> {
-    let started = |folder| interrupt::keep(Kept::Folder(folder));
-    match kind {
-        ConfigKind::Population => {
-            let options = PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
-            started(options.folder());
-            let report = population::populate(&options, observe)?;
-            written(Outcome::of(&report)?, "predictions, triples and report", &options.folder())
-        }
-        ConfigKind::Reason => {
-            let options = korc::ReasonOptions::load(path, overrides)?;
-            started(options.folder());
-            let report = korc::reason(&options, observe, &mut |_| {})?;
-            Ok(Outcome::of(&report)?.with_model(&report.model))
-        }
-        ConfigKind::Documents => {
-            let options = documents::DocumentsOptions::load(path, overrides)?;
-            started(options.folder());
-            let report = documents::find(&options, observe)?;
-            written(Outcome::of(&report)?, "predictions and report", &options.folder())
-        }
-        ConfigKind::Linking => {
-            let options = linking::LinkingOptions::load(path, overrides)?;
-            started(options.folder());
-            let report = linking::link(&options, observe)?;
-            written(Outcome::of(&report)?, "predictions and report", &options.folder())
-        }
-        ConfigKind::Responses => {
-            let options = selection::ResponseOptions::load(path, overrides)?;
-            started(options.folder());
-            let report = selection::respond(&options, observe)?;
-            written(Outcome::of(&report)?, "predictions and report", &options.folder())
-        }
-        ConfigKind::Slots => {
-            let options = slots::SlotsOptions::load(path, overrides)?;
-            started(options.folder());
-            let report = slots::fill(&options, observe)?;
-            written(Outcome::of(&report)?, "predictions and report", &options.folder())
-        }
-        ConfigKind::Questions => Err(Error::Input(QUESTIONS_ARE_BUILT.into())),
-        _ => Err(Error::Input(format!(
-            "{}: this config only trains a model; use `sporran train`",
-            path.display()
-        ))),
-    }
-}
-
-/// Populates from a config, as `sporran populate` does.
-pub(super) fn populate(config: &ConfigArgs, context: &Context) -> Result<Outcome> {
-    let (path, overrides) = config.parts()?;
-    complete(ConfigKind::Population, path, overrides, context)
 }
 
 /// Says where a workflow wrote its files.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::common::{errors, root, sporran};
-use sporran_pipeline::ConfigKind;
+use sporran_pipeline::workflow_of;
 
 /// Every config below a folder.
 fn configs(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -46,9 +46,9 @@ fn what_is_shown_loads_as_the_same_config() {
             "{}",
             path.display()
         );
-        kinds.insert(format!("{:?}", ConfigKind::of(&path, &[]).unwrap()));
+        kinds.insert(workflow_of(&path, &[]).unwrap().name);
     }
-    for kind in ["Links", "Questions", "Reason", "Run"] {
+    for kind in ["answer", "link-prediction", "kbqa", "kbqa-benchmark"] {
         assert!(kinds.contains(kind), "no config of kind {kind} was shown: {kinds:?}");
     }
 }

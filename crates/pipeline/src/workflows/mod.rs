@@ -11,3 +11,4 @@ pub mod registry;
 pub mod rules;
 pub mod slot_filling;
 pub mod tagging;
+pub(crate) mod workflow;

@@ -1,4 +1,4 @@
-//! The workflows: which one a config is for.
+//! The workflows: one line each.
 
 use std::path::Path;
 
@@ -6,75 +6,35 @@ use sporran_kilt::jsonl;
 
 use crate::{
     Diagnostic, Error, Result,
-    config::{
-        Document, Text, WORKFLOW,
-        load::{Config, to_toml},
-    },
+    config::{Document, Text, WORKFLOW},
+    observe::Observer,
     workflows::{
-        answer::options::Options,
-        document_relations::DocumentsOptions,
-        entity_linking::LinkingOptions,
-        kbqa::{BuildConfig, ReasonOptions},
-        knowledge_selection::{ResponseOptions, SelectionOptions},
-        link_prediction::{LinksOptions, NetworkConfig},
-        population::PopulationOptions,
-        rules::RulesOptions,
-        slot_filling::SlotsOptions,
-        tagging::TaggingOptions,
+        answer, document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
+        rules, slot_filling, tagging,
+        workflow::{Outcome, Workflow},
     },
 };
 
-/// What a config is for. Each kind but the first has a table that those before it in [`TABLES`] have not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigKind {
-    /// A run over task files: [`Options`](crate::workflows::answer::options::Options).
-    Run,
-    /// Embeddings of a knowledge base: [`LinksOptions`](crate::workflows::link_prediction::LinksOptions).
-    Links,
-    /// A network over the graph of a knowledge base: [`NetworkConfig`](crate::workflows::link_prediction::NetworkConfig).
-    Network,
-    /// Questions over a knowledge base: [`ReasonOptions`](crate::workflows::kbqa::ReasonOptions).
-    Reason,
-    /// A benchmark of such questions to build: [`BuildConfig`](crate::workflows::kbqa::BuildConfig).
-    Questions,
-    /// Rules of a knowledge base: [`RulesOptions`](crate::workflows::rules::RulesOptions).
-    Rules,
-    /// Relations between the entities of documents: [`DocumentsOptions`](crate::workflows::document_relations::DocumentsOptions).
-    Documents,
-    /// Entity linking: [`LinkingOptions`](crate::workflows::entity_linking::LinkingOptions).
-    Linking,
-    /// Knowledge-base population: [`PopulationOptions`](crate::workflows::population::PopulationOptions).
-    Population,
-    /// Responses to dialogues: [`ResponseOptions`](crate::workflows::knowledge_selection::ResponseOptions).
-    Responses,
-    /// Knowledge selection: [`SelectionOptions`](crate::workflows::knowledge_selection::SelectionOptions).
-    Selection,
-    /// Zero-shot slot filling: [`SlotsOptions`](crate::workflows::slot_filling::SlotsOptions).
-    Slots,
-    /// A tagger of mentions: [`TaggingOptions`](crate::workflows::tagging::TaggingOptions).
-    Tagging,
-}
-
-/// The workflows by the name that `workflow`, the first key of a config, gives them, each with a table that only its configs have.
-const WORKFLOWS: [(&str, &str, ConfigKind); 14] = [
-    ("answer", "tasks", ConfigKind::Run),
-    ("retriever-training", "encoder-training", ConfigKind::Run),
-    ("population", "relations", ConfigKind::Population),
-    ("tagging", "annotations", ConfigKind::Tagging),
-    ("entity-linking", "linking", ConfigKind::Linking),
-    ("document-relations", "document-relations", ConfigKind::Documents),
-    ("slot-filling", "slot-filling", ConfigKind::Slots),
-    ("knowledge-selection", "data", ConfigKind::Selection),
-    ("dialogue", "dialogues", ConfigKind::Responses),
-    ("kbqa", "reasoner", ConfigKind::Reason),
-    ("kbqa-benchmark", "documents", ConfigKind::Questions),
-    ("link-prediction", "embedding", ConfigKind::Links),
-    ("graph-network", "network", ConfigKind::Network),
-    ("rules", "rules", ConfigKind::Rules),
+/// Every workflow.
+pub const WORKFLOWS: [&Workflow; 14] = [
+    &answer::workflow::WORKFLOW,
+    &answer::workflow::RETRIEVER_TRAINING,
+    &population::workflow::WORKFLOW,
+    &tagging::workflow::WORKFLOW,
+    &entity_linking::workflow::WORKFLOW,
+    &document_relations::workflow::WORKFLOW,
+    &slot_filling::workflow::WORKFLOW,
+    &knowledge_selection::workflow::WORKFLOW,
+    &knowledge_selection::workflow::DIALOGUE,
+    &kbqa::workflow::WORKFLOW,
+    &kbqa::workflow::BENCHMARK,
+    &link_prediction::workflow::WORKFLOW,
+    &link_prediction::workflow::GRAPH_NETWORK,
+    &rules::WORKFLOW,
 ];
 
-/// The order in which tables tell what an old config without `workflow` is for: questions have `[data]`, what builds them
-/// `[rules]`, and population has `[annotations]` as well.
+/// The order in which tables tell what an old config without `workflow` is for: a config of `kbqa` has `[data]` as well, one of
+/// `kbqa-benchmark` `[rules]`, and one of `population` `[annotations]`.
 const GUESSES: [&str; 13] = [
     "encoder-training",
     "embedding",
@@ -91,31 +51,30 @@ const GUESSES: [&str; 13] = [
     "annotations",
 ];
 
-impl ConfigKind {
-    /// The workflow of a config file with its overrides.
-    ///
-    /// # Errors
-    /// [`Error::Config`] where the key `workflow` is missing or names none; [`Error::Kilt`] where the file cannot be read.
-    pub fn of(path: &Path, overrides: &[String]) -> Result<Self> {
-        let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
-        let mut document = Document::parse(&text);
-        if let Some((_, _, kind)) = WORKFLOWS.iter().find(|(name, ..)| document.workflow() == Some(name)) {
-            return Ok(*kind);
-        }
-        let names = WORKFLOWS.map(|(name, ..)| name);
-        if !document.has(WORKFLOW) {
-            let table = GUESSES.into_iter().find(|table| document.has(table)).unwrap_or("tasks");
-            let name = WORKFLOWS.iter().find(|(_, own, _)| *own == table).map_or("answer", |(name, ..)| name);
-            let listed = names.map(|name| format!("`{name}`")).join(", ");
-            let message = format!(
-                "is missing; it is one of {listed}; for this config add the line `workflow = \"{name}\"` at the top"
-            );
-            document.report_key(WORKFLOW, message);
-        } else {
-            document.take_workflow(&names);
-        }
-        Err(Error::Config(document.into_diagnostics()))
+/// The workflow of a config file with its overrides.
+///
+/// # Errors
+/// [`Error::Config`] where the key `workflow` is missing or names none; [`Error::Kilt`] where the file cannot be read.
+pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
+    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+    let mut document = Document::parse(&text);
+    if let Some(workflow) = WORKFLOWS.iter().find(|workflow| document.workflow() == Some(workflow.name)) {
+        return Ok(workflow);
     }
+    let names = WORKFLOWS.map(|workflow| workflow.name);
+    if document.has(WORKFLOW) {
+        document.take_workflow(&names);
+    } else {
+        let table = GUESSES.into_iter().find(|table| document.has(table));
+        let likely = WORKFLOWS.iter().find(|workflow| Some(workflow.table) == table);
+        let name = likely.map_or("answer", |workflow| workflow.name);
+        let listed = names.map(|name| format!("`{name}`")).join(", ");
+        let message = format!(
+            "is missing; it is one of {listed}; for this config add the line `workflow = \"{name}\"` at the top"
+        );
+        document.report_key(WORKFLOW, message);
+    }
+    Err(Error::Config(document.into_diagnostics()))
 }
 
 /// A config of any workflow with its overrides and every default, as TOML that loads as the same config.
@@ -123,25 +82,7 @@ impl ConfigKind {
 /// # Errors
 /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
-    fn shown<T: Config>(path: &Path, overrides: &[String]) -> Result<String> {
-        to_toml(&T::parse(path, overrides)?)
-    }
-    let show = match ConfigKind::of(path, overrides)? {
-        ConfigKind::Run => shown::<Options>,
-        ConfigKind::Links => shown::<LinksOptions>,
-        ConfigKind::Network => shown::<NetworkConfig>,
-        ConfigKind::Reason => shown::<ReasonOptions>,
-        ConfigKind::Questions => shown::<BuildConfig>,
-        ConfigKind::Rules => shown::<RulesOptions>,
-        ConfigKind::Documents => shown::<DocumentsOptions>,
-        ConfigKind::Linking => shown::<LinkingOptions>,
-        ConfigKind::Population => shown::<PopulationOptions>,
-        ConfigKind::Responses => shown::<ResponseOptions>,
-        ConfigKind::Selection => shown::<SelectionOptions>,
-        ConfigKind::Slots => shown::<SlotsOptions>,
-        ConfigKind::Tagging => shown::<TaggingOptions>,
-    };
-    show(path, overrides)
+    workflow_of(path, overrides)?.show(path, overrides)
 }
 
 /// Every mistake in a config of any workflow.
@@ -149,36 +90,59 @@ pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
 /// # Errors
 /// Where the file cannot be read.
 pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-    let check = match ConfigKind::of(path, overrides) {
+    let workflow = match workflow_of(path, overrides) {
         Err(Error::Config(mistakes)) => return Ok(mistakes),
-        Err(error) => return Err(error),
-        Ok(ConfigKind::Run) => Options::mistakes,
-        Ok(ConfigKind::Links) => LinksOptions::mistakes,
-        Ok(ConfigKind::Network) => NetworkConfig::mistakes,
-        Ok(ConfigKind::Reason) => ReasonOptions::mistakes,
-        Ok(ConfigKind::Questions) => BuildConfig::mistakes,
-        Ok(ConfigKind::Rules) => RulesOptions::mistakes,
-        Ok(ConfigKind::Documents) => DocumentsOptions::mistakes,
-        Ok(ConfigKind::Linking) => LinkingOptions::mistakes,
-        Ok(ConfigKind::Population) => PopulationOptions::mistakes,
-        Ok(ConfigKind::Responses) => ResponseOptions::mistakes,
-        Ok(ConfigKind::Selection) => SelectionOptions::mistakes,
-        Ok(ConfigKind::Slots) => SlotsOptions::mistakes,
-        Ok(ConfigKind::Tagging) => TaggingOptions::mistakes,
+        other => other?,
     };
-    let mut mistakes = check(path, overrides)?;
+    let mut mistakes = workflow.mistakes(path, overrides)?;
     mistakes.extend(also(path, overrides)?);
     Ok(mistakes)
 }
 
+/// Runs a config of any workflow.
+///
+/// # Errors
+/// As [`Workflow::run`]; mistakes in configs that the key `also` names are found first.
+pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let workflow = workflow_of(path, overrides)?;
+    let mistakes = also(path, overrides)?;
+    if !mistakes.is_empty() {
+        return Err(Error::Config(mistakes));
+    }
+    workflow.run(path, overrides, observe)
+}
+
+/// Runs a config that must be of the workflow `name`.
+///
+/// # Errors
+/// As [`Workflow::run`], and [`Error::Config`] for a config of another workflow.
+pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let workflow = workflow_of(path, overrides)?;
+    if workflow.name != name {
+        let message = format!("expected `{name}`, found `{}`", workflow.name);
+        let origin = path.display().to_string();
+        return Err(Error::Config(vec![Diagnostic { origin, line: 0, key: WORKFLOW.to_owned(), message }]));
+    }
+    workflow.run(path, overrides, observe)
+}
+
+/// Trains what a config of any workflow describes.
+///
+/// # Errors
+/// As [`Workflow::train`].
+pub fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    workflow_of(path, overrides)?.train(path, overrides, observe)
+}
+
 /// What is wrong with the configs that the key `also` names.
 fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
-    use ConfigKind::{Documents, Linking, Population, Reason, Responses, Slots};
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
     for path in document.strings("also") {
-        match ConfigKind::of(Path::new(&path), &[]) {
-            Ok(Documents | Linking | Population | Reason | Responses | Slots) => {}
+        match workflow_of(Path::new(&path), &[]) {
+            // A config with tasks could name this one in turn.
+            Ok(workflow)
+                if workflow.runs() && workflow.name != "answer" && workflow.name != "retriever-training" => {}
             Ok(_) => {
                 let message =
                     format!("expected a config that `sporran run` runs without tasks, found {path}");
@@ -194,20 +158,20 @@ fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
 mod tests {
     use super::*;
 
-    fn kind(text: &str, overrides: &[&str]) -> Result<ConfigKind> {
+    fn name(text: &str, overrides: &[&str]) -> Result<&'static str> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, text).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        ConfigKind::of(&path, &overrides)
+        workflow_of(&path, &overrides).map(|workflow| workflow.name)
     }
 
     #[test]
     fn the_key_workflow_says_what_a_config_is_for() {
-        for (name, _, expected) in WORKFLOWS {
-            assert_eq!(kind(&format!("workflow = \"{name}\"\n"), &[]).unwrap(), expected);
+        for workflow in WORKFLOWS {
+            assert_eq!(name(&format!("workflow = \"{}\"\n", workflow.name), &[]).unwrap(), workflow.name);
         }
-        assert_eq!(kind("[data]\n", &["workflow=rules"]).unwrap(), ConfigKind::Rules);
+        assert_eq!(name("[data]\n", &["workflow=rules"]).unwrap(), "rules");
     }
 
     #[test]
@@ -228,7 +192,7 @@ mod tests {
             ("[dialogues]\n", "dialogue"),
             ("[linking]\n[linker]\n", "entity-linking"),
         ] {
-            let error = kind(text, &[]).unwrap_err().to_string();
+            let error = name(text, &[]).unwrap_err().to_string();
             let line = format!("add the line `workflow = \"{expected}\"` at the top");
             assert!(error.contains(":1: `workflow`: is missing") && error.contains(&line), "{error}");
         }
@@ -236,9 +200,9 @@ mod tests {
 
     #[test]
     fn an_unknown_workflow_is_refused_with_the_names_of_all() {
-        let error = kind("workflow = \"anser\"\n", &[]).unwrap_err().to_string();
+        let error = name("workflow = \"anser\"\n", &[]).unwrap_err().to_string();
         assert!(error.contains("found `anser`") && error.contains("`graph-network`"), "{error}");
-        let error = kind("workflow = 3\n", &[]).unwrap_err().to_string();
+        let error = name("workflow = 3\n", &[]).unwrap_err().to_string();
         assert!(error.contains("found a"), "{error}");
     }
 }

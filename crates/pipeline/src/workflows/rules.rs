@@ -1,8 +1,10 @@
 //! Mining the rules of a knowledge base, and what they are worth for link prediction.
-//!
-//! A config of this kind has `[rules]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
-use std::{fmt, ops::ControlFlow, path::PathBuf};
+use std::{
+    fmt,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
@@ -19,6 +21,7 @@ use crate::{
     config::{Document, load::Config},
     observe::{Event, Observer, Unit, begin},
     run_dir::training::TrainingFolder,
+    workflows::workflow::{Outcome, Workflow},
 };
 
 /// A whole config of rule mining.
@@ -142,4 +145,15 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     jsonl::write_json(options.folder().join("report.json"), &mined)?;
     underway.finish()?;
     Ok(mined)
+}
+
+/// `workflow = "rules"`
+pub(crate) const WORKFLOW: Workflow =
+    Workflow::new::<RulesOptions>("rules", "rules", "mines rules from a knowledge base").with_train(train);
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = RulesOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = mine(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
 }

@@ -11,9 +11,9 @@ use std::{
 use serde_json::Value;
 use sporran_kilt::{PassageStore, wowpp};
 use sporran_pipeline::{
-    Config, ConfigKind, Options, korc,
+    Config, Options, korc,
     population::{PopulationOptions, Purpose, populate},
-    selection, submission,
+    selection, submission, workflow_of,
 };
 use sporran_reranker::Computing;
 use sporran_transformers::{DeviceName, Precision};
@@ -84,21 +84,21 @@ fn the_quickstarts_predictions_are_kilts() {
     let few: Vec<&str> = documents.lines().filter(|line| line.contains("\"fold\":4")).take(3).collect();
     fs::write(folder.join("few.json"), few.join("\n")).unwrap();
     for config in &configs {
-        match ConfigKind::of(config, &[]).unwrap() {
-            ConfigKind::Run => {
+        match workflow_of(config, &[]).unwrap().name {
+            "answer" => {
                 let more = [indexes(folder), "tasks.limit=3".into(), "name=answers".into()];
                 let options = Options::parse(config, &overrides(folder, &more)).unwrap();
                 sporran_pipeline::run(&options, &mut |_| {}).unwrap();
                 sporran_pipeline::retrieve(&options, &mut |_| {}).unwrap();
             }
-            ConfigKind::Population => {
+            "population" => {
                 let input = format!("input.files=[\"{}\"]", folder.join("few.json").display());
                 let more = [indexes(folder), input, "name=facts".into()];
                 let overrides = overrides(folder, &more);
                 let options = PopulationOptions::load_for(config, &overrides, Purpose::Populate).unwrap();
                 populate(&options, &mut |_| {}).unwrap();
             }
-            ConfigKind::Reason => {
+            "kbqa" => {
                 let overrides = overrides(folder, &["data.limit=5".into(), "name=reason".into()]);
                 let options = korc::ReasonOptions::load(config, &overrides).unwrap();
                 korc::reason(&options, &mut |_| {}, &mut |_| {}).unwrap();
@@ -140,9 +140,9 @@ fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
     let mut models = Vec::new();
     for config in files(Path::new("configs/wowpp"), ".toml") {
         let text = fs::read_to_string(&config).unwrap();
-        match ConfigKind::of(&config, &[]).unwrap() {
-            ConfigKind::Responses => responses.push(config),
-            ConfigKind::Selection => {
+        match workflow_of(&config, &[]).unwrap().name {
+            "dialogue" => responses.push(config),
+            "knowledge-selection" => {
                 let mut more = vec![format!("data.train={}", train.display()), "data.labels=crowd".into()];
                 for (key, value) in [
                     ("original", format!("data.original={}", train.display())),

@@ -85,7 +85,10 @@ fn saved_weights_give_the_same_states_and_others_are_refused_by_name() {
     let message = PackedBiLstm::open(SHAPE, "lstm", &tensors).unwrap_err().to_string();
     assert!(message.contains("lstm.bias_hh_l1_reverse") && message.contains("[44]"), "{message}");
     let many = LstmOptions { layers: usize::MAX, hidden: usize::MAX, ..SHAPE };
-    assert!(matches!(PackedBiLstm::open(many, "lstm", &tensors), Err(sporran_checkpoint::Error::Stored { .. })));
+    assert!(matches!(
+        PackedBiLstm::open(many, "lstm", &tensors),
+        Err(sporran_checkpoint::Error::Stored { .. })
+    ));
 }
 
 #[test]

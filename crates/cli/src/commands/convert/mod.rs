@@ -12,10 +12,6 @@ use crate::{
     outcome::{Context, Outcome},
 };
 
-/// The error of `train` and `run` for a config that builds questions.
-pub(super) const QUESTIONS_ARE_BUILT: &str =
-    "a config with `[documents]` builds questions; use `sporran convert korc CONFIG`";
-
 /// `sporran convert`
 #[derive(Subcommand)]
 pub(crate) enum Convert {

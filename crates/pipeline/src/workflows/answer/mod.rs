@@ -17,6 +17,7 @@ mod titles;
 mod trace;
 pub mod train;
 mod tune;
+pub(crate) mod workflow;
 
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};

@@ -1,10 +1,9 @@
 //! Relations between the entities of whole documents, where mentions and which of them are one entity are given: DocRED's and
 //! Re-DocRED's task.
-//!
-//! A config of this kind has `[document-relations]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
 mod options;
 mod train;
+pub(crate) mod workflow;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path, time::Instant};
 

@@ -1,8 +1,7 @@
 //! Entity linking on texts whose mentions are given: what they mean in a knowledge base, and how many are told right.
-//!
-//! A config of this kind has `[linking]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
 mod options;
+pub(crate) mod workflow;
 
 use std::{
     fmt, fs,

@@ -10,6 +10,7 @@ mod populated;
 mod prediction;
 mod reason;
 mod seq2seq;
+pub(crate) mod workflow;
 
 pub use sporran_kilt::Record;
 pub use sporran_reasoner::korc::{SplitStatistics, Statistics};

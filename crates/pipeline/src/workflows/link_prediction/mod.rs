@@ -1,13 +1,12 @@
 //! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, scored
 //! and asked.
-//!
-//! A config of this kind has `[data]` and `[embedding]` or `[network]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
 mod ask;
 mod model;
 mod options;
 mod search;
 mod train;
+pub(crate) mod workflow;
 
 pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion};
 pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};

@@ -204,7 +204,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::workflows::registry::ConfigKind;
+    use crate::workflows::registry::workflow_of;
 
     fn load(text: &str, overrides: &[&str]) -> Result<LinksOptions> {
         let folder = tempfile::tempdir().unwrap();
@@ -243,8 +243,8 @@ mod tests {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "toml") {
                 let overrides = ["data.folder=.".into()];
-                let name = match ConfigKind::of(&path, &overrides).unwrap() {
-                    ConfigKind::Network => NetworkConfig::load(&path, &overrides).unwrap().name,
+                let name = match workflow_of(&path, &overrides).unwrap().name {
+                    "graph-network" => NetworkConfig::load(&path, &overrides).unwrap().name,
                     _ => LinksOptions::load(&path, &overrides).unwrap().name,
                 };
                 assert_eq!(path.file_stem().unwrap().to_str(), Some(name.as_str()));

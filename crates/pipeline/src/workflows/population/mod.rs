@@ -1,6 +1,4 @@
 //! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): documents in, linked facts with their evidence out.
-//!
-//! A config of this kind has `[relations]` in the place of `[tasks]` and stages; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
 mod aliases;
 mod average;
@@ -15,6 +13,7 @@ mod sources;
 mod teacher;
 mod train;
 mod triplets;
+pub(crate) mod workflow;
 
 pub(crate) use aliases::build as build_names;
 pub use aliases::{NamesFormat, NamesOptions};

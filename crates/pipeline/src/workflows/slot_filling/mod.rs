@@ -1,11 +1,10 @@
 //! Zero-shot slot filling on sentences: a relation is asked for by a question, the answer is a span of the sentence or none, and
 //! relations are asked for that were not learned (Levy et al., 2017).
-//!
-//! A config of this kind has `[slot-filling]`; [`ConfigKind`](crate::workflows::registry::ConfigKind) tells it.
 
 mod model;
 mod options;
 mod train;
+pub(crate) mod workflow;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,46 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{Options, run as answer, train as learn};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "answer"`
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<Options>(
+    "answer",
+    "tasks",
+    "answers task files with retrieval, reranking and generation; trains the generator's model",
+)
+.with_train(train)
+.with_run(run);
+
+/// `workflow = "retriever-training"`
+pub(crate) const RETRIEVER_TRAINING: Workflow = Workflow::new::<Options>(
+    "retriever-training",
+    "encoder-training",
+    "trains an encoder that retrieves or a cross-encoder that reranks",
+)
+.with_train(train)
+.with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = Options::load(path, overrides)?;
+    let general = &options.general;
+    let folder = general.output.join(&general.name);
+    observe(Event::Folder { path: folder.clone() });
+    let report = answer(&options, observe)?;
+    let outcome = Outcome::new(report.table(), &report)?;
+    Ok(outcome.written("predictions, report and manifest", &folder).with_then(&general.also, &general.output))
+}
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = Options::load(path, overrides)?;
+    observe(Event::Folder { path: options.general.output.join(&options.general.name) });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}

@@ -1,0 +1,34 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{DocumentsOptions, find, train as learn};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "document-relations"`
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<DocumentsOptions>(
+    "document-relations",
+    "document-relations",
+    "finds relations between the entities of documents; trains the model",
+)
+.with_train(train)
+.with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = DocumentsOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let report = find(&options, observe)?;
+    Ok(Outcome::of(&report)?.written("predictions and report", &options.folder()))
+}
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = DocumentsOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.trained.model))
+}

@@ -1,0 +1,23 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{LinkingOptions, link};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "entity-linking"`
+pub(crate) const WORKFLOW: Workflow =
+    Workflow::new::<LinkingOptions>("entity-linking", "linking", "links marked mentions to entities")
+        .with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = LinkingOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let report = link(&options, observe)?;
+    Ok(Outcome::of(&report)?.written("predictions and report", &options.folder()))
+}

@@ -1,0 +1,42 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{BuildConfig, ReasonOptions, reason, train as learn};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "kbqa"`
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<ReasonOptions>(
+    "kbqa",
+    "reasoner",
+    "answers questions over documents and a knowledge base; trains the reasoner",
+)
+.with_train(train)
+.with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = ReasonOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let report = reason(&options, observe, &mut |_| {})?;
+    Ok(Outcome::of(&report)?.with_model(&report.model))
+}
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = ReasonOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}
+
+/// `workflow = "kbqa-benchmark"`
+pub(crate) const BENCHMARK: Workflow = Workflow::new::<BuildConfig>(
+    "kbqa-benchmark",
+    "documents",
+    "builds questions over documents and a knowledge base",
+)
+.with_hint("`sporran convert korc` builds the benchmark");

@@ -1,0 +1,38 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{LinksOptions, NetworkConfig, train as learn, train_network};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "link-prediction"`
+pub(crate) const WORKFLOW: Workflow =
+    Workflow::new::<LinksOptions>("link-prediction", "embedding", "trains embeddings of a knowledge base")
+        .with_train(train);
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = LinksOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}
+
+/// `workflow = "graph-network"`
+pub(crate) const GRAPH_NETWORK: Workflow = Workflow::new::<NetworkConfig>(
+    "graph-network",
+    "network",
+    "trains a neural Bellman-Ford network over a knowledge base",
+)
+.with_train(train_graph_network);
+
+fn train_graph_network(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = NetworkConfig::load(path, overrides)?;
+    observe(Event::Folder { path: options.output.join(&options.name) });
+    let trained = train_network(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}

@@ -1,0 +1,33 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{PopulationOptions, Purpose, populate, train as learn};
+use crate::{
+    Result,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "population"`
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<PopulationOptions>(
+    "population",
+    "relations",
+    "reads facts from documents into a knowledge base; trains the relation extractor",
+)
+.with_train(train)
+.with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
+    observe(Event::Folder { path: options.folder() });
+    let report = populate(&options, observe)?;
+    Ok(Outcome::of(&report)?.written("predictions, triples and report", &options.folder()))
+}
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = PopulationOptions::load_for(path, overrides, Purpose::Train)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}

@@ -1,0 +1,34 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{SlotsOptions, fill, train as learn};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "slot-filling"`
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<SlotsOptions>(
+    "slot-filling",
+    "slot-filling",
+    "answers questions of relations that training has not seen; trains the model",
+)
+.with_train(train)
+.with_run(run);
+
+fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = SlotsOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let report = fill(&options, observe)?;
+    Ok(Outcome::of(&report)?.written("predictions and report", &options.folder()))
+}
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = SlotsOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.trained.model))
+}

@@ -1,0 +1,23 @@
+//! The workflow as the registry knows it.
+
+use std::path::Path;
+
+use super::{TaggingOptions, train as learn};
+use crate::{
+    Result,
+    config::load::Config,
+    observe::{Event, Observer},
+    workflows::workflow::{Outcome, Workflow},
+};
+
+/// `workflow = "tagging"`
+pub(crate) const WORKFLOW: Workflow =
+    Workflow::new::<TaggingOptions>("tagging", "annotations", "trains a tagger of mentions")
+        .with_train(train);
+
+fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = TaggingOptions::load(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = learn(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}

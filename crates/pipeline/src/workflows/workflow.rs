@@ -1,0 +1,172 @@
+//! What a workflow is to the registry, and what its verbs give back.
+
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    Error, Result,
+    config::{
+        Diagnostic,
+        load::{Config, to_toml},
+    },
+    observe::Observer,
+};
+
+/// A workflow: the configs that are for it, and what the verbs do with them.
+///
+/// Each workflow has a constant of this type in its folder and a line in [`WORKFLOWS`](crate::workflows::registry::WORKFLOWS).
+pub struct Workflow {
+    /// The value of the key `workflow`.
+    pub name: &'static str,
+    /// One line for lists of workflows.
+    pub summary: &'static str,
+    /// A table that only its configs have.
+    pub table: &'static str,
+    /// What to do with its configs instead, for an error where a verb does not apply.
+    hint: &'static str,
+    show: fn(&Path, &[String]) -> Result<String>,
+    mistakes: fn(&Path, &[String]) -> Result<Vec<Diagnostic>>,
+    run: Option<Verb>,
+    train: Option<Verb>,
+}
+
+/// Does something with a config file and its `key=value` overrides.
+pub(crate) type Verb = fn(&Path, &[String], &mut Observer<'_>) -> Result<Outcome>;
+
+impl Workflow {
+    /// A workflow whose configs are of one type. Verbs are added to it.
+    pub(crate) const fn new<T: Config>(
+        name: &'static str,
+        table: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            summary,
+            table,
+            hint: "use `sporran run`",
+            show: show::<T>,
+            mistakes: T::mistakes,
+            run: None,
+            train: None,
+        }
+    }
+
+    /// The same with what `sporran run` does.
+    pub(crate) const fn with_run(self, run: Verb) -> Self {
+        Self { run: Some(run), ..self }
+    }
+
+    /// The same with what `sporran train` does.
+    pub(crate) const fn with_train(self, train: Verb) -> Self {
+        Self { train: Some(train), hint: "it only trains a model; use `sporran train`", ..self }
+    }
+
+    /// The same with another advice where a verb does not apply.
+    pub(crate) const fn with_hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// Whether `sporran run` applies.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// A config with every default, as TOML that loads as the same config.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+    pub fn show(&self, path: &Path, overrides: &[String]) -> Result<String> {
+        (self.show)(path, overrides)
+    }
+
+    /// Every mistake in a config.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn mistakes(&self, path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+        (self.mistakes)(path, overrides)
+    }
+
+    /// Does what `sporran run` does with a config.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the workflow does not run, and whatever the work reports.
+    pub fn run(&self, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+        self.verb(self.run, path)?(path, overrides, observe)
+    }
+
+    /// Does what `sporran train` does with a config.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the workflow trains nothing, and whatever the training reports.
+    pub fn train(&self, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+        self.verb(self.train, path)?(path, overrides, observe)
+    }
+
+    fn verb(&self, verb: Option<Verb>, path: &Path) -> Result<Verb> {
+        verb.ok_or_else(|| {
+            let message = format!("this verb does not apply to `{}`: {}", self.name, self.hint);
+            let origin = path.display().to_string();
+            Error::Config(vec![Diagnostic { origin, line: 0, key: "workflow".to_owned(), message }])
+        })
+    }
+}
+
+fn show<T: Config>(path: &Path, overrides: &[String]) -> Result<String> {
+    to_toml(&T::parse(path, overrides)?)
+}
+
+/// What a verb gave back: a summary for people, the same for programs, and the models that were written.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Lines for a terminal.
+    pub summary: String,
+    /// The report as one line of JSON.
+    pub json: String,
+    /// The folders of models that were written.
+    pub models: Vec<PathBuf>,
+    /// Configs to run after this one, with the overrides for them.
+    pub then: Vec<(PathBuf, Vec<String>)>,
+}
+
+impl Outcome {
+    /// A report that can be shown both ways.
+    pub(crate) fn of<T: Display + Serialize>(report: &T) -> Result<Self> {
+        Self::new(report, report)
+    }
+
+    /// A summary, and the report as JSON.
+    pub(crate) fn new(summary: impl Display, report: &impl Serialize) -> Result<Self> {
+        let json = serde_json::to_string(report)
+            .map_err(|error| Error::io(Path::new("the report"), "write")(error.into()))?;
+        Ok(Self { summary: summary.to_string(), json, ..Self::default() })
+    }
+
+    /// Names a model that was written.
+    pub(crate) fn with_model(mut self, model: impl AsRef<Path>) -> Self {
+        self.models.push(model.as_ref().to_owned());
+        self
+    }
+
+    /// Says in the summary where files were written.
+    pub(crate) fn written(mut self, what: &str, folder: &Path) -> Self {
+        if !self.summary.is_empty() && !self.summary.ends_with('\n') {
+            self.summary.push('\n');
+        }
+        self.summary.push_str(&format!("{what}: {}", folder.display()));
+        self
+    }
+
+    /// Names configs to run after this one, into the same folder of runs.
+    pub(crate) fn with_then(mut self, configs: &[PathBuf], output: &Path) -> Self {
+        let overrides = vec![format!("output={}", output.display())];
+        self.then.extend(configs.iter().map(|config| (config.clone(), overrides.clone())));
+        self
+    }
+}
