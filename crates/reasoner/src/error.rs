@@ -1,37 +1,37 @@
-//! What can go wrong when a knowledge base is reasoned over.
+//! The errors of this crate.
 
 use std::path::{Path, PathBuf};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which reasoning can fail.
+/// The errors of reasoning.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An input file.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
-    /// An option of an embedding that training cannot follow.
+    /// An invalid option of an embedding.
     #[error("`embedding.{key}`: {message}")]
     Options {
-        /// Its key below `embedding`.
+        /// The key relative to `embedding`.
         key: &'static str,
-        /// What was expected and what was found.
+        /// The expected and the actual value.
         message: String,
     },
-    /// A model's file or folder that is not what it has to be.
+    /// An invalid model file or folder.
     #[error("{path}: {message}")]
     Model {
         /// The file or folder.
         path: PathBuf,
-        /// What was expected and what was found.
+        /// The expected and the actual value.
         message: String,
     },
-    /// A table that is kept otherwise than an operation needs.
-    #[error("expected {expected}, found them kept otherwise")]
+    /// A table with a storage type that the operation does not support.
+    #[error("expected {expected}, found another storage type")]
     Storage {
-        /// How it has to be kept.
+        /// The expected storage.
         expected: &'static str,
     },
     /// A model.
@@ -40,12 +40,12 @@ pub enum Error {
     /// A tensor operation.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
-    /// A built benchmark that gives answers away.
-    #[error("{count} leaks in what was built: {}", .leaks.join("; "))]
+    /// A built benchmark that leaks answers.
+    #[error("{count} leaks in the built benchmark: {}", .leaks.join("; "))]
     Leak {
-        /// How many there are.
+        /// The number of leaks.
         count: usize,
-        /// The first of them.
+        /// The first leaks.
         leaks: Vec<String>,
     },
     /// An argument outside its range.
@@ -59,7 +59,7 @@ impl Error {
         Self::Model { path: path.to_owned(), message: message.into() }
     }
 
-    /// Whether the input (a file's content or an argument) is at fault, rather than the work: exit code 2, not 1.
+    /// Whether the input (a file's content or an argument) is wrong: exit code 2 instead of 1.
     #[must_use]
     pub fn is_input(&self) -> bool {
         match self {

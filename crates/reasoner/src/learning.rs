@@ -1,4 +1,4 @@
-//! The loop of every training over a knowledge base: passes, scores on the valid part, the learning rate, checkpoints.
+//! The loop of every training over a knowledge base: epochs, validation, learning rate, checkpoints.
 
 use std::{
     fs,
@@ -18,97 +18,98 @@ use crate::{
     embedding::{LinkScores, checkpoint, file::Data, file::Mapped, optimizer::State},
 };
 
-/// Where training goes on from, the folder of the best model so far, and that of the best when training is over.
+/// The checkpoint, the folder of the best model so far, and the folder of the best model after training.
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best";
 const MODEL: &str = "model";
-/// A score is better if it is greater by this share.
+/// A score must improve by this share to count as better.
 const BETTER: f64 = 1e-4;
 
-/// How far a training has come.
+/// The progress of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Passes done.
+    /// Finished epochs.
     pub epoch: usize,
-    /// Passes at most.
+    /// The largest number of epochs.
     pub epochs: usize,
-    /// The mean loss of the last pass, without regularisation.
+    /// The mean loss of the last epoch, without regularisation.
     pub loss: f64,
-    /// The learning rate of the last pass.
+    /// The learning rate of the last epoch.
     pub rate: f64,
-    /// Seconds of the last pass.
+    /// Seconds of the last epoch.
     pub seconds: f64,
-    /// The scores on the valid part, where they were taken after this pass.
+    /// The validation scores, if this epoch was evaluated.
     pub valid: Option<LinkScores>,
-    /// The best pass and its mean reciprocal rank.
+    /// The best epoch and its mean reciprocal rank.
     pub best: Option<(usize, f64)>,
 }
 
-/// What came out of a training.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Passes done.
+    /// Finished epochs.
     pub epochs: usize,
-    /// The best pass and its mean reciprocal rank on the valid part; none without one.
+    /// The best epoch and its mean reciprocal rank on the validation part; none without that part.
     pub best: Option<(usize, f64)>,
-    /// The folder of the best model; of the last where there is no valid part. It is `model` where the training came to its end,
-    /// and `best`, which may not be there yet, where it was stopped.
+    /// The folder of the best model, or of the last without a validation part. It is `model` after a finished
+    /// training. After a stopped training it is `best`, which may not exist yet.
     pub model: PathBuf,
 }
 
-/// How long a training goes on, and how its rate falls.
+/// The schedule of a training: when it stops, and how its learning rate decays.
 #[derive(Clone, Copy)]
 pub(crate) struct Schedule<'a> {
     pub(crate) epochs: usize,
     pub(crate) evaluate_every: usize,
-    /// Evaluations without a better score before training ends.
+    /// Evaluations without improvement before training ends.
     pub(crate) patience: usize,
     pub(crate) learning_rate: f64,
-    /// What the rate is multiplied by after more than `decay_patience` evaluations without a better score.
+    /// The factor of the learning rate after more than `decay_patience` evaluations without improvement.
     pub(crate) decay: f64,
     pub(crate) decay_patience: usize,
-    /// Passes behind which it is multiplied by that as well.
+    /// Epochs after which the learning rate is multiplied by `decay` too.
     pub(crate) milestones: &'a [usize],
 }
 
-/// What a checkpoint knows beside values.
+/// The position of a training in its checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Position {
     epoch: usize,
     step: u64,
     rate: f64,
     best: Option<(usize, f64)>,
-    /// Evaluations since the best one, and since the rate was changed.
+    /// Evaluations since the best one, and since the last decay.
     worse: usize,
     waited: usize,
 }
 
-/// A pass, as a learner is asked for it.
+/// The parameters of one epoch.
 pub(crate) struct Pass<'a> {
     pub(crate) epoch: usize,
     pub(crate) rate: f64,
-    /// Steps made in all passes: each batch adds one before it steps.
+    /// The number of optimiser steps so far; each batch adds one before its step.
     pub(crate) step: &'a mut u64,
 }
 
-/// What learns.
+/// A model during training.
 pub(crate) trait Learner {
-    /// Learns from all that a pass has; gives the mean loss of its batches.
+    /// Trains for one epoch; returns the mean loss of its batches.
     fn learn(&mut self, pass: Pass<'_>) -> Result<f64>;
-    /// The scores on the valid part; none without one.
-    fn judge(&self) -> Result<Option<LinkScores>>;
+    /// The scores on the validation part; none without that part.
+    fn evaluate(&self) -> Result<Option<LinkScores>>;
     /// Writes the model's folder.
     fn save(&self, folder: &Path) -> Result<()>;
-    /// The values that are learned, as a checkpoint has them.
+    /// The trained values for a checkpoint.
     fn tensors(&self) -> Result<Vec<(String, Vec<usize>, Data<'_>)>>;
-    /// Takes them from a checkpoint.
+    /// Restores them from a checkpoint.
     fn restore(&mut self, from: &Mapped) -> Result<()>;
-    /// What the optimiser remembers of them.
+    /// The optimiser state of the values.
     fn states(&self) -> &[State];
     fn states_mut(&mut self) -> &mut [State];
 }
 
-/// What must be the same for a checkpoint to go on: options, without those that may be changed to train longer, seed and triples.
+/// The identity of a training: its triples, its seed and its options, except those that only extend the
+/// training.
 pub(crate) fn identity(options: &impl Serialize, seed: u64, kb: &KnowledgeBase) -> Result<String> {
     let options = serde_json::to_value(options).map_err(|error| Error::Argument(error.to_string()))?;
     let triples = kb.triples(Part::Train);
@@ -121,11 +122,11 @@ pub(crate) fn identity(options: &impl Serialize, seed: u64, kb: &KnowledgeBase) 
     Ok(serde_json::json!({ "options": options, "seed": seed, "counts": counts, "triples": sum }).to_string())
 }
 
-/// Trains, or goes on where a killed training of the same `identity` stopped. The result depends on neither. The model appears
-/// whole at the end; until then the best one so far is kept apart.
+/// Trains, or resumes an interrupted training of the same `identity`. Resuming does not change the result.
+/// The model folder appears at the end, atomically. Until then the best model is in a separate folder.
 ///
 /// # Errors
-/// [`Error::Model`] for a checkpoint of another training; what learning and writing give.
+/// [`Error::Model`] for a checkpoint of another training; training and write errors.
 pub(crate) fn run(
     learner: &mut dyn Learner,
     schedule: Schedule<'_>,
@@ -140,7 +141,7 @@ pub(crate) fn run(
         let (mapped, found) = checkpoint::open(&path, identity, learner.states_mut())?;
         learner.restore(&mapped)?;
         position = found;
-        tracing::info!(epoch = position.epoch, "training goes on from {}", path.display());
+        tracing::info!(epoch = position.epoch, "resuming training from {}", path.display());
     }
     let (best, model) = (folder.join(BEST), folder.join(MODEL));
     let mut is_stopped = false;
@@ -154,7 +155,7 @@ pub(crate) fn run(
         let is_judged =
             position.epoch == schedule.epochs || position.epoch.is_multiple_of(schedule.evaluate_every);
         if is_judged {
-            valid = learner.judge()?;
+            valid = learner.evaluate()?;
             if let Some(scores) = &valid {
                 take(&mut position, scores.mrr.or_zero(), schedule);
             }
@@ -181,7 +182,7 @@ pub(crate) fn run(
     if is_stopped {
         return Ok(Outcome { epochs: position.epoch, best: position.best, model: best });
     }
-    // It is not there where a training that had come to its end found no better one.
+    // It does not exist if a finished training was extended and found no better model.
     if best.is_dir() {
         if model.exists() {
             fs::remove_dir_all(&model).map_err(|source| sporran_kilt::Error::io(&model, "remove", source))?;
@@ -191,7 +192,7 @@ pub(crate) fn run(
     Ok(Outcome { epochs: position.epoch, best: position.best, model })
 }
 
-/// Takes a score into account.
+/// Updates the position with a score.
 fn take(position: &mut Position, score: f64, schedule: Schedule<'_>) {
     if position.best.is_none_or(|(_, best)| score > best * (1.0 + BETTER)) {
         position.best = Some((position.epoch, score));

@@ -4,10 +4,10 @@ use sporran_kernels::{Isa, Scaled, TrainingPrecision, multiply_matrices};
 
 pub(crate) use sporran_kernels::View;
 
-/// `out = a b`, or `out += a b` where `adds`, on the caller's thread, in 32 bits.
+/// Computes `out = a b`, or `out += a b` if `adds`, in 32 bits on the caller's thread.
 ///
 /// # Panics
-/// Where the sizes do not fit or a view leaves its slice.
+/// If the sizes do not match or a view exceeds its slice.
 pub(crate) fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), adds: bool) {
     product_in(TrainingPrecision::F32, out, a, b, adds);
 }

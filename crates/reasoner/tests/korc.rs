@@ -1,4 +1,4 @@
-//! From documents, triples and rules to questions, and from questions to answers with what they rest on.
+//! Builds questions from documents, triples and rules, and answers them with explanations.
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,7 @@ const PEOPLE: u32 = 60;
 const TOWNS: [&str; 6] = ["Aberport", "Brookhaven", "Castleford", "Dunmore", "Eastwick", "Fairholm"];
 const LANGUAGES: [&str; 3] = ["Arvish", "Bretic", "Corlan"];
 
-/// People who are born in towns, where a language is spoken, which they speak too; each in two documents.
+/// People are born in towns, each with a language that they speak too. Each person is in two documents.
 struct World {
     kb: KnowledgeBase,
     entities: Entities,
@@ -166,12 +166,12 @@ fn a_leak_fails_the_build() {
     world.templates = Templates::load(file.path()).unwrap();
     let error = korc::build(&world.sources(), &options(), 3).unwrap_err();
     assert!(
-        matches!(&error, Error::Leak { leaks, .. } if leaks[0].contains("the answer `Arvish` stands in it")),
+        matches!(&error, Error::Leak { leaks, .. } if leaks[0].contains("it contains the answer `Arvish`")),
         "{error}"
     );
     let shares = BuildOptions { train: 0.9, valid: 0.1, ..options() };
     let error = korc::build(&world.sources(), &shares, 3).unwrap_err();
-    assert!(matches!(error, Error::Argument(message) if message.contains("leave something for tests")));
+    assert!(matches!(error, Error::Argument(message) if message.contains("so that tests have documents")));
 }
 
 fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
@@ -205,7 +205,7 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
     Parts { kind, encoder, tokenizer, max_tokens: 64, variables: Variables::new(2), vectors: Vectors::Drawn }
 }
 
-/// A ComplEx of 8 complex numbers of the world's triples.
+/// A ComplEx of 8 complex numbers for the world's triples.
 fn embedding(kb: &KnowledgeBase) -> EmbeddingModel {
     let options = serde_json::from_value(serde_json::json!({
         "model": "complex", "dim": 16, "initial": "normal", "initial-scale": 0.1, "training": { "epochs": 30 }
@@ -255,7 +255,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             Vectors::Fixed(_) => Some(true),
         };
         let model = QuestionModel::new(Parts { vectors: start, ..parts(kind, learned) }, &world.kb).unwrap();
-        let lessons: Vec<Lesson> = learned
+        let examples: Vec<Lesson> = learned
             .iter()
             .map(|question| Lesson {
                 reading: model
@@ -273,7 +273,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         };
         let folder = tempfile::tempdir().unwrap();
         let training = Training {
-            objective: &QuestionObjective::new(&model, lessons, &options),
+            objective: &QuestionObjective::new(&model, examples, &options),
             variables: model.encoder().variables(),
             options: &options,
             evaluate: None,

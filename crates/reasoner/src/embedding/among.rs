@@ -1,4 +1,4 @@
-//! The gradients of one batch among all entities.
+//! The gradients of one batch that is scored against all entities.
 
 use std::ops::Range;
 
@@ -8,26 +8,27 @@ use sporran_kernels::{Comparison, Isa, TrainingPrecision, add_columns, total};
 use super::{batch::Batch, euclidean, loss::Loss, sample::Sample};
 use crate::product::{View, product_in, shared_product};
 
-/// Questions compared with all entities.
+/// Questions that are scored against all entities.
 pub(super) struct Among {
     pub(super) loss: f64,
-    /// Gradients of the questions' vectors.
+    /// Gradients of the question vectors.
     pub(super) to_queries: Vec<f32>,
     comparison: Comparison,
-    /// Gradients of all scores, (questions, entities); of Euclidean distances the weights of differences.
+    /// Gradients of all scores, (questions, entities). For Euclidean distances: the weights of differences.
     to_scores: Vec<f32>,
     way: Way,
 }
 
-/// How gradients of scores become those of vectors.
+/// How gradients of scores become gradients of vectors.
 enum Way {
-    /// By products of matrices.
+    /// By matrix products.
     Products(TrainingPrecision),
-    /// One by one, beside the scores.
+    /// Element by element. The values are the scores.
     Differences(Vec<f32>),
 }
 
-/// Scores every question against all entities or a sample of them, whose rows are `table`, and turns the scores into gradients.
+/// Scores every question against all entities or a sample of them, and turns the scores into gradients.
+/// `table` holds the rows of those entities.
 pub(super) fn among(
     comparison: Comparison,
     (loss, precision): (&Loss, TrainingPrecision),
@@ -127,7 +128,7 @@ fn by_differences(
 }
 
 impl Among {
-    /// Writes the gradients of some entities, whose rows are `table`, that come from being compared.
+    /// Writes the gradients of some entities as candidates. `table` holds their rows.
     pub(super) fn to_entities(
         &self,
         queries: &[f32],
@@ -166,7 +167,7 @@ impl Among {
         }
     }
 
-    /// The memory of the scores, to be used again.
+    /// Returns the score buffer for reuse.
     pub(super) fn into_buffer(self) -> Vec<f32> {
         self.to_scores
     }

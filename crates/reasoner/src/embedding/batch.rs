@@ -1,4 +1,4 @@
-//! One batch: its questions, what they count, and what its entities are regularised by.
+//! One batch: its questions, their weights, and the entities that are regularised.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{
     training_options::{LossKind, Regime, Regularizer, TrainingOptions},
 };
 
-/// Entities whose gradients are made in one piece.
+/// The number of entities whose gradients are computed in one block.
 pub(super) const ENTITIES: usize = 512;
 
 /// Questions with their answers and weights.
@@ -20,7 +20,7 @@ pub(super) struct Batch<'q> {
     pub(super) questions: Vec<Question>,
     pub(super) answers: Vec<Cow<'q, [EntityId]>>,
     weights: Vec<f32>,
-    /// Their sum.
+    /// The sum of the weights.
     total: f32,
 }
 
@@ -31,8 +31,8 @@ impl<'q> Batch<'q> {
     ) -> Self {
         let (mut questions, mut weights) = (Vec::new(), Vec::new());
         let mut answers = Vec::<Cow<'q, [EntityId]>>::new();
-        // Questions with one answer each whose losses are softmaxes of the same scores: equal ones are asked once, with
-        // all their answers, which is the same sum.
+        // If the loss of a question is a softmax with one answer, equal questions are merged. Merged
+        // questions hold all answers and have the same summed loss.
         let merges = training.regime == Regime::OneVsAll && training.loss == LossKind::CrossEntropy;
         let mut places: FxHashMap<Question, usize> = FxHashMap::default();
         for (question, found, weight) in rows {
@@ -52,7 +52,7 @@ impl<'q> Batch<'q> {
         Self { questions, answers, weights, total }
     }
 
-    /// The same batch with other names for its entities.
+    /// The same batch with renumbered entities.
     pub(super) fn renamed<'a>(
         &self,
         questions: Vec<Question>,
@@ -66,14 +66,14 @@ impl<'q> Batch<'q> {
         self.weights[at] / self.total
     }
 
-    /// The entities that questions start from, with the questions' numbers.
+    /// The entities that questions start from, with the indices of the questions.
     pub(super) fn heads(&self) -> Vec<(u32, usize)> {
         self.questions.iter().enumerate().map(|(at, question)| (question.entity, at)).collect()
     }
 }
 
-/// How often entities and relations stand in a batch's triples, as shares of them: what they are regularised by. Empty
-/// where every row counts alike.
+/// The share of each entity and relation in a batch's triples. Regularisation uses these as weights. Empty if
+/// every row has the same weight.
 pub(super) struct Shares {
     pub(super) relations: Vec<f32>,
     /// Entities with their shares, ascending.
@@ -103,7 +103,7 @@ impl Shares {
     }
 }
 
-/// Adds the gradient of `weight * sum |x|^power` to a row's.
+/// Adds the gradient of `weight * sum |x|^power` to a row's gradient.
 pub(super) fn regularise(power: u8, weight: f32, complex: bool, row: &[f32], gradient: &mut [f32]) {
     match power {
         2 => gradient.iter_mut().zip(row).for_each(|(g, x)| *g += 2.0 * weight * x),
@@ -120,7 +120,7 @@ pub(super) fn regularise(power: u8, weight: f32, complex: bool, row: &[f32], gra
     }
 }
 
-/// What is regularised of entities, and how.
+/// The entities to regularise, and the penalty.
 #[derive(Clone, Copy)]
 pub(super) struct EntityPenalty {
     pub(super) options: Regularizer,

@@ -1,4 +1,4 @@
-//! Where a training goes on from: values, what the optimiser remembers of them, and how far it has come.
+//! Training checkpoints: values, optimiser state and position.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// The names of what an optimiser remembers of tensor `at`.
-fn memories(at: usize) -> [String; 2] {
-    [format!("state.{at}.first"), format!("state.{at}.second")]
+/// The names of the optimiser state of tensor `index`.
+fn memories(index: usize) -> [String; 2] {
+    [format!("state.{index}.first"), format!("state.{index}.second")]
 }
 
-/// Writes a checkpoint of the training that `identity` stands for; it appears whole or not at all.
+/// Writes a checkpoint of the training that `identity` names. The write is atomic.
 pub(crate) fn write<'a>(
     path: &Path,
     identity: &str,
@@ -23,8 +23,8 @@ pub(crate) fn write<'a>(
     mut tensors: Vec<(String, Vec<usize>, Data<'a>)>,
     states: &'a [State],
 ) -> Result<()> {
-    for (at, state) in states.iter().enumerate() {
-        for (name, values) in memories(at).into_iter().zip([&state.first, &state.second]) {
+    for (index, state) in states.iter().enumerate() {
+        for (name, values) in memories(index).into_iter().zip([&state.first, &state.second]) {
             tensors.push((name, vec![1, values.len()], Data::F32(values)));
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn write<'a>(
     file::write(path, &metadata, &tensors)
 }
 
-/// Opens a checkpoint: its values, and its position; what the optimiser remembered goes to `states`.
+/// Opens a checkpoint and returns its values and its position. The optimiser state is read into `states`.
 ///
 /// # Errors
 /// [`Error::Model`] for a checkpoint of another training.
@@ -45,7 +45,7 @@ pub(crate) fn open<P: DeserializeOwned>(
 ) -> Result<(Mapped, P)> {
     let mapped = Mapped::open(path)?;
     if mapped.metadata("identity")? != identity {
-        let message = "expected a checkpoint of this training, found that of other options, another seed or other triples; remove it or choose another `name`";
+        let message = "expected a checkpoint of this training, found one with other options, another seed or other triples; remove it or choose another `name`";
         return Err(Error::model(path, message));
     }
     let position = serde_json::from_str(mapped.metadata("position")?)

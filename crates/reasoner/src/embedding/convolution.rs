@@ -1,6 +1,6 @@
-//! ConvE (Dettmers et al., 2018): the vectors of entity and relation, one above the other as a picture, go through 3 by 3
-//! filters, batch normalisation and a rectifier, then through a projection, normalised and rectified again. An entity's row
-//! ends with a bias, which the question's vector meets with 1.
+//! ConvE (Dettmers et al., 2018). The vectors of entity and relation are stacked into a picture. 3 by 3
+//! filters, batch normalisation and a rectifier follow, then a projection, normalised and rectified again. An
+//! entity's row ends with a bias, and the question's vector with a constant 1 that it is multiplied with.
 
 use rayon::prelude::*;
 use sporran_kernels::{Dropout, Isa, NormalisedBack, TrainingPrecision};
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::product::{View, product, shared_product};
 
-/// Questions of one piece of work.
+/// The number of questions in one work unit.
 const PIECE: usize = 16;
 
-/// How a batch is learned from: the dropout of whole maps and of values behind the projection, and how the projection's products
-/// are computed.
+/// Training settings of the convolution: dropout of whole maps and after the projection, and the precision of
+/// the projection's products.
 #[derive(Clone, Copy)]
 pub(super) struct ConvolutionTraining {
     pub(super) maps: Dropout,
@@ -26,32 +26,32 @@ pub(super) struct ConvolutionTraining {
     pub(super) precision: TrainingPrecision,
 }
 
-/// What the backward pass needs.
+/// Activations for the backward pass.
 pub(super) struct Convolution {
     heads: Vec<f32>,
     relations: Vec<f32>,
     memory: Memory,
-    /// Values behind the projection, before they are normalised.
+    /// The outputs of the projection before normalisation.
     hidden: Vec<f32>,
-    /// The questions' vectors.
+    /// The question vectors.
     out: Vec<f32>,
-    /// Of each map and of each value.
+    /// The statistics of the maps and of the hidden values.
     map_statistics: Statistics,
     hidden_statistics: Statistics,
 }
 
-/// The maps of a batch. They are some 50 KB a question, so their memory is kept from one batch to the next.
+/// The maps of a batch. They need about 50 KB a question, so their buffers are reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Before they are normalised.
+    /// Before normalisation.
     maps: Vec<f32>,
-    /// Behind rectifier and dropout.
+    /// After rectifier and dropout.
     active: Vec<f32>,
-    /// The gradients.
+    /// The gradients of the maps.
     to_maps: Vec<f32>,
 }
 
-/// The nine shifted copies of a picture that its filters are multiplied with, (9, places).
+/// The nine shifted copies of a picture, (9, positions), that its filters are multiplied with.
 fn patches(picture: &[f32], rows: usize, columns: usize, out: &mut [f32]) {
     let (high, wide) = (rows - 2, columns - 2);
     for (tap, out) in out.chunks_exact_mut(high * wide).enumerate() {
@@ -62,7 +62,7 @@ fn patches(picture: &[f32], rows: usize, columns: usize, out: &mut [f32]) {
     }
 }
 
-/// Adds the gradients of the copies up to that of the picture.
+/// Sums the gradients of the copies into the gradient of the picture.
 fn gather_patches(to_patches: &[f32], rows: usize, columns: usize, out: &mut [f32]) {
     let (high, wide) = (rows - 2, columns - 2);
     for (tap, to) in to_patches.chunks_exact(high * wide).enumerate() {
@@ -73,7 +73,7 @@ fn gather_patches(to_patches: &[f32], rows: usize, columns: usize, out: &mut [f3
     }
 }
 
-/// What dropout multiplies each map of questions from number `first` on by.
+/// The dropout factors of the maps, for the questions from index `first` on.
 fn map_factors(
     training: Option<ConvolutionTraining>,
     first: usize,
@@ -87,7 +87,7 @@ fn map_factors(
     factors
 }
 
-/// The questions' vectors. In training statistics are those of the batch, otherwise the running ones.
+/// Computes the question vectors. Training uses the batch statistics, inference the running ones.
 pub(super) fn forward(
     shape: &Shape,
     parameters: &Parameters,
@@ -175,13 +175,13 @@ impl Convolution {
         self.hidden_statistics.follow(parameters, HIDDEN_MEAN, HIDDEN_VARIANCE);
     }
 
-    /// The memory of the maps, to be used again.
+    /// Returns the buffers of the maps for reuse.
     pub(super) fn into_memory(self) -> Memory {
         self.memory
     }
 
-    /// The gradients of the vectors of entities and of relations, given those of the questions' vectors; adds those of the
-    /// parameters.
+    /// Computes the gradients of the entity and relation vectors from those of the question vectors. Adds the
+    /// gradients of the parameters.
     pub(super) fn backward(
         &mut self,
         shape: &Shape,
@@ -234,7 +234,7 @@ impl Convolution {
         self.backward_pictures(shape, tensor(FILTERS), &back, &mut gradients[FILTERS])
     }
 
-    /// The gradients of the values behind the projection, before they were normalised.
+    /// The gradients of the projection's outputs before normalisation.
     fn backward_hidden(
         &self,
         dim: usize,

@@ -1,4 +1,4 @@
-//! The gradients of all entities, made piece by piece while a piece is in the cache.
+//! The gradients of all entities, computed block by block while a block is in the cache.
 
 use sporran_kernels::{Dropout, Isa, add_columns};
 
@@ -7,15 +7,15 @@ use super::{
     batch::{EntityPenalty, Shares},
 };
 
-/// Gradients of some entities' vectors, any number for each.
+/// Gradients of some entity vectors, any number for each entity.
 pub(super) struct Contributions {
-    /// Entities with the rows of `values` that are theirs, ascending.
+    /// Entities with the indices of their rows in `values`, ascending.
     order: Vec<(u32, usize)>,
     values: Vec<f32>,
 }
 
 impl Contributions {
-    /// `order` names a row of `values` for an entity.
+    /// `order` maps entities to rows of `values`.
     pub(super) fn new(mut order: Vec<(u32, usize)>, values: Vec<f32>) -> Self {
         order.sort_unstable();
         Self { order, values }
@@ -35,7 +35,7 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    /// Writes the gradients of the entities from number `first` on, whose rows are `table`.
+    /// Writes the gradients of the entities from index `first` on. `table` holds their rows.
     pub(super) fn piece(&self, first: usize, table: &[f32], out: &mut [f32]) {
         let isa = Isa::detected();
         let which = first..first + table.len() / self.width;
@@ -43,7 +43,7 @@ impl Dense {
             self.among.to_entities(&self.queries, self.entities, which.clone(), rows, out);
         };
         match &self.candidate {
-            // With dropout the questions were compared with the dropped rows.
+            // With dropout, the questions were scored against the dropped rows.
             Some(dropout) => {
                 let mut dropped = table.to_vec();
                 dropout.apply(isa, first * self.width, &mut dropped);

@@ -20,8 +20,9 @@ pub(super) fn scores(products: &mut [f32], queries: &[f32], rows: &[f32], width:
     });
 }
 
-/// The same for what is ranked by: a distance whose square is small beside those of the vectors is measured by differences, so that
-/// none is wrong by more than some millionths of itself. The products stand in columns `which` of rows of `stride` values.
+/// Computes the distances for ranking. If a squared distance is small compared with the squared norms, it is
+/// computed from differences, so that the relative error stays within a few millionths. The products are in
+/// the columns `which` of rows of `stride` values.
 pub(super) fn exact_scores(
     products: &mut [f32],
     (which, stride): (Range<usize>, usize),
@@ -44,22 +45,24 @@ pub(super) fn exact_scores(
     });
 }
 
-/// A square of a distance below this share of the sum of the vectors' squares has lost digits as the difference of those.
+/// If a squared distance is below this share of the sum of the squared norms, their difference has lost
+/// digits.
 const NEAR: f32 = 0.1;
 
-/// The negative distance of vectors whose squares and inner product these are.
-fn distance(own: f32, square: f32, product: f32) -> f32 {
-    -(own + square - 2.0 * product).max(0.0).sqrt()
+/// The negative distance of two vectors, from their squared norms and inner product.
+fn distance(square: f32, other_square: f32, product: f32) -> f32 {
+    -(square + other_square - 2.0 * product).max(0.0).sqrt()
 }
 
-/// Turns the gradients of scores into weights of differences; where vectors are equal there is no gradient.
+/// Turns the gradients of scores into weights of differences. Equal vectors have no gradient.
 pub(super) fn weights(to_scores: &mut [f32], scores: &[f32]) {
     for (to, score) in to_scores.iter_mut().zip(scores) {
         *to = if *score < 0.0 { *to / score } else { 0.0 };
     }
 }
 
-/// Turns the weighted sums of what each of `points` was compared with into gradients of the points. `sums` are of the weights.
+/// Turns weighted sums over the vectors that each point was scored against into gradients of the points.
+/// `sums` are the sums of the weights.
 pub(super) fn gradients(points: &[f32], sums: &[f32], width: usize, out: &mut [f32]) {
     for ((out, point), sum) in out.chunks_exact_mut(width).zip(points.chunks_exact(width)).zip(sums) {
         out.iter_mut().zip(point).for_each(|(out, value)| *out = sum * value - *out);
@@ -80,7 +83,7 @@ mod tests {
     fn what_is_ranked_by_keeps_its_digits() {
         const WIDTH: usize = 40;
         let query: Vec<f32> = (0..WIDTH).map(|at| 3.0 + (at as f32 * 0.7).sin()).collect();
-        // Further and further from the query, and one that is it.
+        // Rows at growing distances from the query; the first row equals it.
         let by = |row: usize| if row == 0 { 0.0 } else { 1e-4 * 3f32.powi(row as i32) };
         let rows: Vec<f32> = (0..12).flat_map(|row| query.iter().map(move |value| value + by(row))).collect();
         let mut found = vec![7.0; 2 + 12];
@@ -103,7 +106,7 @@ mod tests {
             (0..count * WIDTH).map(|at| ((at * 7 + seed) % 23) as f32 * 0.1 - 1.1).collect()
         };
         let (queries, mut rows) = (values(3, 1), values(5, 4));
-        // The last row is the first query.
+        // The last row equals the first query.
         rows[4 * WIDTH..].copy_from_slice(&queries[..WIDTH]);
         let pairs = || (0..3).flat_map(|query| (0..5).map(move |row| (query, row)));
         let vector = |of: &[f32], at: usize| of[at * WIDTH..][..WIDTH].to_vec();

@@ -1,4 +1,4 @@
-//! Link prediction: the rank of the right answer among all entities, known other answers left out.
+//! Link prediction: the rank of the correct answer among all entities, without other known answers.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use sporran_kilt::{
 use super::scorer::TripleScorer;
 use crate::Result;
 
-/// Scores that are held at once.
+/// The largest number of scores held in memory at once.
 const HELD: usize = 1 << 25;
 
-/// The filtered rank of a triple's object and of its subject, counted from 1. Where entities score alike, each has the
-/// mean of their places.
+/// The filtered ranks of a triple's object and subject, counted from 1. Entities with equal scores share the
+/// mean of their ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranks {
-    /// Of the object, given subject and relation.
+    /// The rank of the object, given subject and relation.
     pub object: f64,
-    /// Of the subject, given relation and object.
+    /// The rank of the subject, given relation and object.
     pub subject: f64,
 }
 
@@ -31,23 +31,23 @@ pub struct Ranks {
 pub struct LinkScores {
     /// The mean reciprocal rank.
     pub mrr: Measure,
-    /// The share of ranks of 1 at most.
+    /// The share of ranks of at most 1.
     #[serde(rename = "hits@1")]
     pub hits_at_1: Measure,
-    /// The share of ranks of 3 at most.
+    /// The share of ranks of at most 3.
     #[serde(rename = "hits@3")]
     pub hits_at_3: Measure,
-    /// The share of ranks of 10 at most.
+    /// The share of ranks of at most 10.
     #[serde(rename = "hits@10")]
     pub hits_at_10: Measure,
     /// The mean rank.
     pub mean_rank: Measure,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: usize,
 }
 
 impl LinkScores {
-    /// Means over some ranks; nothing where there are none.
+    /// Computes the means. They are empty without ranks.
     pub fn of(ranks: impl IntoIterator<Item = f64>) -> Self {
         let ranks: Vec<f64> = ranks.into_iter().collect();
         let mean = |score: &dyn Fn(f64) -> f64| Measure::mean(ranks.iter().map(|rank| score(*rank)));
@@ -63,25 +63,26 @@ impl LinkScores {
     }
 }
 
-/// What link prediction scores.
+/// The link-prediction scores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// Over both directions.
     pub all: LinkScores,
-    /// Of objects alone.
+    /// For objects alone.
     pub objects: LinkScores,
-    /// Of subjects alone.
+    /// For subjects alone.
     pub subjects: LinkScores,
     /// Over both directions, by the relation's name.
     pub relations: BTreeMap<String, LinkScores>,
 }
 
-/// Ranks every triple; `known` are triples that hold, whose answers do not count as wrong. What is published leaves out the
-/// answers of all parts, whichever part is ranked (Bordes et al., 2013; LibKGE): a valid score that counts the test part's
-/// answers as mistakes prefers models that do not find them.
+/// Ranks the answers of every triple. `known` are triples that hold; their answers do not count as wrong.
+/// Published evaluations filter the answers of all parts, whichever part is ranked (Bordes et al., 2013;
+/// LibKGE). A validation score that counts the test part's answers as mistakes prefers models that do not
+/// predict them.
 ///
 /// # Errors
-/// Those of the scorer.
+/// Errors of the scorer.
 pub fn ranks(scorer: &dyn TripleScorer, triples: &[Triple], known: &TripleIndex) -> Result<Vec<Ranks>> {
     let of = |subjects: bool| {
         per_question(scorer, triples, subjects, |question, answers, row| {
@@ -93,23 +94,23 @@ pub fn ranks(scorer: &dyn TripleScorer, triples: &[Triple], known: &TripleIndex)
     Ok(objects.into_iter().zip(subjects).map(|(object, subject)| Ranks { object, subject }).collect())
 }
 
-/// What a triple asks for once one of its entities is taken away.
+/// A question: a triple without one of its entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked {
+pub(super) struct LinkQuestion {
     relation: RelationId,
-    /// The entity that is left.
+    /// The given entity.
     entity: EntityId,
-    /// Whether it is the subject that is asked for, not the object.
+    /// Whether the question is for the subject rather than the object.
     subjects: bool,
 }
 
-impl Asked {
+impl LinkQuestion {
     fn of(triple: &Triple, subjects: bool) -> Self {
         let entity = if subjects { triple.object } else { triple.subject };
         Self { relation: triple.relation, entity, subjects }
     }
 
-    /// The answers that `known` has.
+    /// The answers in `known`.
     pub(super) fn known(self, known: &TripleIndex) -> &[EntityId] {
         if self.subjects {
             known.subjects(self.relation, self.entity)
@@ -119,53 +120,58 @@ impl Asked {
     }
 }
 
-/// Asks for every triple's object, or for its subject, and tells for each what `tell` makes of the question, some answers and
-/// the scores of all entities: one value an answer. Equal questions are asked once.
+/// Scores every triple's question for the object, or for the subject. Calls `evaluate` with each different
+/// question, its answers and the scores of all entities. Returns one value an answer, in the order of the
+/// triples.
 pub(super) fn per_question<T: Send>(
     scorer: &dyn TripleScorer,
     triples: &[Triple],
     subjects: bool,
-    tell: impl Fn(Asked, &[EntityId], &[f32]) -> Vec<T> + Sync,
+    evaluate: impl Fn(LinkQuestion, &[EntityId], &[f32]) -> Vec<T> + Sync,
 ) -> Result<Vec<T>> {
-    let mut order: Vec<(Asked, usize)> =
-        triples.iter().enumerate().map(|(at, triple)| (Asked::of(triple, subjects), at)).collect();
+    let mut order: Vec<(LinkQuestion, usize)> = triples
+        .iter()
+        .enumerate()
+        .map(|(index, triple)| (LinkQuestion::of(triple, subjects), index))
+        .collect();
     order.sort_unstable();
-    let groups: Vec<&[(Asked, usize)]> = order.chunk_by(|a, b| a.0 == b.0).collect();
+    let groups: Vec<&[(LinkQuestion, usize)]> = order.chunk_by(|a, b| a.0 == b.0).collect();
     let entities = scorer.entity_count();
     let held = (HELD / entities.max(1)).clamp(1, groups.len().max(1));
     let mut scores = vec![0.0; held * entities];
-    let mut told = Vec::with_capacity(triples.len());
+    let mut values = Vec::with_capacity(triples.len());
     for groups in groups.chunks(held) {
         let scores = &mut scores[..groups.len() * entities];
-        let asked = groups.iter().map(|group| group[0].0);
+        let questions = groups.iter().map(|group| group[0].0);
         if subjects {
-            let asked: Vec<_> = asked.map(|asked| (asked.relation, asked.entity)).collect();
-            scorer.score_subjects(&asked, scores)?;
+            let questions: Vec<_> = questions.map(|question| (question.relation, question.entity)).collect();
+            scorer.score_subjects(&questions, scores)?;
         } else {
-            let asked: Vec<_> = asked.map(|asked| (asked.entity, asked.relation)).collect();
-            scorer.score_objects(&asked, scores)?;
+            let questions: Vec<_> = questions.map(|question| (question.entity, question.relation)).collect();
+            scorer.score_objects(&questions, scores)?;
         }
-        let found: Vec<Vec<T>> = groups
+        let results: Vec<Vec<T>> = groups
             .par_iter()
             .zip(scores.par_chunks_exact(entities))
             .map(|(group, row)| {
-                let answer = |at: usize| if subjects { triples[at].subject } else { triples[at].object };
-                let answers: Vec<EntityId> = group.iter().map(|(_, at)| answer(*at)).collect();
-                tell(group[0].0, &answers, row)
+                let answer =
+                    |index: usize| if subjects { triples[index].subject } else { triples[index].object };
+                let answers: Vec<EntityId> = group.iter().map(|(_, index)| answer(*index)).collect();
+                evaluate(group[0].0, &answers, row)
             })
             .collect();
-        told.extend(found.into_iter().flatten());
+        values.extend(results.into_iter().flatten());
     }
-    let mut told: Vec<(usize, T)> = order.into_iter().map(|(_, at)| at).zip(told).collect();
-    told.sort_unstable_by_key(|(at, _)| *at);
-    Ok(told.into_iter().map(|(_, one)| one).collect())
+    let mut values: Vec<(usize, T)> = order.into_iter().map(|(_, index)| index).zip(values).collect();
+    values.sort_unstable_by_key(|(index, _)| *index);
+    Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
 /// The rank of `answer` in a row of scores, without `others`.
 fn rank(row: &[f32], answer: EntityId, others: &[EntityId]) -> f64 {
     let own = row[answer.index()];
     if own.is_nan() {
-        // What has no score stands last.
+        // An answer without a score is last.
         return (row.len() - others.iter().filter(|other| **other != answer).count()) as f64;
     }
     let (mut greater, mut equal) = count_from(Isa::detected(), row, own);
@@ -177,10 +183,10 @@ fn rank(row: &[f32], answer: EntityId, others: &[EntityId]) -> f64 {
     greater as f64 + (equal as f64 + 1.0) / 2.0
 }
 
-/// Ranks the triples and takes the means, over all and by relation.
+/// Ranks the triples and computes the means, over all and by relation.
 ///
 /// # Errors
-/// Those of the scorer.
+/// Errors of the scorer.
 pub fn evaluate(
     scorer: &dyn TripleScorer,
     kb: &KnowledgeBase,
@@ -208,12 +214,12 @@ pub fn evaluate(
 mod tests {
     use super::*;
 
-    /// Scores by a formula.
+    /// A scorer with a fixed formula.
     struct Formula;
 
     impl Formula {
         fn score(subject: u32, relation: u32, object: u32) -> f32 {
-            // Few values, so that many entities score alike.
+            // Few different values, so that many entities have equal scores.
             ((subject * 7 + relation * 3 + object * 5) % 4) as f32
         }
     }
@@ -248,7 +254,7 @@ mod tests {
         for (triple, found) in triples.iter().zip(&found) {
             let Triple { subject, relation, object } = *triple;
             let own = Formula::score(subject.0, relation.0, object.0);
-            // Sorted, the answer's equals have the places from the first to the last of them.
+            // After sorting, equal scores have consecutive ranks.
             let place = |scores: Vec<f32>| {
                 let above = scores.iter().filter(|score| **score > own).count() as f64;
                 let equal = scores.iter().filter(|score| **score == own).count() as f64;

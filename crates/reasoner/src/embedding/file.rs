@@ -1,4 +1,4 @@
-//! Tensors in a file: safetensors, written as a stream and mapped.
+//! Tensor files: safetensors, written as a stream and memory-mapped.
 
 use std::{collections::BTreeMap, fs::File, ops::Range, path::Path, sync::Arc};
 
@@ -14,12 +14,12 @@ use crate::{Error, Result};
 pub(crate) enum Data<'a> {
     F32(&'a [f32]),
     F16(&'a [f16]),
-    /// In 32 bits here, in 16 in the file.
+    /// 32-bit values that are written in 16 bits.
     Halved(&'a [f32]),
 }
 
 impl<'a> Data<'a> {
-    /// Those of a table in memory; in 16 bits if `half`.
+    /// The values of a table in memory; in 16 bits if `half`.
     pub(crate) fn of(rows: &'a Rows, half: bool) -> Option<Self> {
         match rows {
             Rows::F32(values) if half => Some(Self::Halved(values)),
@@ -41,7 +41,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Writes a file that appears whole or not at all. The same tensors give the same bytes.
+/// Writes a file atomically. The same tensors give the same bytes.
 pub(crate) fn write(
     path: &Path,
     metadata: &BTreeMap<String, String>,
@@ -60,7 +60,7 @@ pub(crate) fn write(
         header.insert(name.clone(), entry);
     }
     let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    // The values begin at a multiple of 8.
+    // The values start at a multiple of 8.
     header.resize(header.len().next_multiple_of(8), b' ');
     let mut writer = jsonl::Writer::create(path)?;
     writer.bytes(&(header.len() as u64).to_le_bytes())?;
@@ -94,19 +94,19 @@ pub(crate) fn write(
     Ok(writer.finish()?)
 }
 
-/// A mapped file of tensors.
+/// A memory-mapped file of tensors.
 pub(crate) struct Mapped {
     path: std::path::PathBuf,
     map: Arc<Mmap>,
     metadata: BTreeMap<String, String>,
-    /// Shape, whether in 16 bits, and bytes of each.
+    /// The shape of each tensor, whether it is in 16 bits, and its bytes.
     tensors: BTreeMap<String, (Vec<usize>, bool, Range<usize>)>,
 }
 
 impl Mapped {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| sporran_kilt::Error::io(path, "open", source))?;
-        // SAFETY: the file is written once, under another name, and only then renamed; nothing changes it in place.
+        // SAFETY: the file is written once under another name and then renamed. Nothing changes it in place.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|source| sporran_kilt::Error::io(path, "read", source))?;
         let wrong = |message: String| Error::Model { path: path.to_owned(), message };
@@ -145,7 +145,7 @@ impl Mapped {
         Ok((*half, bytes.clone()))
     }
 
-    /// The values of a tensor, copied.
+    /// Copies the values of a tensor.
     pub(crate) fn values(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f32>> {
         let (half, bytes) = self.tensor(name, shape)?;
         let bytes = &self.map[bytes];
@@ -156,7 +156,7 @@ impl Mapped {
         })
     }
 
-    /// The values of a tensor in 16 bits, copied.
+    /// Copies the values of a 16-bit tensor.
     pub(crate) fn halves(&self, name: &str, shape: [usize; 2]) -> Result<Vec<f16>> {
         let (half, bytes) = self.tensor(name, shape)?;
         if !half {
@@ -166,7 +166,7 @@ impl Mapped {
         Ok(self.map[bytes].as_chunks::<2>().0.iter().map(|value| f16::from_le_bytes(*value)).collect())
     }
 
-    /// A table that stays mapped.
+    /// A table that stays memory-mapped.
     pub(crate) fn table(&self, name: &str, shape: [usize; 2]) -> Result<EntityTable> {
         let (half, bytes) = self.tensor(name, shape)?;
         let rows = Rows::Mapped { map: Arc::clone(&self.map), bytes, half };

@@ -1,4 +1,4 @@
-//! From questions to their vectors, and back.
+//! Question vectors and their gradients.
 
 use rayon::prelude::*;
 use sporran_kernels::{Dropout, Isa};
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) use super::convolution::Memory;
 
-/// Questions of one piece of work.
+/// The number of questions in one work unit.
 const PIECE: usize = 32;
 
 /// The dropout of one batch.
@@ -23,7 +23,7 @@ pub(super) struct Dropouts {
     entity: Option<Dropout>,
     relation: Option<Dropout>,
     convolution: ConvolutionTraining,
-    /// Of the entities that may answer.
+    /// Dropout of the candidate entities.
     pub(super) candidate: Option<Dropout>,
 }
 
@@ -44,14 +44,14 @@ impl Dropouts {
     }
 }
 
-/// What the backward pass needs.
+/// Activations for the backward pass.
 pub(super) enum Cache {
     Vectors { heads: Vec<f32>, relations: Vec<f32> },
     Matrices(Matrices),
     Convolution(Box<Convolution>),
 }
 
-/// Rows of the questions' entities, (questions, dim).
+/// The rows of the questions' entities, (questions, dim).
 fn heads(
     shape: &Shape,
     parameters: &Parameters,
@@ -73,7 +73,7 @@ fn heads(
     heads
 }
 
-/// Rows of the questions' relations.
+/// The rows of the questions' relations.
 fn relations(
     shape: &Shape,
     parameters: &Parameters,
@@ -92,7 +92,8 @@ fn relations(
     rows
 }
 
-/// The questions' vectors, (questions, width of an entity's row); without dropouts, as in inference. `memory` is that of a batch before.
+/// Computes the question vectors, (questions, width of an entity's row). Inference passes no dropout.
+/// `memory` is the buffer of an earlier batch.
 pub(super) fn forward(
     shape: &Shape,
     parameters: &Parameters,
@@ -131,8 +132,8 @@ pub(super) fn forward(
     }
 }
 
-/// The gradients of the vectors of the questions' entities, (questions, dim), given those of the questions' vectors; adds
-/// those of the parameters.
+/// Computes the gradients of the questions' entity vectors, (questions, dim), from those of the question
+/// vectors. Adds the gradients of the parameters.
 pub(super) fn backward(
     shape: &Shape,
     parameters: &Parameters,
@@ -188,7 +189,7 @@ pub(super) fn backward(
     to_heads
 }
 
-/// Moves what a batch moves beside its gradients, and gives its memory back.
+/// Updates the running statistics of a batch, and returns its buffers.
 pub(super) fn follow(cache: Cache, parameters: &mut Parameters) -> Memory {
     match cache {
         Cache::Convolution(convolution) => {

@@ -8,7 +8,7 @@ use super::{
     training_options::{LossKind, TrainingOptions},
 };
 
-/// What a loss is made of.
+/// The settings of a loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
     pub(super) kind: LossKind,
@@ -27,8 +27,8 @@ impl Loss {
         }
     }
 
-    /// Replaces the scores of all entities, or of a sample of them, by the gradient of `scale` times the loss of a question with
-    /// these answers; gives the loss without `scale`.
+    /// Replaces the scores of all entities, or of a sample, by the gradient of `scale` times the question's
+    /// loss. Returns the loss without `scale`.
     pub(super) fn all(
         &self,
         isa: Isa,
@@ -61,14 +61,14 @@ impl Loss {
             answers.iter().for_each(|answer| row[answer.index()] -= scale * share);
             return loss;
         }
-        // Binary: the mean over all entities, with targets smoothed towards 1 / entities.
+        // Binary: the mean over all entities. Label smoothing moves the targets towards 1 / entities.
         let loss = scaled_sigmoid(isa, row, base, scale / many);
         let more = 1.0 - self.smoothing;
         answers.iter().for_each(|answer| row[answer.index()] -= scale / many * more);
         (loss - f64::from(more) * of_answers) / f64::from(many)
     }
 
-    /// The same for an answer's score, the first of the row, and those of negatives.
+    /// The same for one answer, the first score of the row, and the scores of its negatives.
     pub(super) fn sampled(&self, row: &mut [f32], scale: f32) -> f64 {
         let isa = Isa::detected();
         let count = (row.len() - 1) as f32;
@@ -99,7 +99,7 @@ impl Loss {
                     LossKind::SelfAdversarial => negatives.iter().map(|s| s * self.temperature).collect(),
                     _ => vec![0.0; negatives.len()],
                 };
-                // The weights are not differentiated (Sun et al., 2019).
+                // The weights are constants: they get no gradient (Sun et al., 2019).
                 scaled_softmax(isa, &mut weights, 1.0);
                 let mut loss = scaled_sigmoid(isa, first, 1.0, scale);
                 for (score, weight) in negatives.iter_mut().zip(weights) {
@@ -124,7 +124,7 @@ mod tests {
         (0..37).map(|i| ((i * 11) % 17) as f32 * 0.2 - 1.5).collect()
     }
 
-    /// Compares the gradient that `of` leaves in the row with differences of the loss that it gives.
+    /// Compares the gradient that `of` writes to the row with finite differences of the loss.
     fn check(scale: f32, of: impl Fn(&mut [f32]) -> f64) {
         let mut row = scores();
         of(&mut row);
@@ -148,7 +148,7 @@ mod tests {
             }
         }
         for kind in [LossKind::CrossEntropy, LossKind::Binary, LossKind::Margin, LossKind::SelfAdversarial] {
-            // Without temperature the weights of self-adversarial negatives are constants.
+            // With temperature 0, the weights of self-adversarial negatives are constants.
             check(0.5, |row| loss(kind, 0.0).sampled(row, 0.5));
         }
     }

@@ -1,4 +1,4 @@
-//! RESCAL and TuckER: a matrix for each relation. Questions of one relation are rows of one product.
+//! RESCAL and TuckER: one matrix a relation. The questions of one relation are the rows of one product.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,18 @@ use super::{
 };
 use crate::product::{View, product};
 
-/// Relations whose matrices are made in one product.
+/// The number of relations whose matrices are computed in one product.
 const PORTION: usize = 16;
 
-/// What the backward pass needs.
+/// Activations for the backward pass.
 pub(super) struct Matrices {
     heads: Vec<f32>,
-    /// The relations of the batch, ascending, with their questions, those that ask inversely apart.
+    /// The batch's relations in ascending order with their questions. Inverse questions are listed
+    /// separately.
     used: Vec<(u32, [Vec<usize>; 2])>,
-    /// TuckER: their vectors.
+    /// TuckER: the relation vectors.
     vectors: Vec<f32>,
-    /// Their matrices, where those are not the parameters themselves.
+    /// The relation matrices, unless they are the parameters themselves.
     matrices: Vec<f32>,
 }
 
@@ -52,7 +53,7 @@ fn scatter(rows: &[f32], width: usize, which: &[usize], out: &mut [f32]) {
     }
 }
 
-/// The questions' vectors, from those of their entities.
+/// Computes the question vectors from those of their entities.
 pub(super) fn forward(
     shape: &Shape,
     parameters: &Parameters,
@@ -119,7 +120,7 @@ pub(super) fn forward(
     (out, made)
 }
 
-/// The matrix as rows from subject to object, or from object to subject.
+/// The matrix with rows from subject to object, or from object to subject.
 fn turned(dim: usize, inverse: bool) -> View {
     let view = View::packed(dim, dim);
     if inverse { view.transposed() } else { view }
@@ -136,7 +137,8 @@ impl Matrices {
         Cow::Borrowed(&from[at * square..][..square])
     }
 
-    /// The gradients of the entities' vectors, given those of the questions' vectors; adds those of the parameters.
+    /// Computes the gradients of the entity vectors from those of the question vectors. Adds the gradients of
+    /// the parameters.
     pub(super) fn backward(
         &self,
         shape: &Shape,
@@ -171,7 +173,7 @@ impl Matrices {
                     let which = &groups[usize::from(inverse)];
                     let (heads, to) = (gathered(&self.heads, dim, which), gathered(to, dim, which));
                     let view = View::packed(which.len(), dim);
-                    // Inversely, the matrix stands on the other side, and so do the two factors of its gradient.
+                    // Inverse questions use the transposed matrix, so the two factors of its gradient swap.
                     let (left, right) = if inverse { (&to, &heads) } else { (&heads, &to) };
                     product((target, View::packed(dim, dim)), (left, view.transposed()), (right, view), true);
                     let mut to_heads = vec![0.0; heads.len()];

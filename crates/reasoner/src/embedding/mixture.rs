@@ -1,25 +1,26 @@
-//! Several scorers as one: the weighted sum of what they say of a question's answers.
+//! A weighted sum of several scorers.
 
 use sporran_kilt::kb::{EntityId, RelationId};
 
 use super::scorer::TripleScorer;
 use crate::{Error, Result};
 
-/// Scorers with their weights. Of each the scores of a question are brought to 0 to 1 before they are summed, so that
-/// embeddings and rules can stand side by side; one that tells all entities alike adds nothing.
+/// Scorers with their weights. Each scorer's scores of a question are scaled to 0 to 1 before they are
+/// summed, so that embeddings and rules are comparable. A scorer that gives all entities the same score adds
+/// nothing.
 pub struct Mixture<'a> {
     parts: Vec<(&'a dyn TripleScorer, f32)>,
 }
 
 impl<'a> Mixture<'a> {
-    /// Of scorers over the same knowledge base.
+    /// Combines scorers over the same knowledge base.
     ///
     /// # Errors
-    /// [`Error::Argument`] without parts, or where they do not agree on how many entities and relations there are.
+    /// [`Error::Argument`] without parts, or if their numbers of entities or relations differ.
     pub fn new(parts: Vec<(&'a dyn TripleScorer, f32)>) -> Result<Self> {
         let sizes = |part: &dyn TripleScorer| (part.entity_count(), part.relation_count());
         let Some(expected) = parts.first().map(|(part, _)| sizes(*part)) else {
-            return Err(Error::Argument("expected a scorer at least, found none".into()));
+            return Err(Error::Argument("expected at least one scorer, found none".into()));
         };
         if let Some(found) = parts.iter().map(|(part, _)| sizes(*part)).find(|found| *found != expected) {
             return Err(Error::Argument(format!(

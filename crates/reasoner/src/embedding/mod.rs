@@ -1,9 +1,9 @@
-//! Knowledge graph embeddings: vectors of entities and relations whose scores tell which triples hold.
+//! Knowledge graph embeddings: vectors of entities and relations that score triples.
 //!
-//! Every model makes a vector of a question, an entity with a relation, and compares it with the vectors of entities: by
-//! inner product (DistMult, ComplEx, RESCAL, TuckER, ConvE) or by distance (TransE, RotatE). So one engine trains and
-//! scores all of them: products of questions with all entities, a loss row by row, gradients by hand. Work is cut into
-//! pieces of fixed sizes, so that results do not depend on the number of threads.
+//! Every model computes a question vector from an entity and a relation, and compares it with the entity
+//! vectors. DistMult, ComplEx, RESCAL, TuckER and ConvE compare by inner product, TransE and RotatE by
+//! distance. So one engine trains and scores all of them: matrix products, a loss for each row, and
+//! hand-written gradients. Work units have fixed sizes, so results do not depend on the number of threads.
 
 mod among;
 mod batch;

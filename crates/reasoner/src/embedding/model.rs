@@ -24,27 +24,27 @@ use crate::{
     product::{View, shared_product_in},
 };
 
-/// The file that says what a folder holds, and those of values and names.
+/// The file that describes the model, and those of values and names.
 const ABOUT: &str = "embedding.json";
 const VALUES: &str = "embedding.safetensors";
 const ENTITIES: &str = "entities.txt";
 const RELATIONS: &str = "relations.txt";
-/// Entities that are decoded at once.
+/// The number of entities decoded at once.
 const BLOCK: usize = 4096;
 
-/// What `embedding.json` says.
+/// The contents of `embedding.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct About {
     entities: usize,
     relations: usize,
-    /// How the model was made; only what decides its shape is read.
+    /// How the model was trained; only the options that decide its shape are read.
     embedding: EmbeddingOptions,
 }
 
-/// Vectors of the entities and relations of a knowledge base, with the names that they belong to.
+/// Vectors of a knowledge base's entities and relations, with their names.
 ///
-/// Opened from a folder, the entities' vectors stay mapped, in 32 or 16 bits.
+/// When opened from a folder, the entity vectors stay memory-mapped, in 32 or 16 bits.
 #[derive(Clone, Debug)]
 pub struct EmbeddingModel {
     pub(super) options: EmbeddingOptions,
@@ -55,7 +55,7 @@ pub struct EmbeddingModel {
 }
 
 impl EmbeddingModel {
-    /// A model with first values, drawn by `seed`.
+    /// An untrained model with values sampled by `seed`.
     ///
     /// # Errors
     /// [`Error::Options`].
@@ -70,7 +70,7 @@ impl EmbeddingModel {
     /// Opens a folder that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// What reading gives; [`Error::Model`] where the files do not belong together.
+    /// Read errors; [`Error::Model`] if the files do not belong together.
     pub fn open(folder: &Path) -> Result<Self> {
         let about: About = jsonl::read_json(folder.join(ABOUT))?;
         about.embedding.check()?;
@@ -106,11 +106,11 @@ impl EmbeddingModel {
         })
     }
 
-    /// Writes the model into a folder: options, values (those of entities in `storage`), and the names of entities and
-    /// relations, a line each. Each file appears whole or not at all, the values last.
+    /// Writes the model into a folder: options, values (the entities' in `storage`), and the names of
+    /// entities and relations, one a line. Each file is written atomically, the values last.
     ///
     /// # Errors
-    /// Where the disk refuses; [`Error::Storage`] for a model that is mapped.
+    /// Write errors; [`Error::Storage`] for a memory-mapped model.
     pub fn save(&self, folder: &Path, storage: Storage) -> Result<()> {
         let shape = &self.shape;
         let about = About {
@@ -133,7 +133,7 @@ impl EmbeddingModel {
         file::write(&folder.join(VALUES), &BTreeMap::new(), &tensors)
     }
 
-    /// All values, to be written.
+    /// All values for writing.
     pub(super) fn tensors(&self, half: bool) -> Result<Vec<(String, Vec<usize>, Data<'_>)>> {
         let Parameters { entities, tensors } = &self.parameters;
         let expected = "entities in memory";
@@ -144,7 +144,7 @@ impl EmbeddingModel {
         Ok(all)
     }
 
-    /// How the model was made.
+    /// The options of the model.
     #[must_use]
     pub fn options(&self) -> &EmbeddingOptions {
         &self.options
@@ -162,10 +162,10 @@ impl EmbeddingModel {
         &self.relations
     }
 
-    /// Whether a knowledge base has the model's entities and relations under the same numbers.
+    /// Checks that a knowledge base has the same entities and relations with the same ids.
     ///
     /// # Errors
-    /// [`Error::Argument`] with the first that differs.
+    /// [`Error::Argument`] with the first difference.
     pub fn check(&self, kb: &KnowledgeBase) -> Result<()> {
         let pairs = [
             ("entity", &self.entities, kb.entities().ids()),
@@ -186,7 +186,7 @@ impl EmbeddingModel {
         Ok(())
     }
 
-    /// Values of an entity's vector, as questions' vectors have them; ConvE's ends with a bias.
+    /// The length of an entity vector, which is also that of a question vector. ConvE's ends with a bias.
     #[must_use]
     pub fn width(&self) -> usize {
         self.shape.width()
@@ -195,13 +195,13 @@ impl EmbeddingModel {
     /// Writes an entity's vector.
     ///
     /// # Panics
-    /// Where `out` is not [`width`](Self::width) long or the id is too large.
+    /// If `out` does not have length [`width`](Self::width) or the id is too large.
     pub fn vector(&self, entity: EntityId, out: &mut [f32]) {
         assert_eq!(out.len(), self.width());
         self.parameters.entities.read(entity.index(), out);
     }
 
-    /// The entities' vectors in the numbers of a knowledge base, row after row; zeros for those that have none here.
+    /// The entity vectors in the order of a knowledge base, row by row. Entities without a vector get zeros.
     #[must_use]
     pub fn vectors_for(&self, kb: &KnowledgeBase) -> Vec<f32> {
         let mut rows = vec![0.0; kb.entity_count() * self.width()];
@@ -213,8 +213,7 @@ impl EmbeddingModel {
         rows
     }
 
-    /// The vectors of questions for objects, row after row, which [`score_vectors`](Self::score_vectors) compares with
-    /// entities.
+    /// The vectors of questions for objects, row by row, as input of [`score_vectors`](Self::score_vectors).
     ///
     /// # Errors
     /// [`Error::Argument`] for an id that is too large.
@@ -223,10 +222,10 @@ impl EmbeddingModel {
         Ok(self.vectors(questions.iter().copied(), false))
     }
 
-    /// Writes how well every entity answers questions with given vectors: a row of all entities for each.
+    /// Scores all entities against given question vectors: one row of scores a vector.
     ///
     /// # Panics
-    /// Where the sizes do not fit.
+    /// If the sizes do not match.
     pub fn score_vectors(&self, vectors: &[f32], scores: &mut [f32]) {
         let (width, count) = (self.width(), self.shape.entities);
         assert_eq!(vectors.len() / width * count, scores.len());
@@ -239,7 +238,7 @@ impl EmbeddingModel {
         }
     }
 
-    /// Scores against some entities, whose rows are `table`, into their columns.
+    /// Scores some entities, whose rows are `table`, into their columns.
     fn score_block(&self, vectors: &[f32], table: &[f32], which: Range<usize>, scores: &mut [f32]) {
         let (width, count) = (self.width(), self.shape.entities);
         let comparison = self.shape.comparison();

@@ -14,13 +14,13 @@ use super::{
     training_options::TrainingOptions,
 };
 
-/// Questions compared with their answers and with sampled negatives.
+/// Questions scored against their answers and sampled negatives.
 pub(super) struct Sampled {
     pub(super) loss: f64,
     pub(super) to_queries: Vec<f32>,
-    /// Questions side by side that share their negatives.
+    /// Groups of neighbouring questions that share negatives.
     groups: Vec<Group>,
-    /// Questions of each, but for the last.
+    /// The number of questions in each group except the last.
     size: usize,
     dropout: CandidateDropout,
 }
@@ -32,23 +32,23 @@ struct Group {
     questions: Vec<Scored>,
 }
 
-/// A question's scores, its answer's before those of as many of the group's negatives as its direction is compared with, and
-/// their gradients.
+/// The scores of a question and their gradients: first its answer, then the group's negatives for its
+/// direction.
 struct Scored {
     scores: Vec<f32>,
     to_scores: Vec<f32>,
 }
 
-/// Dropout of what questions are compared with: each time that an entity is drawn it has a mask of its own.
+/// Dropout of the candidates: each sampled entity has a separate mask.
 #[derive(Clone, Copy)]
 struct CandidateDropout {
     mask: Option<Dropout>,
-    /// Values of all candidates of a group, at most.
+    /// The largest number of values of a group's candidates.
     stride: usize,
 }
 
 impl CandidateDropout {
-    /// Drops values of `rows`, candidates of group `at` from number `slot` on, or of their gradients.
+    /// Applies dropout to `rows`, the candidates of group `at` from index `slot` on, or to their gradients.
     fn apply(self, isa: Isa, at: usize, slot: usize, width: usize, rows: &mut [f32]) {
         if let Some(mask) = self.mask {
             mask.apply(isa, at * self.stride + slot * width, rows);
@@ -56,18 +56,18 @@ impl CandidateDropout {
     }
 }
 
-/// A row that gets a gradient, and where it comes from: the number of a question that starts from it, or of a group and the place
-/// among its candidates.
+/// A row that gets a gradient, and its source: the index of a question that starts from it, or of a group
+/// with the candidate's position.
 type Contribution = (u32, u32, u32);
-/// The place of a question's own entity among its contributions.
+/// Marks a contribution from the entity that a question starts from.
 const HEAD: u32 = u32::MAX;
 
 thread_local! {
-    /// An entity's row, what questions saw of it, and the gradient of that.
+    /// An entity's row, the row after dropout, and the gradient of that.
     static ROWS: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// Draws negatives for every group of questions and scores each against them and its answer.
+/// Samples negatives for every group of questions, and scores each question against them and its answer.
 pub(super) fn among_negatives(
     comparison: Comparison,
     (loss, options): (&Loss, &TrainingOptions),
@@ -116,7 +116,7 @@ pub(super) fn among_negatives(
                     comparison.scores(isa, query, answer, &mut scores[..1]);
                     comparison.scores(isa, query, negatives, &mut scores[1..]);
                     let mut to_scores = scores.clone();
-                    // A question without negatives teaches nothing.
+                    // A question without negatives has no loss.
                     if count == 0 {
                         to_scores.fill(0.0);
                     } else {
@@ -138,7 +138,7 @@ pub(super) fn among_negatives(
 }
 
 impl Sampled {
-    /// The entities that get a gradient, ascending, and those gradients, row after row.
+    /// Returns the entities that get a gradient, ascending, and those gradients, row by row.
     pub(super) fn to_entities(
         &self,
         comparison: Comparison,
@@ -194,8 +194,8 @@ impl Sampled {
 }
 
 impl Group {
-    /// Adds the gradient of candidate `slot`, of which the questions saw `row`. The vectors of the group's questions are the first of
-    /// `queries`.
+    /// Adds the gradient of candidate `slot`. The questions were scored against `row`. The first vectors of
+    /// `queries` are those of the group's questions.
     fn add_gradient(
         &self,
         comparison: Comparison,
@@ -205,7 +205,7 @@ impl Group {
         out: &mut [f32],
     ) {
         let count = self.questions.len();
-        // An answer is one question's; a negative is everyone's who is compared with so many.
+        // An answer belongs to one question, a negative to every question of the group with enough negatives.
         let (asked, place) = if slot < count { (slot..slot + 1, 0) } else { (0..count, 1 + slot - count) };
         let queries = queries.chunks_exact(row.len()).zip(&self.questions);
         for (query, question) in queries.take(asked.end).skip(asked.start) {

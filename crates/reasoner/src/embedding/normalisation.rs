@@ -1,18 +1,18 @@
-//! Batch normalisation (Ioffe and Szegedy, 2015): statistics of groups of values over a batch, and gradients through them.
+//! Batch normalisation (Ioffe and Szegedy, 2015): statistics of groups of values over a batch, and gradients.
 //!
-//! Values come as runs, each of one group, the groups by turns, or as rows with a value of each group. Sums are made part by part while
-//! a part is in the cache.
+//! Values come as runs, each of one group, the groups in turn, or as rows with one value a group. Sums are
+//! computed in parts that fit the cache.
 
 use sporran_kernels::{Isa, Normalised, NormalisedBack, mean_and_spread, rectify_back};
 
 use super::parameters::Parameters;
 
-/// What is added to variances.
+/// The constant added to variances.
 const EPSILON: f32 = 1e-5;
-/// How far running statistics follow those of a batch.
+/// The momentum of the running statistics.
 const MOMENTUM: f32 = 0.1;
 
-/// Numbers, means and squared distances from the mean, of each group's values in a part of a batch.
+/// The count, mean and squared deviations of each group's values in a part of a batch.
 pub(super) struct Moments {
     count: f64,
     means: Vec<f64>,
@@ -20,12 +20,12 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Of no values.
+    /// The moments of no values.
     pub(super) fn new(groups: usize) -> Self {
         Self { count: 0.0, means: vec![0.0; groups], squares: vec![0.0; groups] }
     }
 
-    /// Of rows.
+    /// The moments of rows.
     pub(super) fn of_rows(values: &[f32], groups: usize) -> Self {
         let mut moments = Self::new(groups);
         moments.count = (values.len() / groups) as f64;
@@ -41,7 +41,7 @@ impl Moments {
         moments
     }
 
-    /// Adds a run of so many values for each group.
+    /// Adds one run of `run` values for each group.
     pub(super) fn add_runs(&mut self, values: &[f32], run: usize) {
         let count = run as f64;
         let together = self.count + count;
@@ -54,7 +54,7 @@ impl Moments {
     }
 }
 
-/// Adds the moments of other values of the group (Chan et al., 1979).
+/// Merges the moments of other values of the group (Chan et al., 1979).
 fn merge(to: (f64, &mut f64, &mut f64), (count, mean, squares): (f64, f64, f64)) {
     let together = to.0 + count;
     let apart = mean - *to.1;
@@ -62,7 +62,7 @@ fn merge(to: (f64, &mut f64, &mut f64), (count, mean, squares): (f64, f64, f64))
     *to.2 += squares + apart * apart * to.0 * count / together;
 }
 
-/// Means and variances, each over so many values.
+/// Means and variances, each over `count` values.
 pub(super) struct Statistics {
     means: Vec<f32>,
     variances: Vec<f32>,
@@ -70,7 +70,7 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Of all parts, of which there is at least one.
+    /// The statistics of all parts. There is at least one part.
     pub(super) fn of(parts: Vec<Moments>) -> Self {
         let mut all = Moments::new(parts[0].means.len());
         for part in parts {
@@ -87,7 +87,7 @@ impl Statistics {
         }
     }
 
-    /// Those that follow the batches of training.
+    /// The running statistics.
     pub(super) fn running(parameters: &Parameters, mean: usize, variance: usize) -> Self {
         let values = |at: usize| parameters.tensors[at].values.clone();
         Self { means: values(mean), variances: values(variance), count: 0.0 }
@@ -95,7 +95,7 @@ impl Statistics {
 
     /// Moves the running statistics towards these.
     pub(super) fn follow(&self, parameters: &mut Parameters, mean: usize, variance: usize) {
-        // The variance of a sample, not of the whole, as is usual.
+        // The unbiased variance, as is usual.
         let correction = (self.count / (self.count.max(2.0) - 1.0)) as f32;
         for (at, found, factor) in [(mean, &self.means, 1.0), (variance, &self.variances, correction)] {
             for (running, found) in parameters.tensors[at].values.iter_mut().zip(found) {
@@ -108,7 +108,7 @@ impl Statistics {
         self.variances.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt())
     }
 
-    /// What becomes of each group's values: normalised, scaled and shifted.
+    /// The normalisation of each group, with scale and shift.
     pub(super) fn lines(&self, scale: &[f32], shift: &[f32]) -> Vec<Normalised> {
         let groups = self.inverse().zip(&self.means).zip(scale.iter().zip(shift));
         groups
@@ -120,8 +120,8 @@ impl Statistics {
             .collect()
     }
 
-    /// How gradients go back through the groups, given all parts' pulls. Adds the gradients of scale and shift, which are the tensors
-    /// number `scale_at` and the next.
+    /// Computes the backward pass of the groups from the pulls of all parts. Adds the gradients of scale and
+    /// shift, which are the tensors `scale_at` and the next.
     pub(super) fn back(
         &self,
         parts: Vec<Pulls>,
@@ -153,16 +153,17 @@ impl Statistics {
     }
 }
 
-/// For each group, the sums of gradients, and of gradients times values' distances from the mean, in a part of a batch.
+/// For each group of a part of a batch: the sum of gradients, and of gradients times deviations from the
+/// mean.
 pub(super) struct Pulls(Vec<[f64; 2]>);
 
 impl Pulls {
-    /// Of no values.
+    /// The pulls of no values.
     pub(super) fn new(groups: usize) -> Self {
         Self(vec![[0.0; 2]; groups])
     }
 
-    /// Of rows.
+    /// The pulls of rows.
     pub(super) fn of_rows(to: &[f32], values: &[f32], statistics: &Statistics) -> Self {
         let groups = statistics.means.len();
         let mut pulls = Self::new(groups);
@@ -176,8 +177,8 @@ impl Pulls {
         pulls
     }
 
-    /// Takes the gradients of rectified values, a question's runs of so many, back through the rectifier, where `active` is what it let
-    /// through times each group's factor, and adds them.
+    /// Propagates the gradients of rectified values, one question's runs, through the rectifier and adds
+    /// them. `active` holds the outputs of the rectifier times each group's factor.
     pub(super) fn rectify_back(
         &mut self,
         to: &mut [f32],

@@ -1,4 +1,4 @@
-//! How values follow their gradients.
+//! Optimisers.
 
 use half::f16;
 use rayon::prelude::*;
@@ -6,14 +6,14 @@ use sporran_kernels::{AdagradStep, AdamStep, Isa};
 
 use super::training_options::OptimizerKind;
 
-/// Values of one piece of work.
+/// The number of values in one work unit.
 pub(super) const PIECE: usize = 1 << 15;
-/// Adagrad's and Adam's usual constants.
+/// The usual constants of Adagrad and Adam.
 const ADAGRAD_EPSILON: f32 = 1e-10;
 const BETAS: (f32, f32) = (0.9, 0.999);
 const ADAM_EPSILON: f32 = 1e-8;
 
-/// What an optimiser remembers of a parameter: Adagrad one value for each of its values, Adam two.
+/// The optimiser state of a parameter: for Adagrad one number a value, for Adam two.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     pub(crate) first: Vec<f32>,
@@ -27,7 +27,7 @@ impl State {
         Self { first: vec![0.0; count], second: vec![0.0; second] }
     }
 
-    /// Pieces of both memories for pieces of the values, cut at the same places.
+    /// Splits the state at the same positions as the values.
     pub(crate) fn pieces(
         &mut self,
         size: usize,
@@ -47,7 +47,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Step number `step`, counted from 1.
+    /// Step `step`, counted from 1.
     pub(crate) fn new(kind: OptimizerKind, rate: f64, step: u64) -> Self {
         match kind {
             OptimizerKind::Adagrad => {
@@ -98,8 +98,8 @@ impl Step {
         work.for_each(|(((values, first), second), gradient)| self.update(values, gradient, first, second));
     }
 
-    /// Updates some rows in 16 bits, ascending. A value between two that can be written becomes either, the nearer one
-    /// more often: `seed` and its place decide, so that on average nothing is lost.
+    /// Updates some 16-bit rows, ascending. A value between two representable ones is rounded at random to
+    /// either, so that the expected value is exact. `seed` and the position decide.
     pub(crate) fn sparse_halves(
         &self,
         width: usize,
@@ -129,7 +129,7 @@ impl Step {
     }
 }
 
-/// One of the two neighbours of `value` in 16 bits, by a chance from 0 to below 1.
+/// Rounds `value` to one of its two neighbours in 16 bits. `chance` is from 0 to below 1.
 fn rounded(value: f32, chance: f32) -> f16 {
     let near = f16::from_f32(value);
     let gap = value - near.to_f32();
@@ -153,7 +153,7 @@ fn rounded(value: f32, chance: f32) -> f16 {
     if chance < share && other.is_finite() { other } else { near }
 }
 
-/// The rows with the given numbers, ascending, of a table; none of an empty one.
+/// Returns mutable rows of a table by index, ascending; nothing for an empty table.
 fn picked<'v, T>(values: &'v mut [T], width: usize, rows: &[u32]) -> Vec<&'v mut [T]> {
     if values.is_empty() {
         return rows.iter().map(|_| <&mut [T]>::default()).collect();
@@ -163,10 +163,10 @@ fn picked<'v, T>(values: &'v mut [T], width: usize, rows: &[u32]) -> Vec<&'v mut
     rows.iter()
         .map(|&row| {
             let row = row as usize;
-            let (_, behind) = std::mem::take(&mut rest).split_at_mut((row - next) * width);
-            let (found, behind) = behind.split_at_mut(width);
-            (rest, next) = (behind, row + 1);
-            found
+            let (_, tail) = std::mem::take(&mut rest).split_at_mut((row - next) * width);
+            let (values, tail) = tail.split_at_mut(width);
+            (rest, next) = (tail, row + 1);
+            values
         })
         .collect()
 }
@@ -189,7 +189,8 @@ mod tests {
             assert_eq!(some[3..6], whole[3..6]);
             assert_eq!(some[6..9], values[6..9]);
             assert_eq!(some[9..], whole[9..]);
-            // The first step of either is the rate, against the gradient's sign.
+            // The first step of either optimiser has the size of the learning rate, against the gradient's
+            // sign.
             assert!((whole[0] - 0.1).abs() < 1e-6 && (whole[11] - 10.9).abs() < 1e-6);
         }
     }

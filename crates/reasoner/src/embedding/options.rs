@@ -1,15 +1,16 @@
-//! What is said of an embedding's model, and what goes together with its training. These types' documentation is the manual.
+//! The options of an embedding model, and their constraints with the training options. These docs are the
+//! manual.
 
 use serde::{Deserialize, Serialize};
 
 use super::training_options::{LossKind, Regime, TrainingOptions, Weight};
 use crate::{Error, Result};
 
-/// The models, by the name of `model`.
+/// The models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
-    /// Translations: the object lies where the relation moves the subject (Bordes et al., 2013).
+    /// Translations: the object is near the subject plus the relation (Bordes et al., 2013).
     TransE,
     /// A product of three vectors (Yang et al., 2015).
     DistMult,
@@ -17,47 +18,48 @@ pub enum ModelKind {
     ComplEx,
     /// Rotations in the complex plane (Sun et al., 2019).
     RotatE,
-    /// A matrix for each relation (Nickel et al., 2011).
+    /// One matrix a relation (Nickel et al., 2011).
     Rescal,
-    /// A matrix for each relation that is a sum of shared ones (Balažević et al., 2019).
+    /// One matrix a relation, a sum of shared matrices (Balažević et al., 2019).
     TuckEr,
     /// A convolution over subject and relation (Dettmers et al., 2018). It needs `reciprocal`.
     ConvE,
 }
 
-/// How the distance of TransE and RotatE is measured.
+/// The distance of TransE and RotatE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Norm {
-    /// The sum of absolute differences, of complex numbers that of their moduli.
+    /// The sum of absolute differences; for complex numbers, of their moduli.
     L1,
-    /// The Euclidean distance. Among all entities it is made of matrix products.
+    /// The Euclidean distance. Among all entities it is computed with matrix products.
     L2,
 }
 
-/// What values are drawn from at first.
+/// The distribution of the initial values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initial {
-    /// A normal distribution with deviation `initial-scale`.
+    /// A normal distribution with standard deviation `initial-scale`.
     Normal,
-    /// Uniformly between `-initial-scale` and `initial-scale`.
+    /// Uniform between `-initial-scale` and `initial-scale`.
     Uniform,
-    /// A normal distribution of variance 2 / (rows + columns), its deviation times `initial-scale` (Glorot and Bengio, 2010).
+    /// A normal distribution of variance 2 / (rows + columns), scaled by `initial-scale` (Glorot and Bengio,
+    /// 2010).
     #[default]
     XavierNormal,
     /// The uniform distribution of that variance.
     XavierUniform,
 }
 
-/// How the entities' vectors are kept while they are learned.
+/// How training keeps the entity vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
     /// In 32 bits.
     #[default]
     F32,
-    /// In 16 bits, rounded up or down by chance so that small steps are not lost. It goes with negative sampling and with
+    /// In 16 bits with stochastic rounding, so that small steps are not lost. It needs negative sampling or
     /// `sampled-entities`.
     F16,
 }
@@ -68,49 +70,49 @@ pub enum Storage {
 pub struct EmbeddingOptions {
     /// The model: `transe`, `distmult`, `complex`, `rotate`, `rescal`, `tucker` or `conve`.
     pub model: ModelKind,
-    /// Values of an entity's vector; for complex numbers two a number.
+    /// Length of an entity vector. Complex numbers count as two values.
     #[serde(default = "dim")]
     pub dim: usize,
-    /// TuckER's values of a relation's vector; `dim` where it is not given.
+    /// TuckER: length of a relation vector. The default is `dim`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation_dim: Option<usize>,
-    /// The distance of TransE and RotatE: `l1` or `l2`. Where it is not given it is that of the models' papers: TransE's is
-    /// `l2`, RotatE's `l1`.
+    /// The distance of TransE and RotatE: `l1` or `l2`. The default is that of the papers: `l2` for TransE,
+    /// `l1` for RotatE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<Norm>,
-    /// Whether a relation has another vector for asking from the object for the subject.
+    /// Whether each relation has a second vector for questions from the object to the subject.
     #[serde(default = "yes")]
     pub reciprocal: bool,
     /// `normal`, `uniform`, `xavier-normal` or `xavier-uniform`.
     #[serde(default)]
     pub initial: Initial,
-    /// Its deviation, bound or gain.
+    /// Its standard deviation, bound or gain.
     #[serde(default = "one")]
     pub initial_scale: f64,
-    /// Dropout of the vector of the entity that a question starts from.
+    /// Dropout of the entity vector of a question.
     #[serde(default)]
     pub entity_dropout: f64,
-    /// Dropout of relations' vectors (RESCAL: of their matrices).
+    /// Dropout of relation vectors (RESCAL: of relation matrices).
     #[serde(default)]
     pub relation_dropout: f64,
-    /// Dropout of the vectors of entities that may answer, the same for a whole batch; with negative sampling
-    /// another each time that an entity is drawn.
+    /// Dropout of candidate vectors, with one mask a batch. With negative sampling, each sampled entity has a
+    /// separate mask.
     #[serde(default)]
     pub candidate_dropout: f64,
     /// ConvE: dropout of the convolution's maps.
     #[serde(default)]
     pub map_dropout: f64,
-    /// ConvE: dropout behind the projection.
+    /// ConvE: dropout after the projection.
     #[serde(default)]
     pub hidden_dropout: f64,
-    /// ConvE: the rows that a vector is laid out in.
+    /// ConvE: the number of rows that a vector is reshaped to.
     #[serde(default = "height")]
     pub height: usize,
-    /// ConvE: the number of filters, of 3 by 3.
+    /// ConvE: the number of 3 by 3 filters.
     #[serde(default = "filters")]
     pub filters: usize,
-    /// ConvE: whether its batch normalisations have scales and shifts that are learned, as in the paper. Without them values behind a
-    /// normalisation keep a variance of 1, so that questions' vectors do not grow.
+    /// ConvE: whether batch normalisation learns scales and shifts, as in the paper. Without them normalised
+    /// values keep a variance of 1, so that question vectors do not grow.
     #[serde(default = "yes")]
     pub affine: bool,
     /// `f32` or `f16`.
@@ -138,7 +140,7 @@ fn filters() -> usize {
 }
 
 impl EmbeddingOptions {
-    /// What is wrong with them: each mistake with its key below `embedding`.
+    /// Returns all mistakes, each with its key relative to `embedding`.
     #[must_use]
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -163,7 +165,7 @@ impl EmbeddingOptions {
         check(
             "relation-dim",
             is_tucker || self.relation_dim.is_none(),
-            "it only beside `model = \"tucker\"`",
+            "it only with `model = \"tucker\"`",
             &"another model",
         );
         for (key, rate) in [
@@ -225,12 +227,13 @@ impl EmbeddingOptions {
             &weight,
         );
         check("training.max-answers", training.max_answers != Some(0), "at least 1", &0);
-        // The parts' losses sum up to the whole's where each answer has a loss of its own that counts alike.
+        // The losses of the parts sum to the whole loss only if each answer has a separate loss of equal
+        // weight.
         let adds_up = groups && training.weight == Weight::Triple && training.loss == LossKind::CrossEntropy;
         check(
             "training.max-answers",
             training.max_answers.is_none() || adds_up,
-            "it only beside `kvs-all`, `cross-entropy` and `weight = \"triple\"`",
+            "it only with `kvs-all`, `cross-entropy` and `weight = \"triple\"`",
             &"another regime, loss or weight",
         );
         let is_softmax = !samples && training.loss == LossKind::CrossEntropy && weight == 0.0;
@@ -238,13 +241,13 @@ impl EmbeddingOptions {
         check(
             "training.sampled-entities",
             training.sampled_entities.is_none() || is_softmax,
-            "it only beside `cross-entropy` without negative sampling or `relation-weight`",
+            "it only with `cross-entropy`, without negative sampling or `relation-weight`",
             &"another regime or loss, or a `relation-weight`",
         );
         let decay = training.ema_decay.unwrap_or_default();
         check("training.ema-decay", (0.0..1.0).contains(&decay), "a number from 0 to below 1", &decay);
         let fits = training.ema_decay.is_none() || self.storage == Storage::F32;
-        check("training.ema-decay", fits, "it only beside `storage = \"f32\"`", &"f16");
+        check("training.ema-decay", fits, "it only with `storage = \"f32\"`", &"f16");
         let regularizer = &training.regularizer;
         check("training.regularizer.power", matches!(regularizer.power, 2 | 3), "2 or 3", &regularizer.power);
         check(
@@ -284,7 +287,7 @@ impl EmbeddingOptions {
         found
     }
 
-    /// Whether training can follow them.
+    /// Checks whether these options can be used for training.
     ///
     /// # Errors
     /// [`Error::Options`] with the first mistake.

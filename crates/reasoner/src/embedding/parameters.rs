@@ -1,4 +1,4 @@
-//! All that a model learns.
+//! The parameters of a model.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,17 +13,17 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// A parameter beside the entities' vectors.
+/// A parameter other than the entity vectors.
 #[derive(Clone, Debug)]
 pub(super) struct Tensor {
     pub(super) name: &'static str,
     pub(super) shape: [usize; 2],
     pub(super) values: Vec<f32>,
-    /// Whether it follows its gradient. Running statistics do not, nor do scales and shifts of normalisations that are not affine.
+    /// Whether the optimiser updates it. Running statistics and fixed scales and shifts are not updated.
     pub(super) trained: bool,
 }
 
-/// Places in [`Parameters::tensors`].
+/// Indices in [`Parameters::tensors`].
 pub(super) const RELATIONS: usize = 0;
 pub(super) const CORE: usize = 1;
 pub(super) const FILTERS: usize = 1;
@@ -37,7 +37,7 @@ pub(super) const MAP_VARIANCE: usize = 8;
 pub(super) const HIDDEN_MEAN: usize = 9;
 pub(super) const HIDDEN_VARIANCE: usize = 10;
 
-/// What a model's parameters look like.
+/// The shapes of a model's parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) model: ModelKind,
@@ -67,12 +67,12 @@ impl Shape {
         }
     }
 
-    /// Values of an entity's row: ConvE's has a bias at its end.
+    /// The length of an entity's row. ConvE's has a bias at its end.
     pub(super) fn width(&self) -> usize {
         self.dim + usize::from(self.model == ModelKind::ConvE)
     }
 
-    /// Values of a relation's row.
+    /// The length of a relation's row.
     pub(super) fn relation_width(&self) -> usize {
         match self.model {
             ModelKind::TransE | ModelKind::DistMult | ModelKind::ComplEx | ModelKind::ConvE => self.dim,
@@ -91,13 +91,13 @@ impl Shape {
         }
     }
 
-    /// Rows and columns of ConvE's picture, and places of a map.
+    /// Rows and columns of ConvE's picture, and positions of a map.
     pub(super) fn picture(&self) -> (usize, usize, usize) {
         let (rows, columns) = (2 * self.height, self.dim / self.height);
         (rows, columns, (rows - 2) * (columns - 2))
     }
 
-    /// Name, shape and whether it is trained, of every tensor.
+    /// The name and shape of every tensor, and whether it is trained.
     pub(super) fn tensors(&self) -> Vec<(&'static str, [usize; 2], bool)> {
         let relations = ("relations", [self.directions.rows(), self.relation_width()], true);
         match self.model {
@@ -131,7 +131,7 @@ pub(super) struct Parameters {
     pub(super) tensors: Vec<Tensor>,
 }
 
-/// A source of values, always in one order.
+/// A random source with a fixed order of values.
 struct Draws {
     rng: ChaCha8Rng,
     spare: Option<f64>,
@@ -161,7 +161,7 @@ impl Draws {
 }
 
 impl Parameters {
-    /// First values, drawn by a seed.
+    /// Samples initial values.
     pub(super) fn new(shape: &Shape, options: &EmbeddingOptions, seed: u64) -> Self {
         let (count, width) = (shape.entities, shape.width());
         let mut draws = Draws::new(seed, 0);
@@ -184,7 +184,7 @@ impl Parameters {
                         Box::new(|draws| draws.uniform(std::f64::consts::PI))
                     }
                     "relations" => Box::new(drawn(options, rows, width)),
-                    // So that a relation's matrix begins with deviation 1 / sqrt(dim).
+                    // A relation's matrix then has standard deviation 1 / sqrt(dim).
                     "core" => {
                         let relation = deviation(options, shape.directions.rows(), shape.relation_dim);
                         let scale = bound(shape.dim) * bound(shape.relation_dim) / relation;
@@ -202,10 +202,10 @@ impl Parameters {
         Self { entities, tensors }
     }
 
-    /// Moves every value towards that of `other`: a share `keep` of each stays, running statistics included.
+    /// Moves every value, running statistics included, towards that of `other`. A share `keep` of each stays.
     ///
     /// # Errors
-    /// [`Error::Storage`] where the entities of one are not in memory in 32 bits.
+    /// [`Error::Storage`] unless the entity vectors of both are in memory in 32 bits.
     pub(super) fn approach(&mut self, other: &Self, keep: f32) -> Result<()> {
         let expected = "entities in memory in 32 bits";
         let from = other.entities.values().ok_or(Error::Storage { expected })?;
@@ -220,7 +220,7 @@ impl Parameters {
     }
 }
 
-/// The deviation of first values of a table.
+/// The standard deviation of a table's initial values.
 fn deviation(options: &EmbeddingOptions, rows: usize, columns: usize) -> f64 {
     let scale = options.initial_scale;
     match options.initial {

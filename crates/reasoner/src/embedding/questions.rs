@@ -1,4 +1,4 @@
-//! What training asks: questions with their answers, in an order that a seed decides.
+//! Training questions with their answers, in an order that a seed decides.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -6,18 +6,18 @@ use sporran_kilt::kb::{EntityId, Triple, TripleIndex};
 
 use super::training_options::{Regime, TrainingOptions, Weight};
 
-/// A question: from which entity, by which row of the relations' table, and whether it asks for subjects by a relation
-/// that has one row for both directions.
+/// A question: its entity, its row of the relation table, and its direction if one row serves both
+/// directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) entity: u32,
     pub(crate) relation: u32,
     pub(crate) inverse: bool,
-    /// Whether it asks for subjects, by whatever row.
+    /// Whether the answers are subjects, whichever row is used.
     pub(crate) subjects: bool,
 }
 
-/// How relations' rows are numbered.
+/// The numbering of relation rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directions {
     pub(crate) relations: usize,
@@ -35,17 +35,18 @@ impl Directions {
         }
     }
 
-    /// The number of rows of the relations' table.
+    /// The number of rows of the relation table.
     pub(crate) fn rows(self) -> usize {
         if self.reciprocal { 2 * self.relations } else { self.relations }
     }
 }
 
-/// All questions of a training.
+/// All training questions.
 pub(crate) enum Questions<'t> {
-    /// Two for each triple: number 2i asks for the object of triple i, 2i + 1 for its subject. Without weights each counts one.
+    /// Two questions a triple: question 2i for the object of triple i, 2i + 1 for its subject. The default
+    /// weight is 1.
     Triples { triples: &'t [Triple], weights: Option<Vec<f32>>, directions: Directions },
-    /// Each with all its answers, or several times with a part of them.
+    /// Each question with all its answers, or several times with a part of them.
     Grouped { questions: Vec<Question>, ends: Vec<usize>, answers: Vec<EntityId>, weight: Weight },
 }
 
@@ -58,7 +59,7 @@ impl<'t> Questions<'t> {
         Self::Triples { triples, weights, directions }
     }
 
-    /// One for each pair of entity and relation; the answers of one that has more than `max_answers` are shared out evenly.
+    /// One question a pair of entity and relation. More than `max_answers` answers are split evenly.
     pub(crate) fn grouped(
         triples: &'t [Triple],
         max_answers: Option<usize>,
@@ -88,7 +89,7 @@ impl<'t> Questions<'t> {
         }
     }
 
-    /// Question `at`, its answers and what it counts.
+    /// Question `at` with its answers and weight.
     pub(crate) fn at(&self, at: usize) -> (Question, &[EntityId], f32) {
         match self {
             Self::Triples { triples, weights, directions } => {
@@ -107,7 +108,7 @@ impl<'t> Questions<'t> {
         }
     }
 
-    /// The order of a pass.
+    /// The order of the questions in an epoch.
     pub(crate) fn order(&self, seed: u64, epoch: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -117,8 +118,9 @@ impl<'t> Questions<'t> {
     }
 }
 
-/// What each triple counts by [`Weight::Subsampled`]: one by the square root of how many triples have its subject and relation and how
-/// many its relation and object, each taken for three more (as in RotatE's published program), so that rare ones are not all that counts.
+/// The weights of [`Weight::Subsampled`], so that frequent pairs do not dominate. A triple's weight is 1 /
+/// sqrt(n). n counts the triples with its subject and relation and those with its relation and object, plus a
+/// smoothing of 3 each (as in RotatE's published program).
 fn subsampled(triples: &[Triple]) -> Vec<f32> {
     let index = TripleIndex::new(triples);
     let alike = |triple: &Triple| {
@@ -128,7 +130,7 @@ fn subsampled(triples: &[Triple]) -> Vec<f32> {
     triples.iter().map(|triple| 1.0 / (alike(triple) as f32).sqrt()).collect()
 }
 
-/// A seed for one thing of one batch (SplitMix64; Steele et al., 2014).
+/// A seed for one purpose in one batch (SplitMix64; Steele et al., 2014).
 pub(crate) fn mixed(seed: u64, epoch: usize, batch: usize, purpose: u64) -> u64 {
     let mut state = seed;
     for part in [epoch as u64, batch as u64, purpose] {

@@ -1,5 +1,5 @@
-//! Relation prediction beside link prediction (Chen et al., 2021): which relation holds between two entities, by the
-//! softmax over all rows of the relations' table. For models that are linear in the relation's vector.
+//! Relation prediction as an auxiliary loss (Chen et al., 2021): which relation holds between two entities,
+//! by a softmax over all rows of the relation table. Models must be linear in the relation vector.
 
 use rayon::prelude::*;
 use sporran_kernels::{Isa, add_columns, scaled_softmax};
@@ -14,22 +14,22 @@ use super::{
 };
 use crate::product::{View, product};
 
-/// Pairs of entities, or rows of the relations' table, of one piece of work.
+/// The number of entity pairs, or of relation rows, in one work unit.
 const PIECE: usize = 64;
 
-/// Gradients of a batch's triples, each of which asks for its relation.
+/// Gradients of a batch's relation questions, one for each triple.
 pub(super) struct Related {
     pub(super) loss: f64,
-    /// Of the entities that the questions start from, (questions, dim).
+    /// Gradients of the entities that questions start from, (questions, dim).
     pub(super) to_heads: Vec<f32>,
-    /// Of the entities that answer them.
+    /// Gradients of the entities that answer them.
     pub(super) answers: Contributions,
 }
 
-/// What one piece of pairs came to.
+/// The result of one work unit.
 struct Piece {
     loss: f64,
-    /// What relations' vectors are multiplied with for the scores of a pair, (pairs, dim).
+    /// The vectors that relation vectors are multiplied with, (pairs, dim).
     pairs: Vec<f32>,
     /// Gradients of the scores, (pairs, rows of the table).
     to_scores: Vec<f32>,
@@ -37,8 +37,8 @@ struct Piece {
     to_answers: Vec<f32>,
 }
 
-/// Makes the gradients of `weight` times the cross-entropy of each triple's relation, on average over the batch; adds those
-/// of the relations' vectors to `gradients`.
+/// Computes the gradients of `weight` times the mean cross-entropy of each triple's relation. Adds those of
+/// the relation vectors to `gradients`.
 pub(super) fn relate(
     shape: &Shape,
     (entities, relations): (&EntityTable, &[f32]),
@@ -100,7 +100,8 @@ fn piece(
         let question = &batch.questions[*question];
         entities.read(question.entity as usize, &mut heads[of(at)]);
         entities.read(*answer as usize, &mut answers[of(at)]);
-        // The score is linear in the relation's vector, so that its gradient is what that vector is multiplied with.
+        // The score is linear in the relation vector. So its gradient is the vector that it is multiplied
+        // with.
         let inputs = (&heads[of(at)], &relations[of(question.relation as usize)]);
         let outs = (&mut to_heads[of(at)], &mut pairs[of(at)]);
         vectors::backward(model, question.inverse, inputs, &answers[of(at)], outs);
@@ -117,7 +118,7 @@ fn piece(
         loss += f64::from(scale) * (scaled_softmax(isa, row, scale) - score);
         row[relation] -= scale;
     }
-    // The relation whose gradients are those of all of them together.
+    // A mixture of relations whose gradients are the sum of theirs.
     let mut mixed = zeros();
     product((&mut mixed, of_pairs), (&to_scores, of_scores), (relations, of_relations), false);
     let mut unused = vec![0.0; dim];

@@ -1,6 +1,6 @@
-//! The entities that a batch is compared with in place of all: those that it has, and some that are drawn from the others and
-//! stand for them, so that the sum over all entities in a softmax is estimated without bias (complementary sum sampling;
-//! Botev et al., 2017).
+//! The entities that a batch is scored against instead of all: its own entities and a sample of the others.
+//! The sample represents the others, so the sum over all entities in a softmax is estimated without bias
+//! (complementary sum sampling; Botev et al., 2017).
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use sporran_kilt::kb::EntityId;
 
 use super::{batch::Batch, questions::Question};
 
-/// Some of all entities.
+/// A subset of the entities.
 pub(super) struct Sample {
-    /// They, ascending.
+    /// The entities, ascending.
     pub(super) entities: Vec<u32>,
-    /// How many entities each stands for, and the logarithm of that.
+    /// How many entities each represents, and the logarithm of that.
     pub(super) counts: Vec<f32>,
     pub(super) logs: Vec<f32>,
-    /// How many there are in all.
+    /// The number of all entities.
     pub(super) all: usize,
 }
 
 impl Sample {
-    /// All that the batch's questions have or ask for, each of which stands for itself, and `drawn` of the others, each as
-    /// likely.
+    /// All entities in the batch's questions and answers with count 1, and `drawn` of the others, sampled
+    /// uniformly.
     pub(super) fn new(batch: &Batch<'_>, all: usize, drawn: usize, seed: u64) -> Self {
         let mut own: Vec<u32> = batch.questions.iter().map(|question| question.entity).collect();
         own.extend(batch.answers.iter().flat_map(|answers| answers.iter().map(|answer| answer.0)));
@@ -38,7 +38,8 @@ impl Sample {
         let (mut entities, mut counts) = (Vec::new(), Vec::new());
         let mut own = own.into_iter().peekable();
         for (before, place) in places.into_iter().enumerate() {
-            // The other number `place` follows as many others and all of the batch's that are not above it.
+            // The other entity with index `place` comes after that many others and after the batch's smaller
+            // entities.
             let passed = entities.len() - before;
             let mut entity = (place + passed) as u32;
             while let Some(next) = own.next_if(|next| *next <= entity) {
@@ -55,12 +56,12 @@ impl Sample {
         Self { entities, counts, logs, all }
     }
 
-    /// The sum of all entities' scores, estimated from these ones'.
+    /// Estimates the sum of all entities' scores from those of the subset.
     pub(super) fn total(&self, scores: &[f32]) -> f64 {
         scores.iter().zip(&self.counts).map(|(score, count)| f64::from(score * count)).sum()
     }
 
-    /// The batch by its entities' places here.
+    /// The batch with entities renumbered to positions in this subset.
     pub(super) fn placed(&self, batch: &Batch<'_>) -> Batch<'static> {
         let place = |entity: u32| {
             let found = self.entities.binary_search(&entity);
@@ -87,7 +88,7 @@ mod tests {
 
     const ALL: usize = 12;
 
-    /// Of the batch of two triples with the entities 3, 7 and 8.
+    /// A sample for a batch of two triples with the entities 3, 7 and 8.
     fn sample(drawn: usize, seed: u64) -> (Sample, Vec<Vec<u32>>) {
         let triples = [Triple::new(3, 0, 7), Triple::new(7, 0, 8)];
         let training = TrainingOptions::default();
@@ -122,7 +123,7 @@ mod tests {
                 drawn[*entity as usize] += 1;
             }
         }
-        // A third of 900, but for some four deviations.
+        // A third of 900, within about four standard deviations.
         for (entity, times) in drawn.into_iter().enumerate() {
             let own = [3, 7, 8].contains(&entity);
             assert!(if own { times == 900 } else { (240..360).contains(&times) }, "{entity}: {times}");

@@ -1,24 +1,25 @@
-//! The seam of everything that scores triples.
+//! The interface of everything that scores triples.
 
 use sporran_kilt::kb::{EntityId, RelationId};
 
 use crate::{Error, Result};
 
-/// Tells how plausible triples are; greater is more plausible. Scores of one question compare with each other; what those
-/// of different questions tell is the implementation's to say.
+/// Scores the plausibility of triples; greater is more plausible. Scores of one question are comparable.
+/// Whether scores of different questions are comparable depends on the implementation.
 ///
-/// A question's scores do not depend on the questions beside it, but for the last digits of sums.
+/// A question's scores do not depend on the other questions of the call, up to rounding.
 pub trait TripleScorer: Send + Sync {
-    /// The number of entities; ids are below it.
+    /// The number of entities; all ids are smaller.
     fn entity_count(&self) -> usize;
 
-    /// The number of relations; ids are below it.
+    /// The number of relations; all ids are smaller.
     fn relation_count(&self) -> usize;
 
-    /// Writes the score of every entity as the object of each question: `scores` has a row of all entities for each.
+    /// Writes the score of every entity as the object of each question. `scores` has one row a question, one
+    /// column an entity.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an id that is too large, or where `scores` has another size.
+    /// [`Error::Argument`] for an id that is too large, or if `scores` has another size.
     fn score_objects(&self, questions: &[(EntityId, RelationId)], scores: &mut [f32]) -> Result<()>;
 
     /// Writes the score of every entity as the subject of each question.
@@ -28,7 +29,7 @@ pub trait TripleScorer: Send + Sync {
     fn score_subjects(&self, questions: &[(RelationId, EntityId)], scores: &mut [f32]) -> Result<()>;
 }
 
-/// Whether the ids of questions are below the counts and there is a place for every score.
+/// Checks the ids of questions and the number of scores.
 pub(crate) fn check(
     ids: impl Iterator<Item = (EntityId, RelationId)>,
     (entities, relations): (usize, usize),
@@ -44,7 +45,7 @@ pub(crate) fn check(
     }
     match places {
         Some((questions, places)) if questions * entities != places => Err(Error::Argument(format!(
-            "expected places for {questions} times {entities} scores, found {places}"
+            "expected a buffer for {questions} times {entities} scores, found {places}"
         ))),
         _ => Ok(()),
     }

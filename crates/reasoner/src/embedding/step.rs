@@ -1,4 +1,4 @@
-//! One batch: gradients, then the optimiser.
+//! One training step: gradients, then the optimiser.
 
 use rayon::prelude::*;
 use sporran_kernels::Isa;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Which batch it is, and what is drawn by chance in it.
+/// The epoch and batch of a step, from which its random seeds derive.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) seed: u64,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) batch: usize,
 }
 
-/// What batches share.
+/// The state that batches share.
 pub(super) struct Stepper<'o> {
     shape: &'o Shape,
     options: &'o EmbeddingOptions,
@@ -37,16 +37,16 @@ pub(super) struct Stepper<'o> {
     penalty: EntityPenalty,
     gradients: Vec<Vec<f32>>,
     scores: Vec<f32>,
-    /// The rows of a sample of the entities, where there is one.
+    /// The rows of the entity sample, if there is one.
     sampled: Vec<f32>,
-    /// The rows of all entities or of the sample with dropout, where there is some.
+    /// The rows of all entities, or of the sample, after dropout.
     dropped: Vec<f32>,
     memory: interaction::Memory,
 }
 
-/// The gradients of the entities' vectors, as they are made.
+/// The gradients of the entity vectors.
 enum ToEntities {
-    /// Of all, piece by piece, from these.
+    /// Computed from these block by block, for all entities.
     Dense(Box<Dense>),
     Sparse {
         rows: Vec<u32>,
@@ -84,7 +84,7 @@ impl<'o> Stepper<'o> {
         &self.options.training
     }
 
-    /// Makes the gradients of a batch: those of the tensors in `self.gradients`.
+    /// Computes the gradients of a batch. Those of the tensors are in `self.gradients`.
     fn gradients(&mut self, parameters: &Parameters, batch: &Batch<'_>, place: Place) -> Result<Gradients> {
         let dropouts = Dropouts::new(self.options, place.seed, place.epoch, place.batch);
         self.gradients.par_iter_mut().for_each(|gradient| gradient.fill(0.0));
@@ -156,8 +156,8 @@ impl<'o> Stepper<'o> {
         Gradients { loss, entities: ToEntities::Sparse { rows: sample.entities, values }, cache }
     }
 
-    /// The loss among the entities whose rows are `table`, and what makes their gradients. The second batch is the first with
-    /// its entities' places in the table.
+    /// Scores a batch against the entities whose rows are `table`. Returns the loss and the source of their
+    /// gradients. The second batch is the first with entities renumbered to positions in the table.
     fn among(
         &mut self,
         parameters: &Parameters,
@@ -216,7 +216,7 @@ impl<'o> Stepper<'o> {
 
     fn penalise_relations(&mut self, parameters: &Parameters, shares: &Shares) {
         let options = self.penalty.options;
-        // RotatE's relations are angles, which have no size.
+        // RotatE's relations are angles, so their norm has no meaning.
         if options.relation == 0.0 || self.shape.model == ModelKind::RotatE {
             return;
         }
@@ -231,7 +231,7 @@ impl<'o> Stepper<'o> {
         });
     }
 
-    /// One step; gives the mean loss of the batch, without regularisation.
+    /// Runs one step. Returns the mean loss of the batch, without regularisation.
     pub(super) fn run(
         &mut self,
         parameters: &mut Parameters,

@@ -1,4 +1,4 @@
-//! The entities' vectors: in memory in 32 or 16 bits, or mapped.
+//! The entity vectors: in memory in 32 or 16 bits, or memory-mapped.
 
 use std::{ops::Range, sync::Arc};
 
@@ -6,7 +6,7 @@ use half::f16;
 use memmap2::Mmap;
 use sporran_kernels::Vectors;
 
-/// Rows of one width.
+/// Rows of equal length.
 #[derive(Clone, Debug)]
 pub(crate) struct EntityTable {
     count: usize,
@@ -18,7 +18,7 @@ pub(crate) struct EntityTable {
 pub(crate) enum Rows {
     F32(Vec<f32>),
     F16(Vec<f16>),
-    /// Rows in a mapped file, from a byte on.
+    /// Rows in a mapped file, starting at a byte offset.
     Mapped {
         map: Arc<Mmap>,
         bytes: Range<usize>,
@@ -54,7 +54,7 @@ impl EntityTable {
         &mut self.rows
     }
 
-    /// All values, where they lie in memory as they are.
+    /// All values, if they are in memory in 32 bits.
     pub(crate) fn values(&self) -> Option<&[f32]> {
         match &self.rows {
             Rows::F32(values) => Some(values),
@@ -62,7 +62,7 @@ impl EntityTable {
         }
     }
 
-    /// Writes the first values of row `at`, as many as `out` has places.
+    /// Copies the first `out.len()` values of row `at`.
     pub(crate) fn read(&self, at: usize, out: &mut [f32]) {
         let start = at * self.width;
         match &self.rows {
@@ -84,7 +84,8 @@ impl EntityTable {
         }
     }
 
-    /// Some rows as 32-bit values, one after the other; decoded into `scratch` where they are kept otherwise.
+    /// Returns some rows as 32-bit values, one after the other. Other storage types are decoded into
+    /// `scratch`.
     pub(crate) fn block<'a>(&'a self, rows: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
         if let Rows::F32(values) = &self.rows {
             return &values[rows.start * self.width..rows.end * self.width];

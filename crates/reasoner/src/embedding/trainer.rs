@@ -21,25 +21,25 @@ use crate::{
     learning::{self, Learner, Outcome, Pass, Progress, Schedule},
 };
 
-/// What precedes the names of averaged values in a checkpoint.
+/// The prefix of averaged values in a checkpoint.
 const AVERAGE: &str = "average.";
 
-/// A training.
+/// The inputs of a training.
 #[derive(Clone, Copy, Debug)]
 pub struct Training<'a> {
-    /// What is learned from, and judged on.
+    /// The knowledge base with the training and validation triples.
     pub kb: &'a KnowledgeBase,
-    /// The model and how it learns.
+    /// The options of the model and of its training.
     pub options: &'a EmbeddingOptions,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Where the checkpoint and the best model go. A training goes on from a checkpoint of the same options.
+    /// The folder of the checkpoint and the best model. A checkpoint with the same options is resumed.
     pub folder: &'a Path,
-    /// How the model's file keeps the entities' vectors.
+    /// The storage type of the entity vectors in the model's file.
     pub storage: Storage,
 }
 
-/// An embedding that learns.
+/// An embedding during training.
 struct EmbeddingLearner<'a> {
     seed: u64,
     train: &'a TrainingOptions,
@@ -55,17 +55,17 @@ struct EmbeddingLearner<'a> {
 }
 
 impl EmbeddingLearner<'_> {
-    /// The model that is judged and written.
+    /// The model to evaluate and write.
     fn outcome(&self) -> &EmbeddingModel {
         self.average.as_ref().unwrap_or(&self.model)
     }
 }
 
-/// Trains a model, or goes on where a killed training stopped. The result depends on neither.
+/// Trains a model, or resumes an interrupted training. Resuming does not change the result.
 ///
 /// # Errors
 /// [`Error::Options`]; [`Error::Argument`] without training triples; [`Error::Model`] for a checkpoint of another
-/// training; what writing gives.
+/// training; write errors.
 pub fn train(
     training: &Training<'_>,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
@@ -131,14 +131,14 @@ impl Learner for EmbeddingLearner<'_> {
             batches += 1;
         }
         if let (Some(decay), Some(average)) = (train.ema_decay, &mut self.average) {
-            // The plain mean of all passes until the moving one remembers fewer.
+            // The plain mean of all epochs, until the moving average covers fewer of them.
             let keep = decay.min(epoch as f64 / (epoch + 1) as f64);
             average.parameters.approach(&self.model.parameters, keep as f32)?;
         }
         Ok(loss / f64::from(batches))
     }
 
-    fn judge(&self) -> Result<Option<LinkScores>> {
+    fn evaluate(&self) -> Result<Option<LinkScores>> {
         if self.valid.is_empty() {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl Learner for EmbeddingLearner<'_> {
     }
 }
 
-/// Takes a model's values from a checkpoint, whose names have a prefix.
+/// Restores a model's values from a checkpoint. `prefix` precedes their names.
 fn restore(model: &mut EmbeddingModel, from: &Mapped, prefix: &str) -> Result<()> {
     let (count, width) = (model.shape.entities, model.shape.width());
     let entities = format!("{prefix}entities");
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::embedding::{TripleScorer, evaluate};
 
-    /// Twelve entities on a circle: `next` goes on by one, `skip` by two, `back` returns.
+    /// Twelve entities on a circle: `next` advances by one, `skip` by two, `back` returns.
     fn circle() -> KnowledgeBase {
         let mut kb = KnowledgeBase::default();
         for at in 0..12 {
@@ -207,7 +207,7 @@ mod tests {
         }
         for at in 0..12u32 {
             for (relation, by) in [(0, 1), (1, 2), (2, 11)] {
-                // Every fifth triple is kept for judging.
+                // Every fifth triple is in the validation part.
                 let part = if (at * 3 + relation) % 5 == 4 { Part::Valid } else { Part::Train };
                 kb.add(part, Triple::new(at, relation, (at + by) % 12)).unwrap();
             }
@@ -263,7 +263,7 @@ mod tests {
         for options in models() {
             let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let expected = run(&options, whole.path(), usize::MAX);
-            // Stopped behind pass 6, it goes on from the checkpoint behind pass 4.
+            // Training that stopped after epoch 6 resumes from the checkpoint after epoch 4.
             run(&options, broken.path(), 6);
             let found = run(&options, broken.path(), usize::MAX);
             assert_eq!((found.epochs, found.best), (expected.epochs, expected.best), "{options:?}");
@@ -316,7 +316,7 @@ mod tests {
         };
         let passes = [1, 2, 3, 4].map(|epochs| values(epochs, "entities"));
         assert!(passes[0] != passes[3]);
-        // A plain mean of three, since two of three are less than 0.7; then 0.7 of it.
+        // A plain mean of three, since two thirds are less than 0.7; then 0.7 of it.
         for (at, found) in values(4, "average.entities").iter().enumerate() {
             let [first, second, third, fourth] = [0, 1, 2, 3].map(|pass: usize| passes[pass][at]);
             let expected = 0.7 * (first + second + third) / 3.0 + 0.3 * fourth;
@@ -368,7 +368,7 @@ mod tests {
         kb.add_relation("r").unwrap();
         kb.add(Part::Train, Triple::new(2, 0, 3)).unwrap();
         kb.add(Part::Valid, Triple::new(0, 0, 1)).unwrap();
-        // Whatever else could be answered in place of 1, or of 0, holds.
+        // Every other answer instead of 1, or of 0, holds.
         for other in (0..6).filter(|other| *other != 1) {
             kb.add(Part::Test, Triple::new(0, 0, other)).unwrap();
         }
@@ -399,7 +399,7 @@ mod tests {
         let report = evaluate(&model, &kb, kb.triples(Part::Train), &known).unwrap();
         assert!(report.all.mrr.or_zero() > 0.95, "{report:?}");
         assert_eq!(report.relations.len(), 3);
-        // In 16 bits the model ranks alike.
+        // The model ranks equally in 16 bits.
         let half = tempfile::tempdir().unwrap();
         let training =
             Training { kb: &kb, options: &options, seed: 5, folder: half.path(), storage: Storage::F16 };

@@ -1,76 +1,81 @@
-//! What is said of an embedding's training. These types' documentation is the manual.
+//! The options of an embedding's training. These docs are the manual.
 
 use serde::{Deserialize, Serialize};
 use sporran_kernels::TrainingPrecision;
 
-/// What a question is compared with.
+/// The questions and the candidates that they are scored against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// Each triple asks for its object and for its subject, among all entities. With cross-entropy, equal questions of a
-    /// batch are asked once and share their dropout.
+    /// Each triple is a question for its object and one for its subject, among all entities. With
+    /// cross-entropy, equal questions of a batch are scored once and share their dropout mask.
     OneVsAll,
-    /// Each pair of entity and relation asks once for all its answers, among all entities. Several times as fast.
+    /// Each pair of entity and relation is one question for all its answers, among all entities. Several
+    /// times faster.
     #[default]
     KvsAll,
-    /// Each triple is compared with triples in which an entity is replaced by another, drawn uniformly.
+    /// Each triple is scored against triples in which a uniformly sampled entity replaces one of its
+    /// entities.
     NegativeSampling,
 }
 
-/// What is minimised.
+/// The loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossKind {
-    /// The cross-entropy of the softmax over all that a question is compared with.
+    /// The cross-entropy of the softmax over all candidates.
     #[default]
     CrossEntropy,
-    /// The binary cross-entropy of each; negatives by their mean.
+    /// The binary cross-entropy of each candidate; the mean over negatives.
     Binary,
-    /// Negative sampling: how far a negative's score comes nearer than `margin` to the answer's, at least 0.
+    /// Negative sampling: max(0, `margin` + score of the negative - score of the answer).
     Margin,
-    /// Negative sampling: the binary cross-entropy, negatives weighted by the softmax of their scores (Sun et al., 2019).
+    /// Negative sampling: the binary cross-entropy, with negatives weighted by the softmax of their scores
+    /// (Sun et al., 2019).
     SelfAdversarial,
 }
 
-/// What a question counts.
+/// The weight of a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
-    /// As many as it has answers, so that the loss of `kvs-all` is that of `one-vs-all`.
+    /// The number of its answers, so that the loss of `kvs-all` equals that of `one-vs-all`.
     #[default]
     Triple,
-    /// One, however many answers it has; with `kvs-all`.
+    /// One for every question; with `kvs-all`.
     Question,
-    /// Negative sampling: a triple counts the less, the more others have its subject and relation or its relation and object (Sun
-    /// et al., 2019).
+    /// Negative sampling: frequent pairs of subject and relation, or of relation and object, lower a triple's
+    /// weight (Sun et al., 2019).
     Subsampled,
 }
 
-/// How values follow their gradients.
+/// The optimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OptimizerKind {
     /// Adagrad (Duchi et al., 2011).
     #[default]
     Adagrad,
-    /// Adam (Kingma and Ba, 2015); with negative sampling or `sampled-entities` an entity's moments move only where a batch has it.
+    /// Adam (Kingma and Ba, 2015). With negative sampling or `sampled-entities`, an entity's moments change
+    /// only in batches that contain it.
     Adam,
 }
 
-/// `[embedding.training.regularizer]`: `weight * sum |x|^power` of the vectors of subject, relation and object, on
-/// average over a batch's triples. For ComplEx |x| is that of complex numbers: with power 3 that is N3 (Lacroix et al.,
-/// 2018).
+/// `[embedding.training.regularizer]`: `weight * sum |x|^power` of the vectors of subject, relation and
+/// object, the mean over a batch's triples. For ComplEx |x| is the modulus: with power 3 this is N3 (Lacroix
+/// et al., 2018).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Regularizer {
     /// 2 or 3.
     pub power: u8,
-    /// Of entities.
+    /// The weight for entity vectors.
     pub entity: f64,
-    /// Of relations.
+    /// The weight for relation vectors.
     pub relation: f64,
-    /// Whether a vector counts as often as a batch's triples have it; otherwise each of the model's once a batch (with
-    /// negative sampling or `sampled-entities`, each that the batch has or draws).
+    /// Whether a vector counts once for each occurrence in a batch's triples. Otherwise each vector of the
+    /// model counts once a batch (with negative sampling or `sampled-entities`, each that the batch
+    /// contains).
     pub weighted: bool,
 }
 
@@ -90,57 +95,58 @@ pub struct TrainingOptions {
     pub loss: LossKind,
     /// `triple`, `question` or `subsampled`.
     pub weight: Weight,
-    /// The answers that a question is asked for at once; with `kvs-all`, `cross-entropy` and `weight = "triple"`. One that has more is
-    /// asked several times a pass, each time for a part of them: the same loss over a pass, but batches are more alike where some
-    /// questions have thousands of answers.
+    /// The largest number of answers of a question; with `kvs-all`, `cross-entropy` and `weight = "triple"`.
+    /// A question with more answers is split into several. The loss of an epoch is the same. Batches become
+    /// more uniform if some questions have thousands of answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_answers: Option<usize>,
-    /// A batch's questions are compared not with all entities but with those that the batch has and so many of the others, drawn for
-    /// it, which stand for all the others, each for as many (complementary sum sampling; Botev et al., 2017); with `kvs-all` or
-    /// `one-vs-all`, `cross-entropy` and no `relation-weight`. With many entities a pass takes a fraction of the time.
+    /// The number of sampled entities a batch. A batch's questions are scored against its own entities and
+    /// these, which represent all others (complementary sum sampling; Botev et al., 2017). It needs `kvs-all`
+    /// or `one-vs-all`, `cross-entropy` and no `relation-weight`. Epochs are much faster with many entities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_entities: Option<usize>,
-    /// Share of the target that goes to all entities alike; not with negative sampling.
+    /// Share of the target that is spread evenly over all entities; not with negative sampling.
     pub label_smoothing: f64,
-    /// What the cross-entropy of each triple's relation among all counts beside the loss of its entities (Chen et al.,
-    /// 2021); for DistMult and ComplEx, not with negative sampling.
+    /// Weight of the auxiliary relation-prediction loss (Chen et al., 2021); for DistMult and ComplEx, not
+    /// with negative sampling.
     pub relation_weight: f64,
     /// Negatives of each question for an object.
     pub object_negatives: usize,
     /// Negatives of each question for a subject.
     pub subject_negatives: usize,
-    /// Questions, side by side in a batch, that are compared with the same negatives. With some dozens of them a pass takes a fraction
-    /// of the time, as fewer rows are read and moved.
+    /// Number of neighbouring questions in a batch that share negatives. With a few dozen, epochs are much
+    /// faster, because fewer rows are read and updated.
     pub share_negatives: usize,
-    /// The margin of `margin`; what `binary` and `self-adversarial` add to every score.
+    /// The margin of `margin`; `binary` and `self-adversarial` add it to every score.
     pub margin: f64,
-    /// What scores are multiplied by before the softmax of `self-adversarial`.
+    /// The factor of scores before the softmax of `self-adversarial`.
     pub temperature: f64,
-    /// Questions of a batch. Each triple is two questions, but for `kvs-all`.
+    /// Questions a batch. Each triple is two questions, except with `kvs-all`.
     pub batch_size: usize,
-    /// Passes over the training triples, at most.
+    /// The largest number of epochs.
     pub epochs: usize,
     /// `adagrad` or `adam`.
     pub optimizer: OptimizerKind,
-    /// Its rate at first.
+    /// The initial learning rate.
     pub learning_rate: f64,
-    /// `f32`, or `bf16` for the products of the vectors of questions and of all entities; vectors and their steps stay in 32 bits.
+    /// `f32`, or `bf16` for the products of question vectors and all entities. Vectors and updates stay in 32
+    /// bits.
     pub precision: TrainingPrecision,
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
-    /// Passes between evaluations on the valid part.
+    /// Epochs between evaluations on the validation part.
     pub evaluate_every: usize,
-    /// Evaluations without a better score before training ends.
+    /// Evaluations without improvement before training ends.
     pub patience: usize,
-    /// What the rate is multiplied by after `decay-patience` evaluations without a better score.
+    /// The factor of the learning rate after `decay-patience` evaluations without improvement.
     pub decay: f64,
-    /// See `decay`.
+    /// Evaluations without improvement before the learning rate decays.
     pub decay_patience: usize,
-    /// Passes behind which the rate is multiplied by `decay` whatever the scores are.
+    /// Epochs after which the learning rate is multiplied by `decay`, whatever the scores are.
     pub milestones: Vec<usize>,
-    /// Behind each pass the values learned so far are mixed into a moving average, of which this share stays (Polyak and Juditsky,
-    /// 1992); in the first passes it is their plain mean. The average is what is judged and written; what learns is untouched by it.
-    /// Without, those are the values themselves.
+    /// The decay of a moving average of the values, updated after each epoch (Polyak and Juditsky, 1992). The
+    /// first epochs use the plain mean. The average is evaluated and written; the training itself does not
+    /// use it. Without it, the values themselves are evaluated and written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
 }

@@ -1,9 +1,9 @@
-//! Models whose relations are vectors: what a question's vector is, and its gradients.
+//! Models whose relations are vectors: question vectors and their gradients.
 
 use super::options::ModelKind;
 
-/// The vector that answers are compared with, for the vectors `entity` and `relation` of a question. With `inverse` the
-/// question starts from the object and asks for subjects.
+/// Computes the question vector from the vectors `entity` and `relation`. With `inverse`, the question starts
+/// from the object and asks for subjects.
 pub(super) fn forward(model: ModelKind, inverse: bool, entity: &[f32], relation: &[f32], out: &mut [f32]) {
     let half = out.len() / 2;
     match model {
@@ -44,7 +44,7 @@ pub(super) fn forward(model: ModelKind, inverse: bool, entity: &[f32], relation:
     }
 }
 
-/// Writes the gradients of a question's two vectors, given that of its result, `to`.
+/// Computes the gradients of a question's two vectors from that of its result, `to`.
 pub(super) fn backward(
     model: ModelKind,
     inverse: bool,

@@ -1,10 +1,10 @@
-//! An entity made unknown in a text: every name of it, and what such names are made of, becomes the same mark.
+//! Anonymises an entity in a text: a mark replaces its names and their parts.
 
 use sporran_kilt::kb::EntityId;
 
 use super::document::{Document, is_word};
 
-/// Names of people, places and works hold words that name nothing by themselves.
+/// Words in names that identify nothing on their own.
 const COMMON: [&str; 12] =
     ["The", "Of", "And", "For", "New", "Saint", "North", "South", "East", "West", "United", "San"];
 
@@ -13,10 +13,10 @@ pub fn mark(class: &str, number: u32) -> String {
     format!("[{class} {number:04}]")
 }
 
-/// The document's title and text with an entity's mentions, its `names` and their parts replaced by `mark`.
+/// Returns the document's title and text. `mark` replaces the entity's mentions, its `names` and their parts.
 ///
-/// Parts are the words of names that start with a capital and have three letters or more. Parts that stand inside another
-/// entity's mention stay, as names that the text gives to others.
+/// Parts are the capitalised words of names with at least three letters. Parts inside the mention of another
+/// entity stay.
 pub fn anonymise(document: &Document, entity: EntityId, names: &[String], mark: &str) -> (String, String) {
     let mentioned = document.mentions.iter().filter(|mention| mention.entity == entity);
     let mut whole: Vec<String> =
@@ -37,7 +37,7 @@ pub fn anonymise(document: &Document, entity: EntityId, names: &[String], mark: 
     )
 }
 
-/// The words of names that may give an entity away.
+/// The words of names that could reveal an entity.
 pub(super) fn parts(names: &[String]) -> Vec<String> {
     let mut parts: Vec<String> = names
         .iter()
@@ -51,7 +51,8 @@ pub(super) fn parts(names: &[String]) -> Vec<String> {
     parts
 }
 
-/// Where a name stands in a text as whole words, in whatever case; only ASCII letters have cases here, so that places stay.
+/// The spans of a name in a text as whole words. Only ASCII letters match in either case, so offsets are
+/// stable.
 pub(super) fn places(text: &str, name: &str) -> Vec<(usize, usize)> {
     let (folded, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
     folded
@@ -65,7 +66,7 @@ fn replaced(text: &str, whole: &[String], parts: &[String], others: &[(usize, us
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut take = |name: &str, is_part: bool| {
         for (start, end) in places(text, name) {
-            // A part in lower case is a word like others.
+            // A part in lower case is an ordinary word.
             if is_part && text[start..end] != *name {
                 continue;
             }
@@ -82,7 +83,7 @@ fn replaced(text: &str, whole: &[String], parts: &[String], others: &[(usize, us
     let mut from = 0;
     for (start, end) in spans {
         let between = &text[from..start];
-        // What belongs together, such as a first name and a surname, is one mark.
+        // Adjacent parts, such as first name and surname, get one mark.
         let joins = from > 0 && between.chars().all(|c| c == ' ' || c == '-') && out.ends_with(mark);
         if !joins {
             out.push_str(between);

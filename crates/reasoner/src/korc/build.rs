@@ -1,9 +1,10 @@
-//! The builder: from documents, a knowledge base and rules to questions in splits.
+//! The benchmark builder: questions in splits from documents, a knowledge base and rules.
 //!
-//! After KoRC (Yao et al., 2023). A question triple is an entity that a document mentions, a relation, and all objects that
-//! the knowledge base has for them. It becomes a question where some rule derives enough of the objects by chains that
-//! start in the document, and none of them is mentioned there. With `hold-out`, the question triples leave the knowledge
-//! base, so that an answer has to be derived; chains are then sought in what is left.
+//! After KoRC (Yao et al., 2023). A question triple is an entity that a document mentions, a relation, and
+//! all its objects in the knowledge base. It becomes a question if some rule derives enough of the objects.
+//! The chains start in the document, and no object is mentioned there. With `hold-out`, the question triples
+//! are removed from the knowledge base, so answers must be derived. Chains are then searched in the remaining
+//! triples.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -28,23 +29,23 @@ use crate::{
     rules::{Graph, Rule, text},
 };
 
-/// How questions are made.
+/// The options of the builder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BuildOptions {
-    /// Confidence that a rule needs to derive an answer.
+    /// The smallest confidence of a rule that derives an answer.
     pub min_confidence: f32,
-    /// The share of a question's answers that chains have to reach.
+    /// The share of a question's answers that chains must reach.
     pub covered: f64,
-    /// Answers of a question, at most.
+    /// The largest number of answers of a question.
     pub max_answers: usize,
-    /// Whether the triples that are asked for leave the knowledge base.
+    /// Whether question triples are removed from the knowledge base.
     pub hold_out: bool,
     /// The share of documents for training.
     pub train: f64,
-    /// The share of documents for validation; the rest are tests.
+    /// The share of documents for validation; the rest are for tests.
     pub valid: f64,
-    /// Questions of one relation in a split, at most; 0 for all.
+    /// The largest number of questions of a relation in a split; 0 for no limit.
     pub per_relation: usize,
 }
 
@@ -66,7 +67,7 @@ impl BuildOptions {
     /// Checks ranges.
     ///
     /// # Errors
-    /// [`Error::Argument`] that names the first key that is wrong.
+    /// [`Error::Argument`] with the first wrong key.
     pub fn check(&self) -> Result<()> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let wrong = |key: &str, expected: &str| Err(Error::Argument(format!("{key}: expected {expected}")));
@@ -75,28 +76,28 @@ impl BuildOptions {
             () if !share(self.covered) => wrong("covered", "a share from 0 to 1"),
             () if self.max_answers == 0 => wrong("max-answers", "at least 1"),
             () if !(share(self.train) && share(self.valid) && self.train + self.valid < 1.0) => {
-                wrong("train and valid", "shares that leave something for tests")
+                wrong("train and valid", "shares with a sum below 1, so that tests have documents")
             }
             () => Ok(()),
         }
     }
 }
 
-/// What questions are made of.
+/// The inputs of the builder.
 pub struct Sources<'a> {
     /// The knowledge base.
     pub kb: &'a KnowledgeBase,
-    /// What its entities are called.
+    /// The names of its entities.
     pub entities: &'a Entities,
     /// The documents.
     pub documents: &'a [Document],
     /// The rules, best first.
     pub rules: &'a [Rule],
-    /// How relations are asked for.
+    /// The question templates of relations.
     pub templates: &'a Templates,
 }
 
-/// The splits, by the names of KoRC's files.
+/// The names of the splits, which are those of KoRC's files.
 pub const SPLITS: [&str; 4] = ["train", "valid", "small_iid_test", "small_ood_test"];
 
 /// A built benchmark.
@@ -104,31 +105,31 @@ pub const SPLITS: [&str; 4] = ["train", "valid", "small_iid_test", "small_ood_te
 pub struct Built {
     /// Questions by split, in the order of [`SPLITS`].
     pub questions: [Vec<Question>; 4],
-    /// Where each came from, beside them.
+    /// The origin of each question, in the same order.
     pub origins: [Vec<Origin>; 4],
-    /// The knowledge base that is left to reason over.
+    /// The remaining triples of the knowledge base.
     pub knowledge: Vec<Triple>,
 }
 
-/// What a question was made from.
+/// The origin of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
-    /// The document, by its place.
+    /// The index of the document.
     pub document: usize,
-    /// The entity that was made unknown.
+    /// The anonymised entity.
     pub entity: EntityId,
-    /// What is asked for.
+    /// The relation of the question.
     pub relation: RelationId,
     /// All answers.
     pub answers: Vec<EntityId>,
-    /// The chains of those that have one.
+    /// The chains of the answers that have one.
     pub chains: Vec<Chain>,
 }
 
-/// Makes questions; the same sources and seed give the same ones.
+/// Builds questions. The same sources and seed give the same questions.
 ///
 /// # Errors
-/// [`Error::Argument`] for options out of range; [`Error::Leak`] where a check of the result fails.
+/// [`Error::Argument`] for options out of range; [`Error::Leak`] if a check of the result fails.
 pub fn build(sources: &Sources<'_>, options: &BuildOptions, seed: u64) -> Result<Built> {
     options.check()?;
     let all: Vec<Triple> = sources.kb.triples(Part::Train).to_vec();
@@ -140,7 +141,7 @@ pub fn build(sources: &Sources<'_>, options: &BuildOptions, seed: u64) -> Result
     }
     let origins = split(candidates, options, &mut rng);
     let held: FxHashSet<Numbers> = match options.hold_out {
-        true => origins.iter().flatten().flat_map(asked).collect(),
+        true => origins.iter().flatten().flat_map(question_triples).collect(),
         false => FxHashSet::default(),
     };
     let knowledge = all.into_iter().filter(|triple| !held.contains(&numbers(triple))).collect();
@@ -165,13 +166,13 @@ pub(super) fn numbers(triple: &Triple) -> Numbers {
     (triple.subject.0, triple.relation.0, triple.object.0)
 }
 
-/// The triples that a question asks for.
-fn asked(origin: &Origin) -> Vec<Numbers> {
+/// The triples of a question.
+fn question_triples(origin: &Origin) -> Vec<Numbers> {
     origin.answers.iter().map(|answer| (origin.entity.0, origin.relation.0, answer.0)).collect()
 }
 
-/// Takes questions in random order, as long as neither what a question asks for is in a chain of one before it, nor its own
-/// chains need what one before it asks for. Gives them in their order.
+/// Selects questions in random order. A question is dropped if its triple is in a chain of an earlier
+/// question, or if its chains need a triple of an earlier one. Returns the questions in their original order.
 fn hold_out(
     sources: &Sources<'_>,
     options: &BuildOptions,
@@ -184,7 +185,7 @@ fn hold_out(
     let (mut held, mut needed) = (FxHashSet::default(), FxHashSet::default());
     let mut taken = Vec::new();
     for mut origin in candidates {
-        let asked = asked(&origin);
+        let asked = question_triples(&origin);
         if asked.iter().any(|triple| needed.contains(triple)) || !derive.seek(&mut origin, &held) {
             continue;
         }
@@ -196,7 +197,7 @@ fn hold_out(
     taken
 }
 
-/// Every document, entity and relation that makes a question, in this order.
+/// Every candidate question, by document, entity and relation.
 fn candidates(sources: &Sources<'_>, options: &BuildOptions, knowledge: &Graph) -> Vec<Origin> {
     let known = sources.kb.index(&[Part::Train]);
     let found: Vec<Origin> = sources
@@ -216,7 +217,7 @@ fn candidates(sources: &Sources<'_>, options: &BuildOptions, knowledge: &Graph) 
                         && answers.iter().all(|answer| {
                             !mentioned.contains(answer)
                                 && *answer != entity
-                                // The class will stand in the text.
+                                // The question's text will contain the class.
                                 && sources.entities.label(*answer).is_some_and(|label| {
                                     !content.text.contains(label) && !class.contains(label)
                                 })
@@ -235,13 +236,13 @@ fn candidates(sources: &Sources<'_>, options: &BuildOptions, knowledge: &Graph) 
     found.into_par_iter().filter_map(|mut origin| derive.seek(&mut origin, &held).then_some(origin)).collect()
 }
 
-/// Seeks the chains of questions.
+/// Searches the chains of questions.
 struct Derive<'a> {
     sources: &'a Sources<'a>,
     covered: f64,
     /// By relation, best first.
     rules: FxHashMap<u32, Vec<(usize, &'a Rule)>>,
-    /// What each document says.
+    /// The triples of each document.
     said: Vec<Graph>,
     knowledge: &'a Graph,
 }
@@ -257,7 +258,7 @@ impl<'a> Derive<'a> {
         Self { sources, covered: options.covered, rules, said, knowledge }
     }
 
-    /// Finds a question's chains; tells whether they reach enough of its answers.
+    /// Searches a question's chains. Returns whether they reach enough of its answers.
     fn seek(&self, origin: &mut Origin, held: &FxHashSet<Numbers>) -> bool {
         let document = &self.sources.documents[origin.document];
         let mentioned: Vec<u32> = document.entities().iter().map(|entity| entity.0).collect();
@@ -269,7 +270,7 @@ impl<'a> Derive<'a> {
     }
 }
 
-/// Documents to splits; tests and validation keep one entity of a document.
+/// Assigns documents to splits. Test and validation splits keep one entity of a document.
 fn split(candidates: Vec<Origin>, options: &BuildOptions, rng: &mut ChaCha8Rng) -> [Vec<Origin>; 4] {
     let mut documents: Vec<usize> = candidates.iter().map(|origin| origin.document).collect();
     documents.dedup();
@@ -309,7 +310,7 @@ fn split(candidates: Vec<Origin>, options: &BuildOptions, rng: &mut ChaCha8Rng) 
     splits
 }
 
-/// Keeps so many questions of each relation, drawn at random; all where it is 0.
+/// Keeps `per_relation` random questions of each relation; all if it is 0.
 fn cap(split: &mut Vec<Origin>, per_relation: usize, rng: &mut ChaCha8Rng) {
     if per_relation == 0 {
         return;
@@ -327,7 +328,7 @@ fn cap(split: &mut Vec<Origin>, per_relation: usize, rng: &mut ChaCha8Rng) {
 fn question(sources: &Sources<'_>, origin: &Origin, id: &str, rng: &mut ChaCha8Rng) -> Question {
     let Sources { kb, entities, documents, rules, templates } = sources;
     let document = &documents[origin.document];
-    // A number that the text does not have, new for every question, so that it leads to no other question.
+    // A number that the text does not contain, unique to this question, so that it does not identify others.
     let number = loop {
         let number = rng.random_range(0..10_000);
         if !document.text.contains(&format!("{number:04}")) {
@@ -357,7 +358,7 @@ fn question(sources: &Sources<'_>, origin: &Origin, id: &str, rng: &mut ChaCha8R
     let mut extra = serde_json::Map::new();
     extra.insert("document_id".into(), document.id.clone().into());
     extra.insert("relation".into(), kb.relation_name(origin.relation).into());
-    // Structs of strings always are JSON.
+    // Structs of strings are always valid JSON.
     extra.insert("chains".into(), serde_json::to_value(chains).unwrap_or_default());
     Question {
         id: Id::from(id),

@@ -1,27 +1,27 @@
-//! Reasoning chains: groundings of a rule that start with what a document says and end with what only the knowledge base has.
+//! Reasoning chains: rule groundings that start in a document and end in the knowledge base.
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{Clause, Graph, Rule, Shape};
 
-/// A triple of numbers.
+/// A triple of ids.
 pub type Numbers = (u32, u32, u32);
 
-/// How an answer follows.
+/// The derivation of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chain {
-    /// What is derived.
+    /// The derived answer.
     pub answer: u32,
-    /// The rule, by its place.
+    /// The index of the rule.
     pub rule: usize,
-    /// What the document says, in the order of the walk.
+    /// The triples from the document, in the order of the walk.
     pub document: Vec<Numbers>,
-    /// What the knowledge base adds.
+    /// The triples from the knowledge base.
     pub knowledge: Vec<Numbers>,
 }
 
-/// A chain as files have it, with the names of the knowledge base.
+/// A chain in a file, with the names of the knowledge base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct WrittenChain {
@@ -29,16 +29,16 @@ pub struct WrittenChain {
     pub answer: String,
     /// The rule.
     pub rule: String,
-    /// What the document says.
+    /// The triples from the document.
     pub document: Vec<[String; 3]>,
-    /// What the knowledge base adds.
+    /// The triples from the knowledge base.
     pub knowledge: Vec<[String; 3]>,
 }
 
-/// The best chain of each answer: the first one of the best rule, an answer after the other.
+/// Returns the best chain of each answer: the first chain of the best rule.
 ///
-/// `rules` are those of one relation, best first. Nodes of a chain differ; an answer is one of `wanted` and not `mentioned`,
-/// and no triple of `held` is used.
+/// `rules` are those of one relation, best first. The nodes of a chain are distinct. An answer is in `wanted`
+/// and not in `mentioned`. No triple of `held` is used.
 pub fn chains(
     rules: &[(usize, &Rule)],
     document: &Graph,
@@ -76,7 +76,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks on from the last of `nodes`; the first `in_document` steps are the document's.
+    /// Continues the walk from the last of `nodes`. The first `in_document` steps use the document's triples.
     fn go(&self, nodes: &mut Vec<u32>, in_document: usize, take: &mut dyn FnMut(Chain)) {
         let walked = nodes.len() - 1;
         let body = &self.clause.body;
@@ -89,7 +89,7 @@ impl Walk<'_> {
             return;
         }
         let step = body[walked];
-        // The document's steps come first and are at least one, and the last step is not among them.
+        // The document's steps come first. There is at least one, and the last step is not one of them.
         if walked == in_document && walked + 1 < body.len() {
             for edge in self.document.along(at, step) {
                 self.step(edge.to, nodes, in_document + 1, take);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn chains_start_in_the_document_and_end_outside_of_it() {
-        // 0 born in 1, 1 in 2, 2 speaks 3 and 4; the document says the first, or the first two.
+        // 0 born in 1, 1 in 2, 2 speaks 3 and 4. The document contains the first triple, or the first two.
         let (born, within, speaks, asked) = (0, 1, 2, 3);
         let knowledge =
             Graph::new([(0, born, 1), (1, within, 2), (2, speaks, 3), (2, speaks, 4), (1, speaks, 5)]);
@@ -153,7 +153,7 @@ mod tests {
         let long = found(&[(0, born, 1), (1, within, 2)], &[0, 1, 2]);
         assert_eq!((long[0].document.len(), long[0].knowledge.len()), (2, 1));
         assert_eq!(with(&[(0, born, 1)], &[], &[(1, within, 2)]).len(), 1);
-        // What is mentioned is no answer, and nothing starts where the document says nothing.
+        // A mentioned entity is no answer. No chain starts without a triple of the document.
         assert_eq!(found(&[(0, born, 1)], &[3]).len(), 1);
         assert_eq!(found(&[(1, within, 2)], &[]), []);
     }

@@ -1,4 +1,4 @@
-//! What must not leak from a built benchmark.
+//! Leak checks of a built benchmark.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{
@@ -12,12 +12,15 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Checks a result: no document in two splits; one entity of a document in tests; in- and out-of-distribution tests by
-/// question triple; no name of the entity in its document or question; no answer in either; chains that start in the
-/// document and end outside of it; with `hold-out`, no asked triple in the knowledge base.
+/// Checks a benchmark:
+/// - no document is in two splits, and tests have one entity of a document;
+/// - in- and out-of-distribution tests are separated by question triple;
+/// - neither document nor question contains a name of the entity or an answer;
+/// - chains start in the document and end outside of it;
+/// - with `hold-out`, no question triple is in the knowledge base.
 ///
 /// # Errors
-/// [`Error::Leak`] with everything that leaks, ten lines at most.
+/// [`Error::Leak`] with all leaks, at most ten of them in full.
 pub(super) fn check(sources: &Sources<'_>, built: &Built, options: &BuildOptions) -> Result<()> {
     let mut leaks = Vec::new();
     documents(built, &mut leaks);
@@ -50,7 +53,7 @@ pub(super) fn check(sources: &Sources<'_>, built: &Built, options: &BuildOptions
 }
 
 fn documents(built: &Built, leaks: &mut Vec<String>) {
-    // The two tests share documents: a document's questions may be of either kind.
+    // The two tests share documents: a document can have questions of both.
     let mut places: FxHashMap<usize, usize> = FxHashMap::default();
     let mut entities: FxHashMap<usize, EntityId> = FxHashMap::default();
     for (split, origins) in built.origins.iter().enumerate() {
@@ -89,13 +92,13 @@ fn texts(sources: &Sources<'_>, question: &Question, origin: &Origin, leak: &mut
     let texts = [question.title.as_deref().unwrap_or_default(), question.document(), &question.question];
     for name in sources.entities.names(origin.entity) {
         if texts.iter().any(|text| !places(text, name).is_empty()) {
-            leak(format!("the entity's name `{name}` stands in it"));
+            leak(format!("it contains the entity's name `{name}`"));
         }
     }
     for answer in &origin.answers {
         let label = sources.entities.label(*answer).unwrap_or_default();
         if question.document().contains(label) || question.question.contains(label) {
-            leak(format!("the answer `{label}` stands in it"));
+            leak(format!("it contains the answer `{label}`"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Documents with linked mentions: pages of a knowledge source, and documents of DocRED.
+//! Documents with linked mentions: pages of a knowledge source, and DocRED's documents.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use sporran_kilt::{
 use super::{anonymise::places, names::Entities};
 use crate::Result;
 
-/// Where an entity is named in a text.
+/// The mention of an entity in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mention {
     /// The first byte.
@@ -23,7 +23,7 @@ pub struct Mention {
     pub entity: EntityId,
 }
 
-/// A text, what it mentions, and what it says of what it mentions.
+/// A text with its mentions and the triples between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// Unique among the documents.
@@ -32,12 +32,12 @@ pub struct Document {
     pub title: String,
     /// The text.
     pub text: String,
-    /// Mentions by their place; none overlaps another.
+    /// Mentions in order of position, without overlaps.
     pub mentions: Vec<Mention>,
-    /// What the text says, between mentioned entities; sorted.
+    /// The triples that the text expresses between mentioned entities; sorted.
     pub relations: Vec<Triple>,
-    /// Where the text stands in the knowledge source, without the title, which may give a hidden entity away; none where it is
-    /// no page's.
+    /// The provenance in the knowledge source, if the text is from a page. It has no title, because that may
+    /// reveal a hidden entity.
     pub place: Option<Provenance>,
 }
 
@@ -51,13 +51,14 @@ impl Document {
     }
 }
 
-/// Reads a knowledge source as documents of at most `sentences` sentences of running text; 0 keeps a page whole.
+/// Reads a knowledge source as documents of at most `sentences` sentences of running text; 0 keeps a page
+/// whole.
 ///
-/// Mentions are the anchors, and the names of the page's own entity. A text is taken to say what the knowledge base has
-/// between two of its mentions, one of which is the page's own entity.
+/// Mentions are the anchors, and the names of the page's entity. The triples are those of the knowledge base
+/// between two mentions, one of which is the page's entity.
 ///
 /// # Errors
-/// What reading gives, with line and field.
+/// Read errors, with line and field.
 pub fn pages(
     path: &Path,
     sentences: usize,
@@ -107,7 +108,7 @@ pub fn pages(
     Ok(documents)
 }
 
-/// Some sentences of a page.
+/// Consecutive sentences of a page.
 #[derive(Default)]
 struct Piece {
     text: String,
@@ -115,11 +116,11 @@ struct Piece {
     mentions: Vec<Mention>,
     /// The paragraph and the character where it starts.
     start: (usize, usize),
-    /// The paragraph, and the character behind its last there.
+    /// The paragraph and character where it ends.
     end: (usize, usize),
 }
 
-/// The running text of a page in pieces of so many sentences.
+/// Splits the running text of a page into parts of `sentences` sentences.
 fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut held = 0;
@@ -166,12 +167,13 @@ fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<Piece> {
     pieces
 }
 
-/// The byte at which a character starts; the text's length beyond its end.
+/// The byte offset of a character; the text's length beyond its end.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
 }
 
-/// The sentences of a paragraph: a full stop after a word of three letters or more, then a blank and a capital.
+/// The sentences of a paragraph. A sentence ends at a full stop after a word of at least three letters, if a
+/// blank and a capital follow.
 pub(super) fn sentence_spans(paragraph: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     let mut start = 0;
@@ -191,7 +193,7 @@ pub(super) fn sentence_spans(paragraph: &str) -> Vec<(usize, usize)> {
     spans
 }
 
-/// An address's part as the title that it stands for.
+/// Decodes part of a URL to a title.
 fn decoded(href: &str) -> String {
     let bytes = href.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -207,7 +209,7 @@ fn decoded(href: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// Adds the places where an entity is named, longest names first, where no mention is yet.
+/// Adds the mentions of an entity by name, longest names first, where no other mention is.
 pub(super) fn name_mentions(text: &str, entity: EntityId, names: &[String], mentions: &mut Vec<Mention>) {
     let mut names: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| name.chars().count() > 2).collect();
@@ -222,7 +224,7 @@ pub(super) fn name_mentions(text: &str, entity: EntityId, names: &[String], ment
     }
 }
 
-/// Whether a span neither starts nor ends inside a word.
+/// Whether a span consists of whole words.
 pub(super) fn is_word(text: &str, start: usize, end: usize) -> bool {
     !text[..start].chars().next_back().is_some_and(char::is_alphanumeric)
         && !text[end..].chars().next().is_some_and(char::is_alphanumeric)
@@ -253,11 +255,11 @@ struct Label {
     t: usize,
 }
 
-/// Reads DocRED's layout. A vertex is the entity that one of its mentions names alone; those that name none, or several,
-/// and relations that the knowledge base does not have, are left out.
+/// Reads DocRED's layout. A vertex is linked to the entity that one of its mentions names uniquely. Vertices
+/// without a unique entity, and relations that the knowledge base lacks, are skipped.
 ///
 /// # Errors
-/// What reading gives; a sentence, token or vertex that is not there.
+/// Read errors; an index of a sentence, token or vertex that is out of range.
 pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Vec<Document>> {
     let records: Vec<DocRed> = jsonl::read_json(path)?;
     let mut documents = Vec::with_capacity(records.len());
@@ -323,7 +325,7 @@ pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Ve
     Ok(documents)
 }
 
-/// Sentences of tokens as running text, and the place of each token.
+/// Joins sentences of tokens to running text, with the span of each token.
 fn joined(sentences: &[Vec<String>]) -> (String, Vec<Vec<(usize, usize)>>) {
     let mut text = String::new();
     let mut places = Vec::with_capacity(sentences.len());

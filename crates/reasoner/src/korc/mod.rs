@@ -1,6 +1,8 @@
-//! KoRC (Yao et al., 2023): questions that need a document and a knowledge base. The builder of such benchmarks.
+//! KoRC (Yao et al., 2023): questions that need a document and a knowledge base. This module builds such
+//! benchmarks.
 //!
-//! [`pages`] and [`docred`] read documents with linked mentions, [`build()`] makes questions of them, [`Statistics`] counts.
+//! [`pages`] and [`docred`] read documents with linked mentions. [`build()`] creates questions from them.
+//! [`Statistics`] counts.
 
 mod anonymise;
 mod build;

@@ -1,4 +1,4 @@
-//! What entities are called, and of which classes they are.
+//! Names and classes of entities.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,23 @@ use crate::Result;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EntityTables {
-    /// Tables between tabs, read one after the other; the first that names an entity counts.
+    /// Tab-separated tables in order of priority: the first that names an entity counts.
     pub tables: Vec<PathBuf>,
-    /// A JSON object from entities to the ids of their classes.
+    /// A JSON object from entity ids to class ids.
     pub classes: Option<PathBuf>,
-    /// A JSON object from ids of classes to `{"label": ..}`; it also says what entities are called that are classes.
+    /// A JSON object from class ids to `{"label": ..}`. It also names entities that are classes.
     pub class_labels: Option<PathBuf>,
 }
 
-/// What the entities of a knowledge base are called.
+/// The names of a knowledge base's entities.
 #[derive(Clone, Debug, Default)]
 pub struct Entities {
-    /// For each, its label and then other names; empty where nothing is known.
+    /// For each entity its label, then other names; empty if unknown.
     names: Vec<Vec<String>>,
-    /// For each, its most fine-grained class.
+    /// For each entity its most specific class.
     classes: Vec<Option<String>>,
     titles: FxHashMap<String, EntityId>,
-    /// Names that only one entity has.
+    /// Names of exactly one entity.
     unique: FxHashMap<String, Option<EntityId>>,
 }
 
@@ -41,10 +41,10 @@ struct ClassLabel {
 }
 
 impl Entities {
-    /// Reads tables for the entities of a knowledge base; others in them are passed over.
+    /// Reads tables for the entities of a knowledge base. Other entities are skipped.
     ///
     /// # Errors
-    /// What reading gives; a table that names none of them.
+    /// Read errors; a table without any of these entities.
     pub fn load(tables: &EntityTables, kb: &KnowledgeBase) -> Result<Self> {
         let count = kb.entity_count();
         let mut entities =
@@ -103,7 +103,7 @@ impl Entities {
             }
         })?;
         if !found {
-            // As where the first line does not name the column of ids.
+            // The same message as for a first line without the id column.
             let message =
                 "expected ids of the knowledge base's entities in a column `id` or `qid`, found none";
             return Err(FileError::record(path, 1, ".", message).into());
@@ -111,7 +111,7 @@ impl Entities {
         Ok(())
     }
 
-    /// Of an entity's classes with a label, the one that the fewest entities of the knowledge base have.
+    /// Of an entity's labelled classes, chooses the one with the fewest entities of the knowledge base.
     fn choose_classes(
         &mut self,
         classes: &FxHashMap<String, Vec<String>>,
@@ -145,32 +145,32 @@ impl Entities {
         self.unique.get(name).copied().flatten()
     }
 
-    /// Names that only one entity has, with it, in no particular order.
+    /// The names of exactly one entity, with that entity, in no particular order.
     pub fn unique_names(&self) -> impl Iterator<Item = (&str, EntityId)> {
         self.unique.iter().filter_map(|(name, entity)| Some((name.as_str(), (*entity)?)))
     }
 
-    /// What an entity is called, its label first.
+    /// The names of an entity, its label first.
     pub fn names(&self, entity: EntityId) -> &[String] {
         self.names.get(entity.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// What an entity is called; `None` where nothing is known.
+    /// The label of an entity; `None` if unknown.
     pub fn label(&self, entity: EntityId) -> Option<&str> {
         self.names(entity).first().map(String::as_str)
     }
 
-    /// The most fine-grained class of an entity.
+    /// The most specific class of an entity.
     pub fn class(&self, entity: EntityId) -> Option<&str> {
         self.classes.get(entity.index())?.as_deref()
     }
 }
 
-/// Reads what relations are called: a table as for entities, or a JSON object from ids to `{"label": ..}`. Relations that
-/// the knowledge base does not have are passed over.
+/// Reads the labels of relations: a table as for entities, or a JSON object from ids to `{"label": ..}`.
+/// Relations that the knowledge base lacks are skipped.
 ///
 /// # Errors
-/// What reading gives.
+/// Read errors.
 pub fn label_relations(path: &Path, kb: &mut KnowledgeBase) -> Result<()> {
     if path.extension().is_some_and(|ending| ending == "json") {
         let labels: FxHashMap<String, ClassLabel> = jsonl::read_json(path)?;

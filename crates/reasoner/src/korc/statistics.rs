@@ -1,4 +1,4 @@
-//! Figures of a built benchmark, as the paper's table has them.
+//! Statistics of a built benchmark, as in the paper's table.
 
 use std::fmt;
 
@@ -8,39 +8,39 @@ use sporran_kilt::scores::Measure;
 
 use super::build::{Built, SPLITS, Sources};
 
-/// Figures of one split.
+/// Statistics of one split.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SplitStatistics {
     /// The split.
     pub split: String,
-    /// Documents that questions are asked about.
+    /// The number of documents with questions.
     pub documents: usize,
-    /// Relations that are asked for.
+    /// The number of relations in questions.
     pub relations: usize,
     /// Questions.
     pub questions: usize,
-    /// Words of a document, on average over questions.
+    /// Words of a document, the mean over questions.
     pub words: Measure,
-    /// Answers of a question, on average.
+    /// Answers of a question, the mean.
     pub answers: Measure,
-    /// Triples of an answer's chain, on average over the answers that have one.
+    /// Triples of an answer's chain, the mean over the answers that have one.
     pub hops: Measure,
-    /// Those of them that the document says.
+    /// Of those, the triples from the document.
     pub hops_in_document: Measure,
 }
 
-/// Figures of a benchmark.
+/// Statistics of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// Documents that there were to ask about.
+    /// The number of source documents.
     pub documents: usize,
-    /// Their mentions of entities.
+    /// The number of entity mentions in them.
     pub mentions: usize,
-    /// What they say, in triples.
+    /// The number of triples in them.
     pub document_relations: usize,
-    /// Rules that some chain uses.
+    /// The number of rules used in chains.
     pub rules: usize,
-    /// Triples of the knowledge base that is left.
+    /// The number of remaining triples of the knowledge base.
     pub triples: usize,
     /// The splits.
     pub splits: Vec<SplitStatistics>,
@@ -79,7 +79,7 @@ impl fmt::Display for Statistics {
 }
 
 impl Statistics {
-    /// Counts.
+    /// Counts the benchmark.
     pub fn of(sources: &Sources<'_>, built: &Built) -> Self {
         let chains = built.origins.iter().flatten().flat_map(|origin| &origin.chains);
         let rules: FxHashSet<usize> = chains.map(|chain| chain.rule).collect();

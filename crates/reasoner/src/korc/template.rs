@@ -1,4 +1,4 @@
-//! Questions from templates: one to four for a relation.
+//! Question templates: one to four a relation.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,19 +12,19 @@ use sporran_kilt::{
 
 use crate::Result;
 
-/// Where the entity stands in a template.
+/// The placeholder of the entity in a template.
 const PLACE: &str = "{}";
 
-/// Templates by relation; a relation without any is asked for by its label and aliases.
+/// Templates by relation. A relation without templates gets questions from its label and aliases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Templates(BTreeMap<String, Vec<String>>);
 
 impl Templates {
-    /// Reads a JSON object from relations to one to four questions, each with `{}` where the entity stands.
+    /// Reads a JSON object from relations to one to four questions, each with one `{}` for the entity.
     ///
     /// # Errors
-    /// What reading gives; a relation with another number of questions; a question without `{}`.
+    /// Read errors; a relation with another number of questions; a question without `{}`.
     pub fn load(path: &Path) -> Result<Self> {
         let templates: Self = jsonl::read_json(path)?;
         for (relation, questions) in &templates.0 {
@@ -39,7 +39,7 @@ impl Templates {
         Ok(templates)
     }
 
-    /// The templates of a relation, the plainest first.
+    /// The templates of a relation, the simplest first.
     pub fn of(&self, relation: RelationId, kb: &KnowledgeBase) -> Vec<String> {
         if let Some(written) = self.0.get(kb.relation_name(relation)) {
             return written.clone();
@@ -47,13 +47,13 @@ impl Templates {
         let label = kb.relation_label(relation);
         let mut templates =
             vec![format!("What is the {label} of {PLACE}?"), format!("Which {label} does {PLACE} have?")];
-        // A label may be all that a relation is called.
+        // An alias may equal the label.
         let more = kb.relation_labels(relation).iter().filter(|other| *other != label).take(2);
         templates.extend(more.map(|alias| format!("What is the {alias} of {PLACE}?")));
         templates
     }
 
-    /// A random question about `entity`, and the plainest one.
+    /// A random question about `entity`, and the simplest one.
     pub(super) fn ask(
         &self,
         relation: RelationId,

@@ -1,4 +1,4 @@
-//! Questions side by side: what the rows of their steps come from, and where their gradients go.
+//! Batches of questions: prepared inputs, scores and gradients.
 
 use std::sync::Mutex;
 
@@ -8,30 +8,30 @@ use sporran_kilt::kb::EntityId;
 
 use super::{
     parameters::{EDGE_BIAS, EDGES, Parameters, Sizes},
-    pass::{Asked, Edge, Gradients, Trace, backward, forward},
+    pass::{Edge, Gradients, Inputs, Trace, backward, forward},
     paths::{Path, Search},
 };
 use crate::product::{View, shared_product};
 
-/// A question: from which node, by which step.
+/// A question: a node and a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) head: u32,
     pub(super) step: u32,
 }
 
-/// A question with the answers that it is asked for.
+/// A training example: a question with its target answers.
 #[derive(Clone, Debug)]
-pub(super) struct Lesson<'a> {
+pub(super) struct Example<'a> {
     pub(super) question: Question,
-    /// All that are known, these among them.
+    /// All known answers, targets included.
     pub(super) answers: &'a [EntityId],
     pub(super) targets: Vec<u32>,
-    /// Edges that it must not see, each in both directions.
+    /// Edges to hide from the question, each in both directions.
     pub(super) omitted: Vec<Edge>,
 }
 
-/// Traces that no question uses just now.
+/// A pool of unused traces.
 #[derive(Default)]
 pub(super) struct Traces(Mutex<Vec<Trace>>);
 
@@ -46,7 +46,7 @@ impl Traces {
     }
 }
 
-/// Rows of questions and, for each layer, of the steps as each question sees them.
+/// Question rows and, for each layer, the edge rows of each question.
 struct Prepared {
     queries: Vec<f32>,
     edges: Vec<Vec<f32>>,
@@ -76,9 +76,9 @@ impl Prepared {
         Self { queries, edges }
     }
 
-    fn asked<'a>(&'a self, sizes: Sizes, at: usize, head: u32, omitted: &'a [Edge]) -> Asked<'a> {
+    fn inputs<'a>(&'a self, sizes: Sizes, at: usize, head: u32, omitted: &'a [Edge]) -> Inputs<'a> {
         let many = sizes.steps * sizes.dim;
-        Asked {
+        Inputs {
             head: head as usize,
             query: &self.queries[at * sizes.dim..][..sizes.dim],
             edges: self.edges.iter().map(|rows| &rows[at * many..][..many]).collect(),
@@ -87,7 +87,7 @@ impl Prepared {
     }
 }
 
-/// Writes a row of the scores of all nodes for each question.
+/// Scores all nodes for each question, one row a question.
 pub(super) fn score(
     parameters: &Parameters,
     graph: &Adjacency,
@@ -95,19 +95,19 @@ pub(super) fn score(
     questions: &[Question],
     scores: &mut [f32],
 ) {
-    /// Questions whose rows of steps are held at once.
+    /// The number of questions whose edge rows are held at once.
     const HELD: usize = 32;
     let nodes = graph.nodes().max(1);
     for (questions, scores) in questions.chunks(HELD).zip(scores.chunks_mut(HELD * nodes)) {
         let prepared = Prepared::new(parameters, questions.iter().copied());
         scores.par_chunks_mut(nodes).zip(questions).enumerate().for_each(|(at, (scores, question))| {
-            let asked = prepared.asked(parameters.sizes, at, question.head, &[]);
-            traces.with(parameters.sizes, nodes, |trace| forward(parameters, graph, &asked, trace, scores));
+            let inputs = prepared.inputs(parameters.sizes, at, question.head, &[]);
+            traces.with(parameters.sizes, nodes, |trace| forward(parameters, graph, &inputs, trace, scores));
         });
     }
 }
 
-/// The paths that speak most for a node as the answer of a question, best first, at most `most` of them.
+/// The paths with the largest weights for a node as the answer, best first, at most `most`.
 pub(super) fn explain(
     parameters: &Parameters,
     graph: &Adjacency,
@@ -119,7 +119,7 @@ pub(super) fn explain(
     let sizes = parameters.sizes;
     let nodes = graph.nodes();
     let prepared = Prepared::new(parameters, std::iter::once(question));
-    let asked = prepared.asked(sizes, 0, question.head, &[]);
+    let inputs = prepared.inputs(sizes, 0, question.head, &[]);
     let (mut query, mut shared) = (vec![0.0; sizes.dim], vec![0.0; sizes.shared()]);
     let mut edges = vec![vec![0.0; sizes.steps * sizes.dim]; sizes.layers];
     let edges = edges.iter_mut().map(Vec::as_mut_slice).collect();
@@ -127,48 +127,51 @@ pub(super) fn explain(
     let mut search = Search::new(graph, sizes.dim, answer, most);
     traces.with(sizes, nodes, |trace| {
         let mut scores = vec![0.0; nodes];
-        forward(parameters, graph, &asked, trace, &mut scores);
-        // The gradient of the logarithm of the answer's chance among all nodes.
+        forward(parameters, graph, &inputs, trace, &mut scores);
+        // The gradient of the answer's log-probability among all nodes.
         scaled_softmax(Isa::detected(), &mut scores, -1.0);
         scores[answer as usize] += 1.0;
-        backward(parameters, graph, &asked, trace, &scores, &mut out, |messages| search.back(messages));
+        backward(parameters, graph, &inputs, trace, &scores, &mut out, |messages| search.back(messages));
     });
     search.from(question.head)
 }
 
-/// The mean loss over the targets of a batch, and the gradients of all tensors in their order.
+/// Computes the mean loss over the targets of a batch, and the gradients of all tensors in order.
 ///
-/// Each target is compared with all that is no answer: the loss is the cross-entropy of the softmax over these and it.
+/// The loss of a target is the cross-entropy of a softmax over the target and all nodes that are not answers.
 pub(super) fn learn(
     parameters: &Parameters,
     graph: &Adjacency,
     traces: &Traces,
-    lessons: &[Lesson<'_>],
+    examples: &[Example<'_>],
 ) -> (f64, Vec<Vec<f32>>) {
     let sizes = parameters.sizes;
     let Sizes { dim, layers, steps } = sizes;
-    let (count, nodes) = (lessons.len(), graph.nodes());
-    let targets: usize = lessons.iter().map(|lesson| lesson.targets.len()).sum();
-    let prepared = Prepared::new(parameters, lessons.iter().map(|lesson| lesson.question));
+    let (count, nodes) = (examples.len(), graph.nodes());
+    let targets: usize = examples.iter().map(|example| example.targets.len()).sum();
+    let prepared = Prepared::new(parameters, examples.iter().map(|example| example.question));
     let mut queries = vec![0.0; count * dim];
     let mut edges = vec![vec![0.0; count * steps * dim]; layers];
     let mut shared = vec![0.0; count * sizes.shared()];
-    let mut of_lessons: Vec<Vec<&mut [f32]>> = (0..count).map(|_| Vec::with_capacity(layers)).collect();
+    let mut edges_by_example: Vec<Vec<&mut [f32]>> = (0..count).map(|_| Vec::with_capacity(layers)).collect();
     for rows in &mut edges {
-        of_lessons.iter_mut().zip(rows.chunks_exact_mut(steps * dim)).for_each(|(of, rows)| of.push(rows));
+        edges_by_example
+            .iter_mut()
+            .zip(rows.chunks_exact_mut(steps * dim))
+            .for_each(|(edges, rows)| edges.push(rows));
     }
-    let work = lessons.par_iter().zip(of_lessons).zip(queries.par_chunks_exact_mut(dim));
+    let work = examples.par_iter().zip(edges_by_example).zip(queries.par_chunks_exact_mut(dim));
     let losses: Vec<f64> = work
         .zip(shared.par_chunks_exact_mut(sizes.shared()))
         .enumerate()
-        .map(|(at, (((lesson, edges), query), shared))| {
-            let asked = prepared.asked(sizes, at, lesson.question.head, &lesson.omitted);
+        .map(|(at, (((example, edges), query), shared))| {
+            let inputs = prepared.inputs(sizes, at, example.question.head, &example.omitted);
             traces.with(sizes, nodes, |trace| {
                 let mut scores = vec![0.0; nodes];
-                forward(parameters, graph, &asked, trace, &mut scores);
-                let loss = differentiate(&mut scores, lesson, targets);
+                forward(parameters, graph, &inputs, trace, &mut scores);
+                let loss = differentiate(&mut scores, example, targets);
                 let mut out = Gradients { query, edges, shared };
-                backward(parameters, graph, &asked, trace, &scores, &mut out, |_| {});
+                backward(parameters, graph, &inputs, trace, &scores, &mut out, |_| {});
                 loss
             })
         })
@@ -190,8 +193,8 @@ pub(super) fn learn(
         let weights = (parameters.of_layer(layer, EDGES), View::packed(dim, steps * dim).transposed());
         shared_product(TrainingPrecision::F32, &mut queries, of_edges, weights, true);
     }
-    for (lesson, row) in lessons.iter().zip(queries.chunks_exact(dim)) {
-        let place = &mut gradients[0][lesson.question.step as usize * dim..][..dim];
+    for (example, row) in examples.iter().zip(queries.chunks_exact(dim)) {
+        let place = &mut gradients[0][example.question.step as usize * dim..][..dim];
         place.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
     }
     let mut sums = vec![0.0; sizes.shared()];
@@ -199,41 +202,43 @@ pub(super) fn learn(
     let mut rest = sums.as_slice();
     for (tensor, gradient) in gradients.iter_mut().enumerate() {
         if parameters.is_shared(tensor) {
-            let (own, behind) = rest.split_at(gradient.len());
-            gradient.copy_from_slice(own);
-            rest = behind;
+            let (values, tail) = rest.split_at(gradient.len());
+            gradient.copy_from_slice(values);
+            rest = tail;
         }
     }
     (losses.iter().sum::<f64>() / targets as f64, gradients)
 }
 
-/// Replaces scores by the gradient of the lesson's share of the mean loss over `targets`; gives the sum of its losses.
-fn differentiate(scores: &mut [f32], lesson: &Lesson<'_>, targets: usize) -> f64 {
-    /// So far below the greatest score no exponential is left.
+/// Replaces scores by the gradient of the example's part of the mean loss over `targets`. Returns the sum of
+/// its losses.
+fn differentiate(scores: &mut [f32], example: &Example<'_>, targets: usize) -> f64 {
+    /// A score this far below the greatest has a zero exponential.
     const NOTHING: f32 = 1000.0;
     let isa = Isa::detected();
-    let own: Vec<f64> = lesson.targets.iter().map(|target| f64::from(scores[*target as usize])).collect();
+    let target_scores: Vec<f64> =
+        example.targets.iter().map(|target| f64::from(scores[*target as usize])).collect();
     let least = max(isa, scores) - NOTHING;
-    lesson.answers.iter().for_each(|answer| scores[answer.index()] = least);
+    example.answers.iter().for_each(|answer| scores[answer.index()] = least);
     let others = scaled_softmax(isa, scores, 1.0);
     let share = 1.0 / targets as f64;
     let (mut loss, mut pulled) = (0.0, 0.0);
-    lesson.answers.iter().for_each(|answer| scores[answer.index()] = 0.0);
-    for (target, own) in lesson.targets.iter().zip(own) {
-        // The chance of all others, and ln(e^others + e^own) - own.
-        let wrong = 1.0 / (1.0 + (own - others).exp());
-        loss += if others > own {
-            others - own + (own - others).exp().ln_1p()
+    example.answers.iter().for_each(|answer| scores[answer.index()] = 0.0);
+    for (target, score) in example.targets.iter().zip(target_scores) {
+        // The probability of all others, and ln(e^others + e^score) - score.
+        let wrong = 1.0 / (1.0 + (score - others).exp());
+        loss += if others > score {
+            others - score + (score - others).exp().ln_1p()
         } else {
-            (others - own).exp().ln_1p()
+            (others - score).exp().ln_1p()
         };
         pulled += wrong * share;
         scores[*target as usize] = -(wrong * share) as f32;
     }
     let pulled = pulled as f32;
-    let answers: Vec<f32> = lesson.targets.iter().map(|target| scores[*target as usize]).collect();
+    let answers: Vec<f32> = example.targets.iter().map(|target| scores[*target as usize]).collect();
     scores.iter_mut().for_each(|score| *score *= pulled);
-    lesson.targets.iter().zip(answers).for_each(|(target, pull)| scores[*target as usize] = pull);
+    example.targets.iter().zip(answers).for_each(|(target, pull)| scores[*target as usize] = pull);
     loss
 }
 
@@ -249,27 +254,27 @@ mod tests {
         let sizes = Sizes::new(&NetworkOptions { layers: 2, ..NetworkOptions::default() }, 2);
         let parameters = Parameters::new(sizes, 3).without_kinks();
         let traces = Traces::default();
-        let lessons = [
-            Lesson {
+        let examples = [
+            Example {
                 question: Question { head: 0, step: 0 },
                 answers: &[EntityId(1), EntityId(2)],
                 targets: vec![2],
                 omitted: vec![(0, 0, 2), (2, 1, 0)],
             },
-            Lesson {
+            Example {
                 question: Question { head: 4, step: 3 },
                 answers: &[EntityId(1)],
                 targets: vec![1],
                 omitted: vec![(4, 3, 1), (1, 2, 4)],
             },
         ];
-        let (_, gradients) = learn(&parameters, &graph, &traces, &lessons);
+        let (_, gradients) = learn(&parameters, &graph, &traces, &examples);
         for (tensor, gradient) in gradients.iter().enumerate() {
             for at in (0..gradient.len()).step_by(gradient.len().div_ceil(7)) {
                 let moved = |by: f32| {
                     let mut parameters = parameters.clone();
                     parameters.tensors[tensor].values[at] += by;
-                    learn(&parameters, &graph, &traces, &lessons).0
+                    learn(&parameters, &graph, &traces, &examples).0
                 };
                 let numeric = (moved(4e-3) - moved(-4e-3)) / 8e-3;
                 let (name, found) = (&parameters.tensors[tensor].name, f64::from(gradient[at]));
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn a_target_is_compared_with_what_is_no_answer() {
         let scores = [0.3f32, 2.0, -1.0, 0.9, 0.1];
-        let lesson = Lesson {
+        let example = Example {
             question: Question { head: 0, step: 0 },
             answers: &[EntityId(1), EntityId(3), EntityId(4)],
             targets: vec![3, 4],
@@ -295,7 +300,7 @@ mod tests {
             [3, 4].iter().map(|&at| ((exp(0) + exp(2) + exp(at)) / exp(at)).ln()).sum()
         };
         let mut row = scores;
-        assert!((differentiate(&mut row, &lesson, 4) - expected(&scores)).abs() < 1e-6);
+        assert!((differentiate(&mut row, &example, 4) - expected(&scores)).abs() < 1e-6);
         for at in 0..5 {
             let moved = |by: f32| {
                 let mut scores = scores;

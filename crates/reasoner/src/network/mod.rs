@@ -1,16 +1,17 @@
-//! Neural Bellman-Ford networks (Zhu et al., 2021): what a question's answers are is read off the paths that lead to them.
+//! Neural Bellman-Ford networks (Zhu et al., 2021), which score answers by the paths that lead to them.
 //!
-//! A question, an entity with a relation in one of its directions, starts with its own row at its entity and zeros elsewhere. Each
-//! layer lets every node take its neighbours' rows, each multiplied by a row that the step between them has for this question
-//! (the messages of DistMult, summed), then a linear layer over what it had and what it took, layer normalisation, a rectifier,
-//! and what it had is added. So behind layer `n` a node's row tells of all paths of up to `n` steps. Two layers over a node's
-//! last row and the question's give its score.
+//! A question is an entity with a relation in one direction. It starts with its row at its entity and zeros
+//! elsewhere. In each layer, a node sums messages from its neighbours: each neighbour's row times the row of
+//! the edge's relation for this question (as in DistMult). A linear layer, layer normalisation, a rectifier
+//! and a residual connection follow. So after layer `n`, a node's row depends on all paths of up to `n`
+//! steps. Two more layers map a node's last row and the question's row to a score.
 //!
-//! Why an answer is given can be told by paths: to first order a message counts its value times the gradient of the logarithm of the
-//! answer's chance, and a path what its messages count. [`GraphNetwork::explain`] finds the paths that count most.
+//! Paths explain an answer. To first order, a message contributes its value times the gradient of the
+//! answer's log-probability. The weight of a path is computed from its messages. [`GraphNetwork::explain`]
+//! returns the paths with the largest weights.
 //!
-//! Nothing belongs to an entity: a trained network answers over any graph of its relations, new entities included. While it
-//! learns, it does not see the edges that would give the answers away.
+//! No parameter belongs to an entity. So a trained network works on any graph over its relations, including
+//! new entities. During training, edges that would reveal the answers are hidden.
 
 mod batch;
 mod model;

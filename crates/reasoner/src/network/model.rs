@@ -1,4 +1,4 @@
-//! A trained network in a folder, and the network over a graph.
+//! A trained network in a folder, and a network over a graph.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-/// The file that says what a folder holds, and that of values.
+/// The file that describes the network, and that of the values.
 const ABOUT: &str = "network.json";
 const VALUES: &str = "network.safetensors";
 
-/// What `network.json` says.
+/// The contents of `network.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct About {
@@ -36,7 +36,8 @@ struct About {
     network: NetworkOptions,
 }
 
-/// A network with the names of the relations that it knows. It knows no entities: any graph over its relations will do.
+/// A network with the names of its relations. It stores no entities, so it works on any graph over these
+/// relations.
 #[derive(Clone, Debug)]
 pub struct Network {
     pub(super) options: NetworkOptions,
@@ -45,7 +46,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network with first values, drawn by `seed`.
+    /// An untrained network with values sampled by `seed`.
     pub(super) fn new(kb: &KnowledgeBase, options: &NetworkOptions, seed: u64) -> Result<Self> {
         options.check()?;
         let sizes = Sizes::new(options, kb.relation_count());
@@ -54,7 +55,8 @@ impl Network {
         Ok(Self { options, relations, parameters: Parameters::new(sizes, seed) })
     }
 
-    /// Starts from another network of the same size: what belongs to a relation is taken over by its name, what all share as it is.
+    /// Initialises from another network of the same size. Relation parameters are copied by name, shared ones
+    /// all.
     pub(super) fn take_over(&mut self, other: &Self) -> Result<()> {
         let sizes = |network: &Self| (network.parameters.sizes.dim, network.parameters.sizes.layers);
         if sizes(self) != sizes(other) {
@@ -71,7 +73,7 @@ impl Network {
         let steps: Vec<(usize, usize)> = known
             .flat_map(|(own, other)| [0, 1].map(|way| (2 * own + way, 2 * other as usize + way)))
             .collect();
-        tracing::info!(relations = steps.len() / 2, "relations taken over");
+        tracing::info!(relations = steps.len() / 2, "copied the parameters of relations");
         self.parameters.take_over(&other.parameters, &steps);
         Ok(())
     }
@@ -85,7 +87,7 @@ impl Network {
     /// Opens a folder that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// What reading gives; [`Error::Model`] where the files do not belong together.
+    /// Read errors; [`Error::Model`] if the files do not belong together.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(ABOUT);
         let about: About = jsonl::read_json(&path)?;
@@ -107,17 +109,17 @@ impl Network {
         Ok(Self { options: about.network, relations, parameters })
     }
 
-    /// Writes options and relations, then the values. Each file appears whole or not at all.
+    /// Writes options and relations, then the values. Each file is written atomically.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Write errors.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let relations = self.relations.iter().map(str::to_owned).collect();
         jsonl::write_json(folder.join(ABOUT), &About { relations, network: self.options.clone() })?;
         file::write(&folder.join(VALUES), &BTreeMap::new(), &self.tensors())
     }
 
-    /// All values, to be written.
+    /// All values for writing.
     pub(super) fn tensors(&self) -> Vec<(String, Vec<usize>, Data<'_>)> {
         let tensors = self.parameters.tensors.iter();
         tensors
@@ -125,16 +127,17 @@ impl Network {
             .collect()
     }
 
-    /// How the network was made.
+    /// The options of the network.
     #[must_use]
     pub fn options(&self) -> &NetworkOptions {
         &self.options
     }
 
-    /// The network over the training part of a knowledge base, which may have entities that it was not trained on.
+    /// Applies the network to the training part of a knowledge base. It may contain entities that were not
+    /// trained on.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a relation that the network does not know.
+    /// [`Error::Argument`] for a relation that the network does not have.
     pub fn over(self, kb: &KnowledgeBase) -> Result<GraphNetwork> {
         let numbers: Vec<u32> = kb
             .relations()
@@ -156,18 +159,18 @@ impl Network {
     }
 }
 
-/// A network over a graph: a scorer of its triples.
+/// A network over a graph, which scores its triples.
 pub struct GraphNetwork {
     pub(super) network: Network,
     pub(super) graph: Adjacency,
-    /// The network's number of each of the knowledge base's relations.
+    /// The network's id of each relation of the knowledge base.
     pub(super) numbers: Vec<u32>,
     pub(super) traces: Traces,
 }
 
 impl GraphNetwork {
-    /// The paths that speak most for `answer` as the object of a question for objects, or the subject of one for `subjects`, best
-    /// first and at most `most`: each in the relations of the knowledge base that the network is over.
+    /// The paths with the largest weights for `answer`. The answer is the object of the question, or its
+    /// subject with `subjects`. At most `most` paths, best first, in the relations of the knowledge base.
     ///
     /// # Errors
     /// [`Error::Argument`] for an id that is too large.
@@ -184,7 +187,7 @@ impl GraphNetwork {
         let network = &self.network;
         let mut paths = explain(&network.parameters, &self.graph, &self.traces, question, answer.0, most);
         for triple in paths.iter_mut().flat_map(|path| &mut path.triples) {
-            // Every edge is one of the knowledge base's triples, so its relation has a number there.
+            // Every edge is a triple of the knowledge base, so its relation has an id there.
             let number = self.numbers.iter().position(|number| *number == triple.relation.0);
             triple.relation = RelationId(number.unwrap_or_default() as u32);
         }

@@ -1,4 +1,4 @@
-//! What is said of a network and its training. These types' documentation is the manual.
+//! The options of a network and its training. These docs are the manual.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NetworkOptions {
-    /// Values of a node's row, a multiple of 32.
+    /// The size of a node's row, a multiple of 32.
     pub dim: usize,
-    /// Layers: the most steps that a path has.
+    /// The number of layers, which is the longest path length.
     pub layers: usize,
-    /// The folder of a network of the same size to start from, trained on another graph perhaps. What it knows of relations is taken over
-    /// by their names; others begin anew.
+    /// The folder of a network of the same size to start from, possibly trained on another graph. Relation
+    /// parameters are copied by name. Other relations start untrained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<PathBuf>,
     /// `[network.training]`
@@ -32,27 +32,29 @@ impl Default for NetworkOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NetworkTraining {
-    /// Share of a question's answers that it is asked for each time, at least one; the edges to the others stay in the graph.
+    /// The share of a question's answers that are targets, at least one. The edges to the other answers stay
+    /// in the graph.
     pub held_out: f64,
-    /// Learns on the graph of so many entities alone, those with the most triples, and is judged on the valid triples between them. A
-    /// question costs as much as its graph has edges, so a network that starts `from` one of a large graph's core is there sooner.
+    /// Trains on the subgraph of this many entities, those with the most triples, and validates on it. The
+    /// cost of a question is proportional to the number of edges. So training on a large graph is faster if
+    /// it starts `from` a network of its core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
-    /// Questions of a batch.
+    /// The number of questions in a batch.
     pub batch_size: usize,
-    /// Questions of a pass, drawn anew for each; all where it is not given.
+    /// The number of questions sampled each epoch; all if not given.
     pub questions: Option<usize>,
-    /// Passes at most.
+    /// The largest number of epochs.
     pub epochs: usize,
-    /// Adam's rate.
+    /// The learning rate of Adam.
     pub learning_rate: f64,
-    /// Passes between evaluations on the valid part.
+    /// Epochs between evaluations on the validation part.
     pub evaluate_every: usize,
-    /// Triples of the valid part that are ranked, drawn once; all where it is not given.
+    /// The number of validation triples to rank, sampled once; all if not given.
     pub judged: Option<usize>,
-    /// Evaluations without a better score before training ends.
+    /// Evaluations without improvement before training ends.
     pub patience: usize,
-    /// What the rate is multiplied by after an evaluation without a better score.
+    /// The factor of the learning rate after an evaluation without improvement.
     pub decay: f64,
 }
 
@@ -74,7 +76,7 @@ impl Default for NetworkTraining {
 }
 
 impl NetworkOptions {
-    /// What is wrong with them: each mistake with its key below `network`.
+    /// Returns all mistakes, each with its key relative to `network`.
     #[must_use]
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -106,7 +108,7 @@ impl NetworkOptions {
         found
     }
 
-    /// Whether training can follow them.
+    /// Checks whether these options can be used for training.
     ///
     /// # Errors
     /// [`Error::Argument`] with the first mistake.

@@ -1,4 +1,4 @@
-//! All that a network learns.
+//! The parameters of a network.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -20,7 +20,7 @@ impl Tensor {
     }
 }
 
-/// Places of a layer's tensors behind its first.
+/// Offsets of a layer's tensors from its first.
 pub(super) const EDGES: usize = 0;
 pub(super) const EDGE_BIAS: usize = 1;
 pub(super) const ROWS: usize = 2;
@@ -29,13 +29,13 @@ pub(super) const SCALE: usize = 4;
 pub(super) const SHIFT: usize = 5;
 pub(super) const BIAS: usize = 6;
 const OF_LAYER: usize = 7;
-/// Places of the tensors behind the layers.
+/// Offsets of the tensors after the layers.
 pub(super) const ANSWER_ROWS: usize = 0;
 pub(super) const ANSWER_QUERY: usize = 1;
 pub(super) const ANSWER_BIAS: usize = 2;
 pub(super) const ANSWER_OUT: usize = 3;
 
-/// The sizes that decide all shapes.
+/// The sizes that determine all shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) dim: usize,
@@ -49,12 +49,12 @@ impl Sizes {
         Self { dim: options.dim, layers: options.layers, steps: 2 * relations }
     }
 
-    /// Values of the hidden layer that scores a node.
+    /// The size of the hidden layer that scores a node.
     pub(super) fn hidden(&self) -> usize {
         2 * self.dim
     }
 
-    /// Name and shape of every tensor, and how many values come into each of its outputs; 0 for the queries.
+    /// Name, shape and fan-in of every tensor; the fan-in of the queries is 0.
     fn tensors(&self) -> Vec<(String, [usize; 2], usize)> {
         let Self { dim, layers, steps } = *self;
         let hidden = self.hidden();
@@ -76,13 +76,13 @@ impl Sizes {
         all
     }
 
-    /// Where the tensors of a layer that all questions share lie in a row of their gradients; in the order of [`ROWS`] to
+    /// The offset of a layer's shared tensors in a row of their gradients, in the order of [`ROWS`] to
     /// [`BIAS`].
     pub(super) fn shared_of_layer(&self) -> usize {
         2 * self.dim * self.dim + 3 * self.dim
     }
 
-    /// Values of the tensors that all questions share but for the queries and edges.
+    /// The number of values in the shared tensors, without queries and edges.
     pub(super) fn shared(&self) -> usize {
         self.layers * self.shared_of_layer() + (2 * self.dim + 2) * self.hidden()
     }
@@ -96,8 +96,8 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// First values: queries uniformly with variance 1, products and biases uniformly within one over the root of what comes in,
-    /// norms at the identity.
+    /// Initial values. Queries are uniform with variance 1. Products and biases are uniform within 1 /
+    /// sqrt(fan-in). Normalisations start as the identity.
     pub(super) fn new(sizes: Sizes, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         Self::of(sizes, |name, shape, incoming| {
@@ -114,7 +114,7 @@ impl Parameters {
         .unwrap_or_else(|never| match never {})
     }
 
-    /// Values that `of` gives for a name, a shape, and what comes into each output.
+    /// Creates values by calling `of` with the name, shape and fan-in of each tensor.
     pub(super) fn of<E>(
         sizes: Sizes,
         mut of: impl FnMut(&str, [usize; 2], usize) -> Result<Vec<f32>, E>,
@@ -127,7 +127,8 @@ impl Parameters {
         Ok(Self { sizes, tensors })
     }
 
-    /// Takes over what another network of the same size has learned: of steps (own number, other's) and of all that is shared.
+    /// Copies values from a network of the same size: relation steps by (own index, other index), and all
+    /// shared tensors.
     pub(super) fn take_over(&mut self, other: &Self, steps: &[(usize, usize)]) {
         let dim = self.sizes.dim;
         for (own, other) in self.tensors.iter_mut().zip(&other.tensors) {
@@ -135,7 +136,7 @@ impl Parameters {
                 own.values.copy_from_slice(&other.values);
                 continue;
             }
-            // Every row of the shape holds `dim` values of each step; rows of steps are one such row each.
+            // Every row of the shape holds `dim` values of each step. Rows of steps are one such row each.
             let (width, other_width) = match own.shape[1] == dim {
                 true => (own.values.len(), other.values.len()),
                 false => (own.shape[1], other.shape[1]),
@@ -149,17 +150,17 @@ impl Parameters {
         }
     }
 
-    /// The place of a layer's tensor.
+    /// The index of a layer's tensor.
     pub(super) fn layer(layer: usize, which: usize) -> usize {
         1 + layer * OF_LAYER + which
     }
 
-    /// The place of a tensor behind the layers.
+    /// The index of a tensor after the layers.
     pub(super) fn answer(&self, which: usize) -> usize {
         1 + self.sizes.layers * OF_LAYER + which
     }
 
-    /// Whether a tensor is one of those that [`Sizes::shared`] counts.
+    /// Whether [`Sizes::shared`] counts the tensor.
     pub(super) fn is_shared(&self, tensor: usize) -> bool {
         tensor >= self.answer(0) || (tensor > 0 && (tensor - 1) % OF_LAYER >= ROWS)
     }
@@ -172,7 +173,7 @@ impl Parameters {
         &self.tensors[self.answer(which)].values
     }
 
-    /// The same with shifts that keep half of all rectifiers open and half of them shut, so that differences meet no kink.
+    /// The same with shifts that keep each rectifier open or shut, so that finite differences cross no kink.
     #[cfg(test)]
     pub(super) fn without_kinks(mut self) -> Self {
         for tensor in &mut self.tensors {

@@ -1,4 +1,4 @@
-//! One question through the network, and its gradients back.
+//! The forward and backward pass of one question.
 
 use sporran_kernels::{Activation, Adjacency, Dropout, Isa, ResidualNorm, add_columns, multiply};
 
@@ -10,38 +10,38 @@ use crate::product::{View, product};
 /// An edge: from a node by a step to a node.
 pub(super) type Edge = (u32, u32, u32);
 
-/// A question as the network takes it.
-pub(super) struct Asked<'a> {
-    /// The node that it starts from.
+/// The inputs of a question.
+pub(super) struct Inputs<'a> {
+    /// The node of the question.
     pub(super) head: usize,
     /// The row of its step.
     pub(super) query: &'a [f32],
-    /// For each layer the rows of all steps, as this question sees them.
+    /// For each layer the edge rows of this question.
     pub(super) edges: Vec<&'a [f32]>,
-    /// Edges that it must not see, each in both directions.
+    /// Edges to hide, each in both directions.
     pub(super) omitted: &'a [Edge],
 }
 
-/// What a layer keeps for its gradients.
+/// The activations of a layer, for its gradients.
 struct Layer {
-    /// What came in: a row for each node.
+    /// The input: one row a node.
     rows: Vec<f32>,
-    /// The sums of what came over the edges.
+    /// The sums of the messages.
     sums: Vec<f32>,
-    /// The normalised values, and one over the deviation of each row.
+    /// The normalised values, and the inverse standard deviation of each row.
     normed: Vec<f32>,
     deviations: Vec<f32>,
 }
 
-/// Memory of one question's way, used again for the next.
+/// The buffers of one forward and backward pass, reused by later questions.
 pub(super) struct Trace {
     layers: Vec<Layer>,
-    /// The rows behind the last layer.
+    /// The output of the last layer.
     rows: Vec<f32>,
-    /// The answers' hidden layer before and behind its activation.
+    /// The hidden layer of the score, before and after its activation.
     inputs: Vec<f32>,
     hidden: Vec<f32>,
-    /// Gradients of rows, of sums, and of what came in.
+    /// Gradients of rows, of sums, and of a layer's input.
     pulls: [Vec<f32>; 3],
 }
 
@@ -60,28 +60,29 @@ impl Trace {
     }
 }
 
-/// Where a question's gradients go; all are added to.
+/// The gradient buffers of a question. All gradients are added.
 pub(super) struct Gradients<'a> {
     /// Of the question's row.
     pub(super) query: &'a mut [f32],
-    /// Of each layer's rows of steps.
+    /// Of each layer's edge rows.
     pub(super) edges: Vec<&'a mut [f32]>,
-    /// Of what all questions share: by layer rows, sums, scale, shift and bias; then the answers' rows, query, bias and out.
+    /// Of the shared tensors: by layer rows, sums, scale, shift and bias; then the answers' rows, query, bias
+    /// and output.
     pub(super) shared: &'a mut [f32],
 }
 
-/// What passes over the edges of a layer: a message is a row times the row of its step, and pulls at it as the sum does that it
-/// goes into.
+/// The messages of a layer. A message is the product of a node row and an edge row. Its gradient is that of
+/// the sum that it is added to.
 pub(super) struct Messages<'a> {
-    /// A row for each node that sends.
+    /// One row a sending node.
     pub(super) rows: &'a [f32],
-    /// A row for each step.
+    /// One row a step.
     pub(super) edges: &'a [f32],
     /// The gradient of each node's sum.
     pub(super) pulls: &'a [f32],
 }
 
-/// What is added to a node's normalisation below its root.
+/// The constant added to variances.
 const EPSILON: f32 = 1e-5;
 
 fn norm(parameters: &Parameters, layer: usize) -> ResidualNorm<'_> {
@@ -102,16 +103,16 @@ fn row_mut(rows: &mut [f32], width: usize, at: usize) -> &mut [f32] {
     &mut rows[at * width..][..width]
 }
 
-/// `sums += factor * a * b`, value by value.
+/// `sums += factor * a * b`, elementwise.
 fn add_products(sums: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
     sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += factor * a * b);
 }
 
-/// Writes how well every node answers the question.
+/// Scores every node as an answer of the question.
 pub(super) fn forward(
     parameters: &Parameters,
     graph: &Adjacency,
-    asked: &Asked<'_>,
+    asked: &Inputs<'_>,
     trace: &mut Trace,
     scores: &mut [f32],
 ) {
@@ -123,9 +124,9 @@ pub(super) fn forward(
     trace.layers[0].rows.fill(0.0);
     row_mut(&mut trace.layers[0].rows, dim, asked.head).copy_from_slice(asked.query);
     for at in 0..layers {
-        let (done, behind) = trace.layers.split_at_mut(at + 1);
+        let (done, tail) = trace.layers.split_at_mut(at + 1);
         let layer = &mut done[at];
-        let next = behind.first_mut().map_or(&mut trace.rows, |next| &mut next.rows);
+        let next = tail.first_mut().map_or(&mut trace.rows, |next| &mut next.rows);
         let edges = asked.edges[at];
         layer.sums.fill(0.0);
         row_mut(&mut layer.sums, dim, asked.head).copy_from_slice(asked.query);
@@ -154,12 +155,12 @@ pub(super) fn forward(
     product((scores, View::packed(nodes, 1)), (&trace.hidden, wide), out, false);
 }
 
-/// Passes the gradients `scores` of the scores back the way that [`forward`] has gone last with this trace. `seen` is shown the
+/// Propagates the gradients `scores` back through the last [`forward`] with this trace. `seen` receives the
 /// messages of each layer, the last layer's first.
 pub(super) fn backward(
     parameters: &Parameters,
     graph: &Adjacency,
-    asked: &Asked<'_>,
+    asked: &Inputs<'_>,
     trace: &mut Trace,
     scores: &[f32],
     out: &mut Gradients<'_>,
@@ -205,8 +206,8 @@ pub(super) fn backward(
         let shared = parameters.sizes.shared_of_layer();
         let (to_rows, shared) = out.shared[at * shared..][..shared].split_at_mut(dim * dim);
         let (to_sums, to_norm) = shared.split_at_mut(dim * dim);
-        // What comes out is the activation of the normalised values beside the rows that came in. The slopes of the activation
-        // are made in the memory of the sums' gradients, which are not needed yet.
+        // The output is the activation of the normalised values, plus the input rows. The derivative of the
+        // activation uses the buffer of the sums' gradients, which is still unused.
         let norm = norm(parameters, at);
         norm.again(isa, &layer.normed, sum_pulls);
         Activation::Relu.differentiate(isa, sum_pulls, input_pulls);
@@ -246,7 +247,7 @@ mod tests {
         (0..count).map(|at| ((at * by) % 23) as f32 / 23.0 - 0.45).collect()
     }
 
-    /// The weighted sum of the scores, and where asked its gradients.
+    /// The weighted sum of the scores and, if requested, its gradients.
     fn run(
         parameters: &Parameters,
         query: &[f32],
@@ -258,7 +259,7 @@ mod tests {
         let mut trace = Trace::new(sizes, 5);
         let omitted = [(0, 0, 1), (1, 1, 0)];
         let asked =
-            Asked { head: 0, query, edges: edges.iter().map(Vec::as_slice).collect(), omitted: &omitted };
+            Inputs { head: 0, query, edges: edges.iter().map(Vec::as_slice).collect(), omitted: &omitted };
         let mut scores = vec![0.0; 5];
         let weights = [0.7, -1.2, 0.4, 0.9, -0.3];
         forward(parameters, &graph, &asked, &mut trace, &mut scores);
@@ -333,7 +334,7 @@ mod tests {
         let (query, edges) = (values(32, 7), values(sizes.steps * 32, 5));
         let scored = |graph: &Adjacency, omitted: &[Edge]| {
             let mut scores = vec![0.0; 5];
-            let asked = Asked { head: 4, query: &query, edges: vec![&edges; 3], omitted };
+            let asked = Inputs { head: 4, query: &query, edges: vec![&edges; 3], omitted };
             forward(&parameters, graph, &asked, &mut Trace::new(sizes, 5), &mut scores);
             scores
         };

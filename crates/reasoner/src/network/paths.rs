@@ -1,4 +1,4 @@
-//! The paths that an answer's score rests on.
+//! The paths that contribute to an answer's score.
 
 use std::collections::HashMap;
 
@@ -10,26 +10,26 @@ use super::pass::{Edge, Messages};
 /// A path from a question's entity to an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// What its messages count for the logarithm of the answer's chance, to first order.
+    /// The contribution of its messages to the answer's log-probability, to first order.
     pub weight: f32,
-    /// Its triples in the order of the walk, which goes along some and against others.
+    /// Its triples in the order of the walk, which follows them in either direction.
     pub triples: Vec<Triple>,
 }
 
-/// A path's end, as far as the search has come: from a node to the answer.
+/// The end of a path during the search: from a node to the answer.
 #[derive(Clone, Debug)]
 struct Partial {
     weight: f32,
     edges: Vec<Edge>,
 }
 
-/// A search for the heaviest paths, from the answer back, a layer at a time. A path may stay where it is for a layer, which counts
-/// nothing; it comes to no node twice.
+/// A search for the heaviest paths, backward from the answer, one layer at a time. A path may stay at a node
+/// for a layer without weight. It visits no node twice.
 pub(super) struct Search<'g> {
     graph: &'g Adjacency,
     dim: usize,
     most: usize,
-    /// The heaviest paths from each node that has some.
+    /// The heaviest paths from each reached node.
     partial: HashMap<u32, Vec<Partial>>,
 }
 
@@ -39,7 +39,7 @@ impl<'g> Search<'g> {
         Self { graph, dim, most, partial }
     }
 
-    /// Goes back over a layer.
+    /// Extends the search backward over a layer.
     pub(super) fn back(&mut self, messages: &Messages<'_>) {
         let dim = self.dim;
         let mut next = self.partial.clone();
@@ -64,10 +64,10 @@ impl<'g> Search<'g> {
                     let is_new = |partial: &&Partial| {
                         partial.edges.iter().all(|&(from, _, to)| from != node && to != node)
                     };
-                    found.extend(partial.iter().filter(is_new).filter(|_| end != node).map(|behind| {
+                    found.extend(partial.iter().filter(is_new).filter(|_| end != node).map(|tail| {
                         let mut edges = vec![(node, step as u32, end)];
-                        edges.extend_from_slice(&behind.edges);
-                        Partial { weight: weight + behind.weight, edges }
+                        edges.extend_from_slice(&tail.edges);
+                        Partial { weight: weight + tail.weight, edges }
                     }));
                 }
             }
@@ -80,7 +80,7 @@ impl<'g> Search<'g> {
         self.partial = next;
     }
 
-    /// The paths from a node, the heaviest first.
+    /// The paths from a node, heaviest first.
     pub(super) fn from(mut self, node: u32) -> Vec<Path> {
         let mut found = self.partial.remove(&node).unwrap_or_default();
         found.retain(|path| !path.edges.is_empty());
@@ -95,7 +95,8 @@ impl<'g> Search<'g> {
     }
 }
 
-/// Keeps the `most` heaviest of different paths; of a path that was found over other layers too, the heavier.
+/// Keeps the `most` heaviest distinct paths. If a path was found over different layers, the heavier one
+/// counts.
 fn keep(paths: &mut Vec<Partial>, most: usize) {
     paths.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.edges.cmp(&b.edges)));
     let mut kept: Vec<Partial> = Vec::new();

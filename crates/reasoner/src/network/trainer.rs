@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex};
 
 use super::{
-    batch::{Lesson, Question, learn},
+    batch::{Example, Question, learn},
     model::{GraphNetwork, Network},
     options::NetworkOptions,
     pass::Edge,
@@ -24,20 +24,20 @@ use crate::{
     learning::{self, Learner, Pass, Schedule},
 };
 
-/// A training of a network.
+/// The inputs of a network's training.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkLearning<'a> {
-    /// What is learned from, and judged on.
+    /// The knowledge base with the training and validation triples.
     pub kb: &'a KnowledgeBase,
-    /// The network and how it learns.
+    /// The options of the network and of its training.
     pub options: &'a NetworkOptions,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Where the checkpoint and the best model go. A training goes on from a checkpoint of the same options.
+    /// The folder of the checkpoint and the best model. A checkpoint with the same options is resumed.
     pub folder: &'a Path,
 }
 
-/// The questions of a pass, in its order.
+/// The questions of an epoch, in order.
 fn order(questions: &Questions<'_>, seed: u64, epoch: usize, most: Option<usize>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..questions.len()).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, epoch, 0, 1)));
@@ -45,16 +45,16 @@ fn order(questions: &Questions<'_>, seed: u64, epoch: usize, most: Option<usize>
     order
 }
 
-/// A question with answers drawn for this pass, whose edges it does not see.
-fn lesson<'q>(
+/// A question with targets sampled for this epoch, whose edges are hidden.
+fn example<'q>(
     questions: &'q Questions<'_>,
     at: usize,
     relations: usize,
     share: f64,
     seed: u64,
-) -> Lesson<'q> {
+) -> Example<'q> {
     let (asked, answers, _) = questions.at(at);
-    // Rows of questions for subjects stand behind those for objects; steps of a relation stand side by side.
+    // Rows of subject questions follow those of object questions. The two steps of a relation are adjacent.
     let step = match asked.subjects {
         true => 2 * (asked.relation - relations as u32) + 1,
         false => 2 * asked.relation,
@@ -69,10 +69,10 @@ fn lesson<'q>(
         .flat_map(|&target| [(question.head, step, target), (target, step ^ 1, question.head)])
         .collect();
     omitted.sort_unstable();
-    Lesson { question, answers, targets, omitted }
+    Example { question, answers, targets, omitted }
 }
 
-/// The knowledge base of the `count` entities with the most training triples, and of the triples between them. All relations stay.
+/// The subgraph of the `count` entities with the most training triples. All relations stay.
 fn core(kb: &KnowledgeBase, count: usize) -> Result<KnowledgeBase> {
     let mut triples = vec![0u32; kb.entity_count()];
     for triple in kb.triples(Part::Train) {
@@ -103,7 +103,7 @@ fn core(kb: &KnowledgeBase, count: usize) -> Result<KnowledgeBase> {
     Ok(made)
 }
 
-/// A network that learns.
+/// A network during training.
 struct NetworkLearner<'a> {
     options: &'a NetworkOptions,
     seed: u64,
@@ -111,16 +111,17 @@ struct NetworkLearner<'a> {
     questions: Questions<'a>,
     valid: Vec<Triple>,
     known: TripleIndex,
-    /// The network over the graph that it learns from.
+    /// The network over its training graph.
     over: GraphNetwork,
     states: Vec<State>,
 }
 
-/// Trains a network, or goes on where a killed training stopped. The result depends on neither, nor on the number of threads.
+/// Trains a network, or resumes an interrupted training. Neither resuming nor the number of threads changes
+/// the result.
 ///
 /// # Errors
-/// [`Error::Argument`] for wrong options and without training triples; [`Error::Model`] for a checkpoint of another training;
-/// what writing gives.
+/// [`Error::Argument`] for wrong options and without training triples; [`Error::Model`] for a checkpoint of another
+/// training; write errors.
 pub fn train(
     learning: &NetworkLearning<'_>,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
@@ -148,9 +149,9 @@ pub fn train(
     let relations = kb.relation_count();
     let directions = Directions { relations, reciprocal: true };
     let mut valid = kb.triples(Part::Valid).to_vec();
-    if let Some(judged) = train.judged {
+    if let Some(count) = train.judged {
         valid.shuffle(&mut ChaCha8Rng::seed_from_u64(mixed(seed, 0, 0, 2)));
-        valid.truncate(judged);
+        valid.truncate(count);
     }
     let mut learner = NetworkLearner {
         options,
@@ -185,13 +186,13 @@ impl Learner for NetworkLearner<'_> {
         let (mut loss, mut batches) = (0.0, 0);
         for (batch, which) in order.chunks(train.batch_size).enumerate() {
             let seeds = (3u64..).map(|purpose| mixed(seed, epoch, batch, purpose));
-            let lessons: Vec<Lesson<'_>> = which
+            let examples: Vec<Example<'_>> = which
                 .iter()
                 .zip(seeds)
-                .map(|(at, seed)| lesson(&self.questions, *at, relations, train.held_out, seed))
+                .map(|(at, seed)| example(&self.questions, *at, relations, train.held_out, seed))
                 .collect();
             let GraphNetwork { network, graph, traces, .. } = &mut self.over;
-            let (found, gradients) = learn(&network.parameters, graph, traces, &lessons);
+            let (found, gradients) = learn(&network.parameters, graph, traces, &examples);
             *step += 1;
             let step = Step::new(OptimizerKind::Adam, rate, *step);
             let tensors = network.parameters.tensors.iter_mut().zip(&gradients).zip(&mut self.states);
@@ -204,7 +205,7 @@ impl Learner for NetworkLearner<'_> {
         Ok(loss / f64::from(batches))
     }
 
-    fn judge(&self) -> Result<Option<LinkScores>> {
+    fn evaluate(&self) -> Result<Option<LinkScores>> {
         if self.valid.is_empty() {
             return Ok(None);
         }
@@ -241,8 +242,8 @@ mod tests {
     use super::*;
     use crate::embedding::{evaluate, log_probabilities};
 
-    /// Families on a line: `parent` goes on by one, `grandparent` by two. Some of what `grandparent` says is kept for judging;
-    /// `parent` says it all.
+    /// Families on a line: `parent` advances by one, `grandparent` by two. Some `grandparent` triples are in
+    /// the validation part. All `parent` triples are in the training part.
     fn families(first: u32, count: u32) -> KnowledgeBase {
         let mut kb = KnowledgeBase::default();
         for at in 0..count {
@@ -294,7 +295,7 @@ mod tests {
         let other = Triple::new(held.subject.0, held.relation.0, (held.object.0 + 1) % 40);
         let scores = log_probabilities(&over, &[held, other], &kb.index(&[Part::Train])).unwrap();
         assert!(scores[0].among_unknown > scores[1].among_unknown, "{scores:?}");
-        // Over two parents one comes to a grandparent.
+        // Two parent steps lead to a grandparent.
         let [a, b, c] = [0, 1, 2].map(|by| (held.subject.0 + by) % 40);
         let question = (held.subject, held.relation);
         let paths = over.explain(question, false, held.object, 3).unwrap();
@@ -307,7 +308,7 @@ mod tests {
         strange.add_relation("cousin").unwrap();
         let message = network.over(&strange).err().unwrap().to_string();
         assert!(message.contains("`cousin`"), "{message}");
-        // What was learned of parents is known from the start where cousins have to be learned.
+        // The parameters of `parent` are copied; only `cousin` must be learned.
         strange.add(Part::Train, Triple::new(0, 2, 1)).unwrap();
         let first = |options: &NetworkOptions| {
             let folder = tempfile::tempdir().unwrap();
@@ -316,10 +317,10 @@ mod tests {
         };
         let mut short = options(1);
         short.training.learning_rate = 1e-6;
-        let untaught = first(&short).unwrap();
+        let untrained = first(&short).unwrap();
         short.from = Some(outcome.model.clone());
-        let taught = first(&short).unwrap();
-        assert!(taught > 0.9 && untaught < 0.5, "{taught} {untaught}");
+        let pretrained = first(&short).unwrap();
+        assert!(pretrained > 0.9 && untrained < 0.5, "{pretrained} {untrained}");
         short.layers = 3;
         let message = first(&short).unwrap_err().to_string();
         assert!(message.contains("expected a network of 3 layers of 32 values, found 2 of 32"), "{message}");
@@ -329,7 +330,7 @@ mod tests {
     fn a_killed_training_ends_with_the_same_bytes_on_any_number_of_threads() {
         let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let expected = run(&options(6), whole.path(), usize::MAX);
-        // Stopped behind pass 3, it goes on from the checkpoint behind pass 2.
+        // Training that stopped after epoch 3 resumes from the checkpoint after epoch 2.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let found = pool.install(|| {
             run(&options(6), broken.path(), 3);
@@ -371,8 +372,8 @@ mod tests {
         let directions = Directions { relations: 2, reciprocal: true };
         let questions = Questions::grouped(&triples, None, Weight::Question, directions);
         let of = |head, step, share| {
-            let lessons = (0..questions.len()).map(|at| lesson(&questions, at, 2, share, 1));
-            lessons.into_iter().find(|lesson| lesson.question == Question { head, step }).unwrap()
+            let examples = (0..questions.len()).map(|at| example(&questions, at, 2, share, 1));
+            examples.into_iter().find(|example| example.question == Question { head, step }).unwrap()
         };
         let some = of(0, 0, 0.3);
         assert_eq!((some.answers, some.targets.len()), (&[EntityId(1), EntityId(2)][..], 1));

@@ -1,8 +1,8 @@
-//! EmbedKGQA (Saxena et al., ACL 2020): a question becomes a relation between vectors, and every entity is scored.
+//! EmbedKGQA (Saxena et al., ACL 2020): a question becomes a relation vector, and every entity is scored.
 //!
-//! KoRC's documents hide the entity that is asked about, so its vector is read from the text as well: a projection of what
-//! the question's words became, plus the vectors of the entities that the document names, by an attention. ComplEx's
-//! product with the question's vector is scored against every entity.
+//! KoRC's documents hide the question's entity. So its vector is computed from the text: a projection of the
+//! question's hidden states, plus an attention over the vectors of the entities that the document names.
+//! ComplEx scores its product with the question's vector against every entity.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::Result;
 
-/// What a head found in a batch.
-pub(super) struct Found {
-    /// How likely each entity is an answer beside others, (readings, entities); rows add up to 1 at most.
+/// The output of a head for a batch.
+pub(super) struct HeadOutput {
+    /// The probability of each entity as an answer, (readings, entities); rows sum to at most 1.
     pub(super) likely: Tensor,
-    /// How much each name of the document counted, (readings, most).
+    /// The attention weight of each name in the document, (readings, most).
     pub(super) bridges: Tensor,
-    /// How much each relation counted at each step, (readings, directed relations); none in EmbedKGQA.
+    /// The weight of each relation at each step, (readings, directed relations); empty in EmbedKGQA.
     pub(super) steps: Vec<Tensor>,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct EmbedHead {
 }
 
 impl EmbedHead {
-    /// A head over states of `width` and vectors of `rank` complex numbers. `vectors` are those of the entities where they
-    /// are not trained; else they are variables.
+    /// A head for hidden states of `width` and vectors of `rank` complex numbers. `vectors` are the fixed
+    /// entity vectors; without them, they are trained variables.
     pub(super) fn new(
         width: usize,
         entities: usize,
@@ -66,8 +66,8 @@ impl EmbedHead {
         &self.entities
     }
 
-    /// What the head makes of the states (tokens, d) of readings.
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<Found> {
+    /// Applies the head to the hidden states (tokens, d) of readings.
+    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
         let words = Tokens::new(readings, states, |reading| reading.question.clone().collect())?;
         let names =
             Tokens::new(readings, states, |reading| reading.named.iter().map(|name| name.0).collect())?;
@@ -101,6 +101,6 @@ impl EmbedHead {
         let imaginary = ((&hr * &ri)? + (&hi * &rr)?)?;
         let product = Tensor::cat(&[&real, &imaginary], 1)?;
         let likely = candle_nn::ops::softmax(&product.matmul(&self.entities.t()?)?, 1)?;
-        Ok(Found { likely, bridges, steps: Vec::new() })
+        Ok(HeadOutput { likely, bridges, steps: Vec::new() })
     }
 }

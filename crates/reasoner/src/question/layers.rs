@@ -1,4 +1,4 @@
-//! What the heads of question models are made of.
+//! Layers of the heads of question models.
 
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder, ops::softmax};
@@ -28,9 +28,9 @@ impl Dense {
     }
 }
 
-/// For each reading of a batch, tokens of its own, padded to the most that one has.
+/// The selected tokens of each reading in a batch, padded to the largest number.
 pub(super) struct Tokens {
-    /// Places among the tokens of all rows, (readings * most); 0 where there is none.
+    /// Positions among the tokens of all rows, (readings * most); 0 for padding.
     places: Tensor,
     /// 1 for a token, 0 for padding, (readings, most).
     mask: Tensor,
@@ -39,7 +39,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// The tokens that `of` gives for each reading.
+    /// The tokens that `of` selects for each reading.
     pub(super) fn new(
         readings: &[&Reading],
         like: &Tensor,
@@ -65,36 +65,37 @@ impl Tokens {
         })
     }
 
-    /// The most tokens of a reading.
+    /// The largest number of tokens of a reading.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Their states (readings, most, d), of the states (tokens, d) of all rows.
+    /// Their hidden states (readings, most, d), from the hidden states (tokens, d) of all rows.
     pub(super) fn states(&self, states: &Tensor) -> Result<Tensor> {
         let width = states.dim(1)?;
         Ok(states.index_select(&self.places, 0)?.reshape((self.readings, self.most, width))?)
     }
 
-    /// Shares (readings, most) that add up to 1 over the tokens of each reading, from logits; all 0 without tokens.
+    /// The softmax (readings, most) of logits over the tokens of each reading; all 0 without tokens.
     pub(super) fn shares(&self, logits: &Tensor) -> Result<Tensor> {
         let bias = ((&self.mask - 1.0)? * 1e9)?;
         Ok((softmax(&(logits + bias)?, D::Minus1)? * &self.mask)?)
     }
 
-    /// The mean of their states, (readings, d).
+    /// The mean of their hidden states, (readings, d).
     pub(super) fn mean(&self, states: &Tensor) -> Result<Tensor> {
         let count = self.mask.sum_keepdim(1)?.clamp(1.0, f64::INFINITY)?;
         weighted(&self.states(states)?, &self.mask.broadcast_div(&count)?)
     }
 }
 
-/// The sums (readings, d) of states (readings, most, d) by weights (readings, most).
+/// The sums (readings, d) of hidden states (readings, most, d) by weights (readings, most).
 pub(super) fn weighted(states: &Tensor, weights: &Tensor) -> Result<Tensor> {
     Ok(states.broadcast_mul(&weights.unsqueeze(2)?)?.sum(1)?)
 }
 
-/// The scaled products (readings, most) of states (readings, most, d) with a vector (readings, d) for each reading.
+/// The scaled products (readings, most) of hidden states (readings, most, d) with one vector (readings, d) a
+/// reading.
 pub(super) fn products(states: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     let scale = (vectors.dim(1)? as f64).powf(-0.5);
     Ok((states.broadcast_mul(&vectors.unsqueeze(1)?)?.sum(2)? * scale)?)

@@ -1,5 +1,5 @@
-//! Questions that need a document and a knowledge base (KoRC): models that answer with sets of entities and show the name
-//! in the document that they started from and the triples that they went over.
+//! Models for questions that need a document and a knowledge base (KoRC). They answer with sets of entities.
+//! Each answer shows the name in the document where it starts, and the triples that lead to it.
 
 mod embed;
 mod layers;
@@ -18,7 +18,7 @@ pub use train::{Lesson, QuestionObjective, tune};
 
 use crate::{Result, korc::Numbers, rules::Step};
 
-/// A question and the document that it is about.
+/// A question with its document.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The question.
@@ -27,35 +27,35 @@ pub struct Asked<'a> {
     pub document: &'a str,
 }
 
-/// An answer and why.
+/// An answer and its explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The entity.
     pub entity: EntityId,
-    /// How likely it is beside the others, 0 to 1.
+    /// Its probability among all entities, 0 to 1.
     pub confidence: f32,
     /// The name in the document that leads to it.
     pub bridge: Option<Named>,
-    /// The triples of the knowledge base from there to it, in the order of the walk.
+    /// The triples of the knowledge base from that name to the answer, in the order of the walk.
     pub triples: Vec<Numbers>,
 }
 
-/// A question's answers, and what the model went by.
+/// A question's answers, and the attention of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// Best first.
     pub answers: Vec<Answer>,
-    /// The names in the document, and how much each counted.
+    /// The names in the document with their attention weights.
     pub named: Vec<(Named, f32)>,
-    /// The relations that counted most at each step; none for a model without steps.
+    /// The relations with the largest weights at each step; empty for a model without steps.
     pub steps: Vec<Vec<(Step, f32)>>,
 }
 
 /// Answers questions.
 pub trait Reasoner: Send + Sync {
-    /// Result `i` answers `asked[i]`, independent of its neighbours, with at most `most` answers.
+    /// Result `i` answers `asked[i]`, independently of the others, with at most `most` answers.
     ///
     /// # Errors
-    /// Where the model fails.
+    /// Errors of the model.
     fn answer(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>>;
 }

@@ -1,4 +1,4 @@
-//! A question model: an encoder, a head over the knowledge base, and what turns scores into sets of answers.
+//! A question model: an encoder, a head over the knowledge base, and the threshold that selects answers.
 
 use std::{collections::HashMap, path::Path};
 
@@ -14,7 +14,7 @@ use sporran_transformers::{BertConfig, EncoderRow, ModelConfig};
 
 use super::{
     Answer, Answered, Asked, Reasoner,
-    embed::{EmbedHead, Found},
+    embed::{EmbedHead, HeadOutput},
     path::heaviest,
     reading::{Linker, Named, QuestionReader, Reading},
     transfer::{Sparse, TransferHead},
@@ -24,40 +24,40 @@ use crate::{
     rules::{Graph, Step},
 };
 
-/// Tokens of a batch in inference.
+/// The number of tokens in an inference batch.
 const BATCH_TOKENS: usize = 4096;
-/// The file beside the encoder's that says what the head is.
+/// The file that describes the head, next to the encoder's files.
 const FILE: &str = "reasoner.json";
 const WEIGHTS: &str = "model.safetensors";
 
-/// Which model answers.
+/// The kinds of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum QuestionKind {
-    /// Question and document as vectors among those of the entities.
+    /// Maps question and document to a vector in the space of the entity vectors.
     #[serde(rename = "embed-kgqa")]
     EmbedKgqa {
         /// Complex numbers of an entity's vector.
         rank: usize,
     },
-    /// Steps over the triples, from what the document names.
+    /// Walks over the triples, from the entities that the document names.
     #[serde(rename = "transfer-net")]
     TransferNet {
-        /// Steps, 1 or 2.
+        /// The number of steps, 1 or 2.
         steps: usize,
     },
 }
 
-/// What is written beside the weights.
+/// The contents of that file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Description {
     model: QuestionKind,
     max_tokens: usize,
     threshold: f32,
-    /// The rows of the vectors; empty in a TransferNet.
+    /// The entities in the order of the vectors; empty in a TransferNet.
     entities: Vec<String>,
-    /// The numbers of relations; empty in an EmbedKGQA.
+    /// The relations in the order of their ids; empty in an EmbedKGQA.
     relations: Vec<String>,
 }
 
@@ -76,45 +76,45 @@ pub struct QuestionModel {
     reader: QuestionReader,
     linker: Linker,
     graph: Graph,
-    /// The model's number of each of the knowledge base's relations.
+    /// The model's id of each relation of the knowledge base.
     relations: Vec<Option<u32>>,
     entities: usize,
-    /// Answers have at least this share of the best one's likelihood.
+    /// Answers have at least this share of the best answer's probability.
     threshold: f32,
     max_tokens: usize,
 }
 
-/// What a model is built from.
+/// The parts of a model.
 pub struct Parts {
-    /// Which model.
+    /// The kind of model.
     pub kind: QuestionKind,
     /// The encoder's config, without a head.
     pub encoder: BertConfig,
     /// The encoder's tokenizer.
     pub tokenizer: Tokenizer,
-    /// Tokens of question and document, at most.
+    /// The largest number of tokens of question and document.
     pub max_tokens: usize,
-    /// The weights; what they lack is drawn.
+    /// The weights. Missing tensors are initialised at random.
     pub variables: Variables,
     /// EmbedKGQA's vectors of entities.
     pub vectors: Vectors,
 }
 
-/// Where EmbedKGQA's vectors of entities, (entities, 2 rank), come from.
+/// The source of EmbedKGQA's entity vectors, (entities, 2 rank).
 pub enum Vectors {
-    /// They are drawn, and trained with the questions.
+    /// Random initial vectors, trained with the questions.
     Drawn,
-    /// They start as these, and are trained with the questions.
+    /// These initial vectors, trained with the questions.
     From(Tensor),
-    /// They are these.
+    /// These vectors, not trained.
     Fixed(Tensor),
 }
 
 impl QuestionModel {
-    /// A model over the training part of a knowledge base, in its numbers.
+    /// A model over the training part of a knowledge base, with its ids.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of steps than 1 or 2; what the encoder gives.
+    /// [`Error::Argument`] if the number of steps is neither 1 nor 2; errors of the encoder.
     pub fn new(parts: Parts, kb: &KnowledgeBase) -> Result<Self> {
         let relations = (0..kb.relation_count() as u32).map(Some).collect();
         Self::over(parts, kb, relations, kb.relation_count())
@@ -124,7 +124,7 @@ impl QuestionModel {
         let Parts { kind, encoder, tokenizer, max_tokens, variables, vectors } = parts;
         let graph = Graph::of(kb.triples(Part::Train));
         let (entities, width) = (kb.entity_count(), encoder.hidden_size);
-        // The head's variables come first: the encoder takes stock of all.
+        // The head's variables come first, because the encoder collects all variables.
         let vb = variables.builder(&Device::Cpu).pp("question");
         let head = match kind {
             QuestionKind::EmbedKgqa { rank } => {
@@ -174,17 +174,17 @@ impl QuestionModel {
         })
     }
 
-    /// Which model answers.
+    /// The kind of model.
     #[must_use]
     pub fn kind(&self) -> QuestionKind {
         self.kind
     }
 
-    /// Loads a folder that [`save`](Self::save) wrote, over a knowledge base that may number its entities in another way. An
-    /// entity that the model has no vector for is never an answer of EmbedKGQA.
+    /// Loads a folder that [`save`](Self::save) wrote, over a knowledge base that may number its entities
+    /// differently. EmbedKGQA never answers with an entity that it has no vector for.
     ///
     /// # Errors
-    /// What reading gives; a tensor that is missing or has another shape.
+    /// Read errors; a missing tensor, or one of another shape.
     pub fn load(folder: &Path, kb: &KnowledgeBase) -> Result<Self> {
         let description: Description = jsonl::read_json(folder.join(FILE))?;
         let config_path = folder.join("config.json");
@@ -208,7 +208,7 @@ impl QuestionModel {
             (QuestionKind::EmbedKgqa { rank }, Some(rows)) => {
                 if rows.dims() != [description.entities.len(), 2 * rank] {
                     let message = format!(
-                        "{}: `question.entities` has another shape than reasoner.json says",
+                        "{}: `question.entities` does not have the shape given in reasoner.json",
                         path.display()
                     );
                     return Err(Error::Argument(message));
@@ -254,10 +254,10 @@ impl QuestionModel {
         Ok(model)
     }
 
-    /// Writes a folder with weights in 16 bits, tokenizer and description; `weights` are those of a snapshot.
+    /// Writes a folder with 16-bit weights, tokenizer and description. `weights` are those of a snapshot.
     ///
     /// # Errors
-    /// Where the disk refuses, or a tensor cannot be read.
+    /// Write errors; a tensor that cannot be read.
     pub fn save(&self, folder: &Path, kb: &KnowledgeBase, card: &str) -> Result<()> {
         let mut tensors: HashMap<String, Tensor> = HashMap::new();
         for (name, var) in self.encoder.variables().all() {
@@ -292,10 +292,10 @@ impl QuestionModel {
         Ok(())
     }
 
-    /// Takes the weights of a snapshot of its training.
+    /// Loads the weights of a training snapshot.
     ///
     /// # Errors
-    /// A tensor that is missing or has another shape.
+    /// A missing tensor, or one of another shape.
     pub fn restore(&self, snapshot: &Path) -> Result<()> {
         let path = snapshot.join(WEIGHTS);
         let tensors = candle_core::safetensors::load(&path, &Device::Cpu)?;
@@ -308,22 +308,22 @@ impl QuestionModel {
         Ok(())
     }
 
-    /// The encoder and all that is trained.
+    /// The encoder and all trained variables.
     pub fn encoder(&self) -> &TunedEncoder {
         &self.encoder
     }
 
-    /// How many entities there are.
+    /// The number of entities.
     pub fn entity_count(&self) -> usize {
         self.entities
     }
 
-    /// The share of the best answer's likelihood that others need.
+    /// The smallest share of the best answer's probability that other answers need.
     pub fn threshold(&self) -> f32 {
         self.threshold
     }
 
-    /// Sets the share of the best answer's likelihood that others need.
+    /// Sets the smallest share of the best answer's probability that other answers need.
     pub fn set_threshold(&mut self, threshold: f32) {
         self.threshold = threshold;
     }
@@ -331,20 +331,20 @@ impl QuestionModel {
     /// Reads a question with its document.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     pub fn read(&self, asked: &Asked<'_>) -> Result<Reading> {
         self.reader.read(asked.question, asked.document, &self.linker)
     }
 
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<Found> {
+    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
         match &self.head {
             Head::Embed(head) => head.forward(states, readings),
             Head::Transfer(head) => head.forward(states, readings),
         }
     }
 
-    /// For each reading the entities that may be answers with their likelihood, likeliest first, 64 at most. What the
-    /// document names is none of them: a chain ends outside of it.
+    /// The possible answers of each reading with their probabilities, most probable first, at most 64.
+    /// Entities that the document names are excluded, because a chain ends outside of the document.
     ///
     /// # Errors
     /// A tensor error.
@@ -387,7 +387,7 @@ impl QuestionModel {
         Ok(all)
     }
 
-    /// How much a step of the knowledge base counts at a step of a walk.
+    /// The weight of a knowledge-base step at step `at` of a walk.
     fn weight(&self, steps: &[Vec<f32>], at: usize, step: Step) -> f32 {
         if steps.is_empty() {
             return 1.0;
@@ -397,7 +397,7 @@ impl QuestionModel {
         place.and_then(|place| steps.get(at)?.get(place).copied()).unwrap_or_default()
     }
 
-    /// The answers to questions, with what the model went by.
+    /// The answers to questions, with the attention of the model.
     ///
     /// # Errors
     /// A tokenizer or tensor error.
@@ -426,7 +426,7 @@ impl QuestionModel {
         Ok(self.explained(&readings)?.into_iter().map(answered).collect())
     }
 
-    /// The three relations that count most at a step.
+    /// The three relations with the largest weights at a step.
     fn top_relations(&self, weights: &[f32]) -> Vec<(Step, f32)> {
         let mut known: Vec<(Step, f32)> = (0u32..)
             .zip(&self.relations)
@@ -450,7 +450,7 @@ struct Explained {
     steps: Vec<Vec<f32>>,
 }
 
-/// The first of `likely`, and those with at least `threshold` of its likelihood; `most` at most.
+/// The first of `likely`, and others with at least `threshold` times its probability; at most `most`.
 pub fn chosen(likely: &[(u32, f32)], threshold: f32, most: usize) -> &[(u32, f32)] {
     let Some(&(_, best)) = likely.first() else { return likely };
     let count = likely.iter().take_while(|(_, value)| *value >= threshold * best).count();

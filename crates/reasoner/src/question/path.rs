@@ -1,4 +1,4 @@
-//! How an answer hangs together with what a document names: the heaviest walk over the knowledge base.
+//! The heaviest walk over the knowledge base from a name in the document to an answer.
 
 use super::reading::Named;
 use crate::{
@@ -6,13 +6,14 @@ use crate::{
     rules::{Graph, Step},
 };
 
-/// Names of a document that are tried, at most; those that count most.
+/// The largest number of names to start from; those with the largest attention weights.
 const TRIED: usize = 8;
 
-/// The heaviest walk of at most `steps` steps (1 or 2) from a name to an answer: the name, and the walk's triples.
+/// The heaviest walk of at most `steps` steps (1 or 2) from a name to an answer: the name, and the walk's
+/// triples.
 ///
-/// A walk weighs its name's share times, for each step, `weight` of the step over the neighbours that share it. Of equal
-/// walks the first one counts: by the names' order, then by step and node.
+/// The weight of a walk is its name's share times, for each step, `weight` divided by the number of
+/// neighbours of that step. Of equal walks the first counts, by the names' order, then by step and node.
 pub fn heaviest(
     graph: &Graph,
     named: &[(Named, f32)],

@@ -1,4 +1,4 @@
-//! A question with its document as an encoder reads them, and the entities that the document names.
+//! A question with its document as encoder input, and the entities that the document names.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use sporran_transformers::EncoderRow;
 
 use crate::Result;
 
-/// Where a document names an entity of the knowledge base.
+/// The name of a knowledge-base entity in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The first byte.
@@ -20,8 +20,8 @@ pub struct Named {
     pub entity: u32,
 }
 
-/// Finds the names of a knowledge base's entities in texts: the longest name first, in the case of the label. A name of
-/// several entities means the one in the most triples.
+/// Finds the names of a knowledge base's entities in texts: the longest name first, case-sensitive. An
+/// ambiguous name means the entity with the most triples.
 #[derive(Clone, Debug)]
 pub struct Linker {
     /// Names by their first word, the longest first.
@@ -55,7 +55,7 @@ impl Linker {
         Self { names }
     }
 
-    /// The names in a text, by their place; none overlaps another.
+    /// The names in a text, in order of position, without overlaps.
     pub fn link(&self, text: &str) -> Vec<Named> {
         let mut found: Vec<Named> = Vec::new();
         let mut inside = false;
@@ -81,7 +81,7 @@ impl Linker {
     }
 }
 
-/// The letters and digits that a text starts with.
+/// The letters and digits at the start of a text.
 fn first_word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
 }
@@ -93,24 +93,24 @@ pub struct Reading {
     pub row: EncoderRow,
     /// The question's tokens in the row.
     pub question: Range<usize>,
-    /// What the document names, with the first token of each name.
+    /// The names in the document, each with its first token.
     pub named: Vec<(usize, Named)>,
 }
 
-/// Makes readings.
+/// Creates readings.
 #[derive(Clone, Debug)]
 pub struct QuestionReader {
     tokenizer: Tokenizer,
-    /// The special tokens before a text, and after it.
+    /// The special tokens before and after a text.
     around: (Vec<u32>, Vec<u32>),
     max_tokens: usize,
 }
 
 impl QuestionReader {
-    /// A reader that cuts documents so that no row has more than `max_tokens`.
+    /// A reader that truncates documents, so that no row has more than `max_tokens`.
     ///
     /// # Errors
-    /// Where the tokenizer fails on an empty text.
+    /// Errors of the tokenizer on an empty text.
     pub fn new(tokenizer: Tokenizer, max_tokens: usize) -> Result<Self> {
         let special = tokenizer.encode("", None)?;
         let split = special.len().saturating_sub(1);
@@ -123,10 +123,10 @@ impl QuestionReader {
         &self.tokenizer
     }
 
-    /// Reads a question and its document; names beyond the last token are left out.
+    /// Reads a question and its document. Names beyond the last token are dropped.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     pub fn read(&self, question: &str, document: &str, linker: &Linker) -> Result<Reading> {
         let (before, after) = &self.around;
         let mut ids = before.clone();
@@ -200,7 +200,7 @@ mod tests {
         let [(token, name)] = reading.named[..] else { panic!("{reading:?}") };
         assert!(tokenizer.decode(&reading.row.ids[token..]).unwrap().starts_with("New York City now."));
         assert_eq!((name.entity, reading.row.types[token], reading.row.types[0]), (1, 1, 0));
-        // Cut before the name.
+        // Truncated before the name.
         let short =
             QuestionReader::new(tokenizer, token).unwrap().read(texts[0], texts[1], &linker()).unwrap();
         assert_eq!((short.row.ids.len(), short.named.len()), (token, 0));

@@ -1,4 +1,4 @@
-//! Training of question models: the likelihood of gold answers.
+//! Training of question models: the cross-entropy with the gold answers.
 
 use std::sync::Arc;
 
@@ -16,43 +16,43 @@ use super::{
 };
 use crate::Result;
 
-/// A question to learn.
+/// A training example.
 #[derive(Clone, Debug)]
 pub struct Lesson {
     /// The question with its document.
     pub reading: Reading,
-    /// The gold answers, all of the knowledge base.
+    /// All gold answers in the knowledge base.
     pub answers: Vec<u32>,
 }
 
-/// The cross-entropy between what a model finds likely and the gold answers, which share their weight alike.
+/// The cross-entropy between a model's probabilities and a uniform distribution over the gold answers.
 pub struct QuestionObjective<'a> {
     model: &'a QuestionModel,
-    lessons: Arc<Vec<Lesson>>,
+    examples: Arc<Vec<Lesson>>,
     tokens_per_batch: usize,
     seed: u64,
 }
 
 impl<'a> QuestionObjective<'a> {
-    /// Learns `lessons`; those without answers are left out.
-    pub fn new(model: &'a QuestionModel, lessons: Vec<Lesson>, options: &TrainingOptions) -> Self {
-        let lessons = lessons.into_iter().filter(|lesson| !lesson.answers.is_empty()).collect();
+    /// An objective over `examples`. Those without answers are dropped.
+    pub fn new(model: &'a QuestionModel, examples: Vec<Lesson>, options: &TrainingOptions) -> Self {
+        let examples = examples.into_iter().filter(|example| !example.answers.is_empty()).collect();
         Self {
             model,
-            lessons: Arc::new(lessons),
+            examples: Arc::new(examples),
             tokens_per_batch: options.tokens_per_batch,
             seed: options.seed,
         }
     }
 
-    fn loss(&self, states: &Tensor, lessons: &[usize], weight: f64) -> Result<Tensor> {
-        let readings: Vec<&Reading> = lessons.iter().map(|&at| &self.lessons[at].reading).collect();
+    fn loss(&self, states: &Tensor, examples: &[usize], weight: f64) -> Result<Tensor> {
+        let readings: Vec<&Reading> = examples.iter().map(|&at| &self.examples[at].reading).collect();
         let found = self.model.forward(states, &readings)?;
         let entities = self.model.entity_count();
         let mut places = Vec::new();
         let mut shares = Vec::new();
-        for (row, &at) in lessons.iter().enumerate() {
-            let answers = &self.lessons[at].answers;
+        for (row, &at) in examples.iter().enumerate() {
+            let answers = &self.examples[at].answers;
             for &answer in answers {
                 places.push((row * entities) as u32 + answer);
                 shares.push(1.0 / answers.len() as f32);
@@ -72,7 +72,7 @@ impl Objective for QuestionObjective<'_> {
         if options.label_smoothing != 0.0 {
             return Err(ModelError::Options {
                 option: "label-smoothing",
-                expected: "0 where questions are learned".into(),
+                expected: "0 for the training of question models".into(),
                 found: options.label_smoothing.to_string(),
             });
         }
@@ -82,12 +82,12 @@ impl Objective for QuestionObjective<'_> {
     fn epoch(&self, number: u64) -> sporran_checkpoint::Result<Vec<Vec<usize>>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(number);
-        let mut order: Vec<usize> = (0..self.lessons.len()).collect();
+        let mut order: Vec<usize> = (0..self.examples.len()).collect();
         order.shuffle(&mut rng);
         let mut batches: Vec<Vec<usize>> = Vec::new();
         let mut tokens = 0;
         for at in order {
-            let more = self.lessons[at].reading.row.ids.len();
+            let more = self.examples[at].reading.row.ids.len();
             match batches.last_mut() {
                 Some(batch) if tokens + more <= self.tokens_per_batch => batch.push(at),
                 _ => {
@@ -105,7 +105,7 @@ impl Objective for QuestionObjective<'_> {
     }
 
     fn tokens(&self, batch: &Vec<usize>) -> usize {
-        batch.iter().map(|&at| self.lessons[at].reading.row.ids.len()).sum()
+        batch.iter().map(|&at| self.examples[at].reading.row.ids.len()).sum()
     }
 
     fn learn(
@@ -123,9 +123,9 @@ impl Objective for QuestionObjective<'_> {
     }
 }
 
-/// The threshold with the best mean P-F1, of those that are tried, and that P-F1; ties go to the higher one.
+/// Of the given thresholds, the one with the best mean P-F1, and that P-F1. Ties go to the higher threshold.
 ///
-/// `gold` are the answers' labels, `label` tells those of entities.
+/// `gold` are the answers' labels. `label` maps entities to labels.
 pub fn tune<'l>(
     likely: &[Vec<(u32, f32)>],
     gold: &[&[String]],

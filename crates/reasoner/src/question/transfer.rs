@@ -1,15 +1,16 @@
-//! TransferNet (Shi et al., EMNLP 2021): entities with weights move over the relations of a sparse knowledge base.
+//! TransferNet (Shi et al., EMNLP 2021): entity weights move over the relations of a sparse knowledge base.
 //!
-//! The document's names are where it starts, weighed by an attention. At each step an attention over the question's words
-//! says how much each relation, in either direction, counts, and weights move along all triples at once. An attention over
-//! steps says after which of them the answers stand. Here an entity shares its weight among its neighbours by a relation,
-//! where the paper adds weights up and cuts them at 1: entities that many paths reach would all stand at 1.
+//! An attention over the document's names gives the first weights. At each step an attention over the
+//! question's words weighs every relation in both directions, and entity weights move along all triples at
+//! once. An attention over the steps selects after which of them the answers are read. An entity splits its
+//! weight among its neighbours by a relation. The paper instead adds weights and cuts them at 1, so that all
+//! entities with many paths would have weight 1.
 
 use candle_core::Tensor;
 use candle_nn::{VarBuilder, ops::softmax};
 
 use super::{
-    embed::Found,
+    embed::HeadOutput,
     layers::{Dense, Tokens, products, weighted},
     reading::Reading,
 };
@@ -26,7 +27,7 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    /// The edges of a graph over `entities`; relations are numbered twice, `2 r` forward and `2 r + 1` backward.
+    /// The edges of a graph over `entities`. Relation `r` is numbered `2 r` forward and `2 r + 1` backward.
     pub(super) fn new(graph: &Graph, entities: usize, device: &candle_core::Device) -> Result<Self> {
         let (mut from, mut relation, mut to, mut share) = (vec![], vec![], vec![], vec![]);
         for node in 0..graph.nodes() as u32 {
@@ -49,7 +50,8 @@ impl Sparse {
         })
     }
 
-    /// Weights (readings, entities) after a step over relations with weights (readings, directed relations).
+    /// The weights (readings, entities) after a step over relations with weights (readings, directed
+    /// relations).
     fn step(&self, weights: &Tensor, relations: &Tensor) -> Result<Tensor> {
         let moved = weights.index_select(&self.from, 1)?;
         let moved = (moved * relations.index_select(&self.relation, 1)?)?.broadcast_mul(&self.share)?;
@@ -70,7 +72,7 @@ pub(super) struct TransferHead {
 }
 
 impl TransferHead {
-    /// A head over states of `width` that walks `steps` steps over `relations` relations.
+    /// A head for hidden states of `width`, with `steps` steps over `relations` relations.
     pub(super) fn new(
         width: usize,
         relations: usize,
@@ -91,8 +93,8 @@ impl TransferHead {
         })
     }
 
-    /// What the head makes of the states (tokens, d) of readings.
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<Found> {
+    /// Applies the head to the hidden states (tokens, d) of readings.
+    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
         let words = Tokens::new(readings, states, |reading| reading.question.clone().collect())?;
         let names =
             Tokens::new(readings, states, |reading| reading.named.iter().map(|name| name.0).collect())?;
@@ -135,7 +137,7 @@ impl TransferHead {
             }
             None => weights,
         };
-        Ok(Found { likely, bridges, steps })
+        Ok(HeadOutput { likely, bridges, steps })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Applying rules: what they predict for an entity and a relation, how sure they are together, and why.
+//! Applying rules: predictions for an entity and a relation, their confidence, and explanations.
 
 use std::cmp::Ordering;
 
@@ -12,11 +12,12 @@ use super::{
     rule::{Rule, Shape, Side},
 };
 
-/// How the confidences of several rules that predict the same entity come together.
+/// How the confidences of several rules for one entity are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregation {
-    /// The best rule's; among equals the next best rules decide, one after the other, and a rule more wins.
+    /// The best rule's confidence. Ties are decided by the next best rules in turn, and then by the number of
+    /// rules.
     #[default]
     Maximum,
     /// `1 - (1-a)(1-b)..`, as if the rules were independent.
@@ -29,7 +30,7 @@ pub enum Aggregation {
 pub struct ApplyOptions {
     /// `maximum` or `noisy-or`.
     pub aggregation: Aggregation,
-    /// Rules that count for one prediction, at most; the best ones.
+    /// The largest number of rules for one prediction; the best ones count.
     pub depth: usize,
 }
 
@@ -39,27 +40,27 @@ impl Default for ApplyOptions {
     }
 }
 
-/// An entity that rules predict.
+/// A predicted entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The entity.
     pub entity: u32,
-    /// What its rules say together, 0 to 1.
+    /// The combined confidence of its rules, 0 to 1.
     pub confidence: f32,
-    /// The rules, as positions in [`RuleBase::rules`], best first; `depth` at most.
+    /// The rules, as positions in [`RuleBase::rules`], best first; at most `depth`.
     pub rules: Vec<u32>,
 }
 
-/// Why a rule predicts a triple.
+/// The explanation of a predicted triple.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The rule's position in [`RuleBase::rules`].
     pub rule: u32,
-    /// The triples of its body, in the order of the walk; none for a rule without a body.
+    /// The triples of its body in the order of the walk; empty for a rule without a body.
     pub triples: Vec<(u32, u32, u32)>,
 }
 
-/// Rules over a graph, arranged to be applied.
+/// Rules over a graph, indexed for application.
 #[derive(Clone, Debug)]
 pub struct RuleBase {
     graph: Graph,
@@ -69,17 +70,18 @@ pub struct RuleBase {
     cyclic: FxHashMap<u32, Vec<u32>>,
     /// Rules with a constant by relation, the constant's side, and the constant.
     by_head: FxHashMap<(u32, Side, u32), Vec<u32>>,
-    /// Rules with a constant and no body, by relation and the constant's side.
+    /// Rules with a constant and an empty body, by relation and the constant's side.
     empty: FxHashMap<(u32, Side), Vec<u32>>,
-    /// Rules with a constant and a body of one atom, by relation, the constant's side, the atom, and what it ends with.
+    /// Rules with a constant and a one-atom body, by relation, the constant's side, the atom and its last
+    /// argument.
     by_atom: FxHashMap<(u32, Side, Step, Option<u32>), Vec<u32>>,
-    /// What satisfies the longer bodies of rules with a constant: positions of rules by relation, the constant's side, and
-    /// the entity.
+    /// The entities that satisfy longer bodies of rules with a constant: rule positions by relation, the
+    /// constant's side, and the entity.
     by_entity: FxHashMap<(u32, Side, u32), Vec<u32>>,
 }
 
 impl RuleBase {
-    /// Arranges rules; they are sorted best first.
+    /// Indexes rules; they are sorted best first.
     pub fn new(graph: Graph, mut rules: Vec<Rule>, options: ApplyOptions) -> Self {
         sort(&mut rules);
         let satisfying: Vec<Vec<u32>> = rules
@@ -129,8 +131,8 @@ impl RuleBase {
         &self.graph
     }
 
-    /// What the rules predict for the argument `unknown` of a relation whose other argument is `known`: best first, ties by
-    /// ascending entity. What the graph has already is predicted as well where a rule says so.
+    /// Predicts the argument `unknown` of a relation from the argument `known`: best first, ties by ascending
+    /// entity. Triples already in the graph are predicted too.
     pub fn predict(&self, known: u32, relation: u32, unknown: Side) -> Vec<Prediction> {
         let mut found: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         self.cyclic(known, relation, unknown, &mut found);
@@ -162,7 +164,7 @@ impl RuleBase {
         }
     }
 
-    /// Rules whose constant is the known argument: whatever satisfies their bodies is predicted.
+    /// Rules whose constant is the known argument. They predict every entity that satisfies their bodies.
     fn for_known_constant(
         &self,
         known: u32,
@@ -177,7 +179,7 @@ impl RuleBase {
         }
     }
 
-    /// Rules whose constant is predicted: the known argument has to satisfy their bodies.
+    /// Rules whose constant is predicted. The known argument must satisfy their bodies.
     fn for_predicted_constant(
         &self,
         known: u32,
@@ -218,7 +220,7 @@ impl RuleBase {
         }
     }
 
-    /// Better predictions are less.
+    /// Better predictions order first.
     fn compare(&self, a: &Prediction, b: &Prediction) -> Ordering {
         let confidences = |prediction: &Prediction| -> Vec<f32> {
             prediction.rules.iter().map(|&at| self.rules[at as usize].confidence).collect()
@@ -233,8 +235,9 @@ impl RuleBase {
         }
     }
 
-    /// A score for every entity below `entities`, in the order of [`predict`](Self::predict): the confidence, lowered by no
-    /// more than it takes to tell predictions apart, equal where they are, and 0 for what no rule predicts.
+    /// A score for every entity below `entities`, in the order of [`predict`](Self::predict). It is the
+    /// confidence, lowered just enough to separate ranked predictions. Equal predictions have equal scores.
+    /// Entities without a rule get 0.
     pub fn scores(&self, known: u32, relation: u32, unknown: Side, entities: usize) -> Vec<f32> {
         let mut scores = vec![0.0; entities];
         let predictions = self.predict(known, relation, unknown);
@@ -250,7 +253,7 @@ impl RuleBase {
         scores
     }
 
-    /// Why a prediction for `known` is made: the grounding of its best `count` rules.
+    /// Explains a prediction for `known`: the groundings of its best `count` rules.
     pub fn explain(
         &self,
         known: u32,
@@ -280,7 +283,7 @@ mod tests {
     const LIVES: u32 = 2;
     const SPEAKS: u32 = 3;
 
-    /// 0 and 1 are married with a child 2; 0 lives in 10, which 11 speaks of as well.
+    /// 0 and 1 are married with a child 2. 0 lives in 10; 10 speaks 11 as well.
     fn graph() -> Graph {
         Graph::new([
             (0, SPOUSE, 1),
@@ -326,7 +329,8 @@ mod tests {
     fn the_best_rules_decide_and_the_next_best_break_ties() {
         let base = RuleBase::new(graph(), rules(), ApplyOptions::default());
         let found = base.predict(0, SPEAKS, Side::Object);
-        // 20 and 21 have the same best confidence, and 20 has two rules more. 22's rule would have to come back to 0.
+        // 20 and 21 have the same best confidence, and 20 has two more rules. 22's rule would have to return
+        // to 0.
         assert_eq!(entities(&found), [20, 21, 23]);
         assert_eq!(found[0].rules.len(), 3);
         let scores = base.scores(0, SPEAKS, Side::Object, 24);
@@ -346,7 +350,8 @@ mod tests {
     #[test]
     fn subjects_are_predicted_as_well() {
         let base = RuleBase::new(graph(), rules(), ApplyOptions::default());
-        // Whoever lives in 10 speaks 20; 0 by the child as well, which counts less than living there.
+        // Everyone who lives in 10 speaks 20. 0 also matches the rule over the child, which has less
+        // confidence.
         assert_eq!(entities(&base.predict(20, SPEAKS, Side::Subject)), [0, 3]);
         assert_eq!(entities(&base.predict(2, CHILD, Side::Subject)), [1]);
     }

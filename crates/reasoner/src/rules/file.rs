@@ -1,7 +1,8 @@
-//! Rules as text: four columns between tabs, `predicted support confidence rule`, as AnyBURL has them.
+//! Rules as text: four tab-separated columns, `predicted support confidence rule`, as in AnyBURL.
 //!
-//! A rule is `head <= atom, atom`. Its variables are `X` and `Y` for the head's arguments and `A`, `B`, `C` for what stands
-//! between; everything else is the name of a relation or an entity, in JSON's quotes where it could be mistaken.
+//! A rule is `head <= atom, atom`. Its variables are `X` and `Y` for the head's arguments, and `A`, `B`, `C`
+//! for the nodes between. Everything else is the name of a relation or an entity. Ambiguous names are in JSON
+//! quotes.
 
 use std::path::Path;
 
@@ -19,14 +20,14 @@ use crate::Result;
 /// The variables, the head's first.
 const VARIABLES: [&str; 5] = ["X", "Y", "A", "B", "C"];
 
-/// A rule without its figures, as it stands in a file.
+/// The text of a rule without its counts.
 pub fn text(clause: &Clause, kb: &KnowledgeBase) -> String {
     let entity = |id: u32| quoted(kb.entity_name(EntityId(id)));
     let atom = |relation: u32, subject: &str, object: &str| {
         format!("{}({subject},{object})", quoted(kb.relation_name(RelationId(relation))))
     };
     let length = clause.body.len();
-    // What stands at each node of the walk.
+    // The variables and constants at the nodes of the walk.
     let (head, first, last) = match clause.shape {
         Shape::Cyclic => (atom(clause.relation, "X", "Y"), "X", "Y".to_owned()),
         Shape::Constant { side, head, end } => {
@@ -61,10 +62,10 @@ fn quoted(name: &str) -> String {
     if plain { name.to_owned() } else { serde_json::Value::String(name.to_owned()).to_string() }
 }
 
-/// Writes rules, one a line, in their order.
+/// Writes rules, one a line, in order.
 ///
 /// # Errors
-/// Where the disk refuses; then nothing appears.
+/// Write errors; then no file appears.
 pub fn save(path: impl AsRef<Path>, rules: &[Rule], kb: &KnowledgeBase) -> Result<()> {
     let mut writer = jsonl::Writer::create(path)?;
     for rule in rules {
@@ -79,8 +80,7 @@ pub fn save(path: impl AsRef<Path>, rules: &[Rule], kb: &KnowledgeBase) -> Resul
 /// Reads rules over a knowledge base.
 ///
 /// # Errors
-/// What reading gives; a line that is no rule, and a rule with a name that the knowledge base does not have, with file,
-/// line and column.
+/// Read errors; a line that is no rule; a name that the knowledge base lacks. Errors have file, line and column.
 pub fn load(path: impl AsRef<Path>, kb: &KnowledgeBase) -> Result<Vec<Rule>> {
     let path = path.as_ref();
     let mut rules = Vec::new();
@@ -153,7 +153,7 @@ fn clause(rule: &str, kb: &KnowledgeBase) -> Result<Clause, String> {
         } else if atom.object == at {
             (Step::backward(atom.relation), atom.subject)
         } else {
-            return Err("expected atoms that each go on where the one before ends".to_owned());
+            return Err("expected atoms that each start where the previous one ends".to_owned());
         };
         body.push(step);
         at = to;
@@ -195,7 +195,7 @@ fn term(rest: &mut &str, kb: &KnowledgeBase) -> Result<Term, String> {
     Ok(Term::Constant(entity.0))
 }
 
-/// A name, and whether it stood in quotes.
+/// A name, and whether it was quoted.
 fn name(rest: &mut &str) -> Result<(String, bool), String> {
     let text = rest.trim_start();
     if text.starts_with('"') {
@@ -271,7 +271,7 @@ mod tests {
             ("7\t3\t2\tlives(X,Y) <= lives(Y,X)", "field `confidence`"),
             ("7\t3\t0.1\tdies(X,Y) <= lives(Y,X)", "no relation `dies`"),
             ("7\t3\t0.1\tlives(X,Oslo) <= lives(Y,X)", "no entity `Oslo`"),
-            ("7\t3\t0.1\tlives(X,Y) <= lives(A,B)", "go on where the one before ends"),
+            ("7\t3\t0.1\tlives(X,Y) <= lives(A,B)", "start where the previous one ends"),
             ("7\t3\t0.1\tlives(X,Y) <= lives(X,A)", "a body from `X` to `Y`"),
             ("7\t3\t0.1\tlives(X,Y) lives(X,A)", "expected `<=`, found `lives(X,A)`"),
             ("7\t3\t0.1\tlives(A,B) <= lives(X,A)", "expected a head"),

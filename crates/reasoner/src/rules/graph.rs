@@ -1,4 +1,4 @@
-//! A graph as rules walk over it: every triple in both directions, with the edges of a node side by side.
+//! A graph for rule walks: every triple in both directions, with the edges of each node adjacent.
 
 use sporran_kilt::kb::Triple;
 
@@ -33,13 +33,13 @@ impl Step {
         Self(self.0 ^ 1)
     }
 
-    /// The triple that a step from one node to another stands for.
+    /// The triple of a step from one node to another.
     pub fn triple(self, from: u32, to: u32) -> (u32, u32, u32) {
         if self.is_backward() { (to, self.relation(), from) } else { (from, self.relation(), to) }
     }
 }
 
-/// An edge as its node sees it.
+/// An edge as seen from its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// The relation and its direction.
@@ -53,7 +53,7 @@ pub struct Edge {
 pub struct Graph {
     /// Each triple once, sorted.
     triples: Vec<(u32, u32, u32)>,
-    /// Where the edges of a node begin, and at the end how many there are.
+    /// The start of each node's edges; the last entry is their number.
     starts: Vec<usize>,
     /// The edges of each node by step, then by end.
     edges: Vec<Edge>,
@@ -69,7 +69,7 @@ impl Graph {
         Self::new(triples.into_iter().map(|triple| (triple.subject.0, triple.relation.0, triple.object.0)))
     }
 
-    /// The graph of some triples `(subject, relation, object)`; a triple that comes twice counts once.
+    /// The graph of triples `(subject, relation, object)`; duplicates count once.
     pub fn new(triples: impl IntoIterator<Item = (u32, u32, u32)>) -> Self {
         let mut triples: Vec<(u32, u32, u32)> = triples.into_iter().collect();
         triples.sort_unstable();
@@ -115,12 +115,12 @@ impl Graph {
         &self.triples
     }
 
-    /// One more than the greatest node.
+    /// One more than the largest node.
     pub fn nodes(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The edges of a node by step, then by end; none where no triple has the node.
+    /// The edges of a node by step, then by end; empty for an unknown node.
     pub fn edges(&self, node: u32) -> &[Edge] {
         self.range(node).map_or(&[], |range| &self.edges[range])
     }
@@ -130,7 +130,7 @@ impl Graph {
         (node + 1 < self.starts.len()).then(|| self.starts[node]..self.starts[node + 1])
     }
 
-    /// The edges of a node that are of one step, by end.
+    /// The edges of a node with one step, by end.
     pub fn along(&self, node: u32, step: Step) -> &[Edge] {
         let edges = self.edges(node);
         let start = edges.partition_point(|edge| edge.step < step);
@@ -146,12 +146,12 @@ impl Graph {
         &edges[start..start + length]
     }
 
-    /// Whether an edge is there.
+    /// Whether the graph has an edge.
     pub fn has(&self, from: u32, step: Step, to: u32) -> bool {
         self.edges(from).binary_search(&Edge { step, to }).is_ok()
     }
 
-    /// The nodes that a step leads away from, sorted.
+    /// The nodes with an outgoing edge of a step, sorted.
     pub fn sources(&self, step: Step) -> &[u32] {
         self.sources.get(step.0 as usize).map_or(&[], Vec::as_slice)
     }

@@ -1,9 +1,11 @@
-//! Mining: paths of the graph are sampled, generalised to rules, and the rules judged on the graph.
+//! Rule mining: paths of the graph are sampled and generalised to rules, and the rules are evaluated on the
+//! graph.
 //!
-//! The bottom-up way of AnyBURL (Meilicke, Chekol, Ruffinelli and Stuckenschmidt, IJCAI 2019), with entities of one
-//! grounding kept apart (object identity) and a pessimistic constant under every confidence. Samples are drawn in batches
-//! for one kind of path after the other; a kind rests once its batches bring little that is new. Every sample has a random
-//! stream of its own, so rules depend on the seed and on the number of batches, and not on threads.
+//! The bottom-up algorithm of AnyBURL (Meilicke, Chekol, Ruffinelli and Stuckenschmidt, IJCAI 2019). The
+//! entities of one grounding are distinct (object identity), and confidences have a pessimistic constant in
+//! the denominator. The kinds of paths are sampled in turn, one batch at a time. A kind stops when its
+//! batches give few new rules. Every sample has a separate random stream, so rules depend on the seed and the
+//! number of batches, not on threads.
 
 use std::{
     ops::ControlFlow,
@@ -22,29 +24,30 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What is mined, and how long. The bounds of single walks are fixed.
+/// The options of mining. The limits of single walks are fixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MineOptions {
-    /// Atoms of a body that leads from subject to object, at most; 1 to 3.
+    /// The largest number of atoms in a body that leads from subject to object; 1 to 3.
     pub cyclic_length: usize,
-    /// Atoms of a body of a rule with a constant in its head, at most; 0 to 3.
+    /// The largest number of atoms in the body of a rule with a constant in its head; 0 to 3.
     pub acyclic_length: usize,
     /// Paths in a batch.
     pub batch: usize,
-    /// Batches in all, at most.
+    /// The largest number of batches.
     pub batches: usize,
-    /// Seconds after which no further batch begins. With it, the rules depend on the machine.
+    /// Seconds after which no further batch starts. With it, the rules depend on the machine.
     pub seconds: Option<f64>,
-    /// A kind of path rests when this share of the rules that a batch meets has been met before.
+    /// A kind of path stops when this share of a batch's rules is already known.
     pub saturation: f64,
-    /// Right predictions that a rule needs.
+    /// The smallest number of correct predictions of a rule.
     pub min_support: u32,
-    /// Confidence that a rule needs.
+    /// The smallest confidence of a rule.
     pub min_confidence: f32,
-    /// Added to the predictions of every rule, as if they were wrong.
+    /// Added to the number of predictions of every rule, as if they were wrong.
     pub pessimistic: f32,
-    /// Different predictions of a cyclic rule after which judging it stops; entities to start from are drawn at random.
+    /// The number of predictions after which the evaluation of a cyclic rule stops. Its start entities are in
+    /// random order.
     pub sample: usize,
 }
 
@@ -69,7 +72,7 @@ impl MineOptions {
     /// Checks ranges.
     ///
     /// # Errors
-    /// [`Error::Argument`] that names the first key that is wrong.
+    /// [`Error::Argument`] with the first wrong key.
     pub fn check(&self) -> Result<()> {
         let wrong = |key: &str, expected: &str| Err(Error::Argument(format!("{key}: expected {expected}")));
         match () {
@@ -85,37 +88,37 @@ impl MineOptions {
                 wrong("min-confidence", "a share from 0 to 1")
             }
             () if !(self.pessimistic >= 0.0 && self.pessimistic.is_finite()) => {
-                wrong("pessimistic", "a number from 0 on")
+                wrong("pessimistic", "a number of at least 0")
             }
             () => Ok(()),
         }
     }
 }
 
-/// How far mining is.
+/// The progress of mining.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MineProgress {
-    /// Batches done.
+    /// Finished batches.
     pub batches: usize,
-    /// Rules that passed.
+    /// Rules that are good enough.
     pub rules: usize,
-    /// Rules that were met and judged.
+    /// Rules that were evaluated.
     pub judged: usize,
 }
 
-/// What kind of path a batch samples.
+/// The kind of path that a batch samples.
 #[derive(Clone, Copy)]
 enum Kind {
     Cyclic(usize),
     Acyclic(usize),
 }
 
-/// Mines rules, best first: by confidence, then support, then by what they say.
+/// Mines rules, best first: by confidence, then support, then content.
 ///
-/// `progress` is told after every batch and may stop the mining; what was found by then is kept.
+/// `progress` is called after every batch. If it stops the mining, the rules so far are returned.
 ///
 /// # Errors
-/// [`Error::Argument`] where an option is out of range.
+/// [`Error::Argument`] for an option out of range.
 pub fn mine(
     graph: &Graph,
     options: &MineOptions,
@@ -125,7 +128,7 @@ pub fn mine(
     options.check()?;
     let begin = Instant::now();
     let mut met: FxHashSet<Clause> = FxHashSet::default();
-    let mut rules = judge(graph, options, seed, constants(graph));
+    let mut rules = evaluate(graph, options, seed, constants(graph));
     let mut kinds: Vec<Kind> = (1..=options.cyclic_length).map(Kind::Cyclic).collect();
     kinds.extend((1..=options.acyclic_length).map(Kind::Acyclic));
     let mut turn = 0;
@@ -149,7 +152,7 @@ pub fn mine(
         let all = sampled.len();
         sampled.retain(|clause| met.insert(clause.clone()));
         let new = sampled.len();
-        rules.extend(judge(graph, options, seed, sampled));
+        rules.extend(evaluate(graph, options, seed, sampled));
         let known = if all == 0 { 1.0 } else { 1.0 - new as f64 / all as f64 };
         if known >= options.saturation {
             kinds.remove(turn);
@@ -174,7 +177,7 @@ pub(super) fn sort(rules: &mut [Rule]) {
     });
 }
 
-/// The clauses without a body: each constant that stands in some triple of a relation.
+/// The clauses with an empty body: one for each constant in a triple of a relation.
 fn constants(graph: &Graph) -> Vec<Clause> {
     let mut heads: Vec<(u32, Side, u32)> =
         graph.triples().iter().flat_map(|&(s, r, o)| [(r, Side::Subject, s), (r, Side::Object, o)]).collect();
@@ -188,7 +191,7 @@ fn constants(graph: &Graph) -> Vec<Clause> {
     heads.into_iter().map(clause).collect()
 }
 
-/// The clauses that one random path generalises to.
+/// The generalisations of one random path.
 fn sample(graph: &Graph, kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Clause> {
     let triples = graph.triples();
     let (s, relation, o) = triples[rng.random_range(0..triples.len())];
@@ -211,14 +214,14 @@ fn sample(graph: &Graph, kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Clause> {
             };
             let with_end =
                 |end| Clause { relation, shape: Shape::Constant { side, head, end }, body: body.clone() };
-            // A body that ends with the head's constant says nothing of an entity that is any.
+            // A body that ends with the head's constant is not generalised to any end.
             if end == head { vec![with_end(Some(end))] } else { vec![with_end(Some(end)), with_end(None)] }
         }
     }
 }
 
-/// A random walk from the subject to the object that does not use the triple itself. Its ends are walked from both sides,
-/// so that the middle only has to be looked up.
+/// A random walk from the subject to the object that does not use the triple itself. It proceeds from both
+/// ends, so the middle edge is only looked up.
 fn cyclic(
     graph: &Graph,
     (s, relation, o): (u32, u32, u32),
@@ -266,7 +269,7 @@ fn acyclic(
     for walked in 1..=length {
         let at = nodes[nodes.len() - 1];
         let edge = random_edge(graph, at, rng)?;
-        // The head's constant may be where the walk ends, by another relation.
+        // The walk may end at the head's constant, by another relation.
         let meets_head = edge.to == head && walked < length;
         if edge.step.triple(at, edge.to) == triple || nodes.contains(&edge.to) || meets_head {
             return None;
@@ -277,8 +280,8 @@ fn acyclic(
     Some((body, nodes[length]))
 }
 
-/// An edge of a node: half of the time any, half of the time of a random one of its steps, so that relations with many
-/// edges do not hide the others.
+/// A random edge of a node. Half of the time it is uniform over all edges, otherwise over the edges of one
+/// random step, so that frequent relations do not hide the others.
 fn random_edge(graph: &Graph, node: u32, rng: &mut ChaCha8Rng) -> Option<Edge> {
     let edges = graph.edges(node);
     if edges.is_empty() {
@@ -293,8 +296,8 @@ fn random_edge(graph: &Graph, node: u32, rng: &mut ChaCha8Rng) -> Option<Edge> {
     Some(chosen[rng.random_range(0..chosen.len())])
 }
 
-/// The clauses that pass, with their figures, in their order.
-fn judge(graph: &Graph, options: &MineOptions, seed: u64, clauses: Vec<Clause>) -> Vec<Rule> {
+/// Evaluates clauses. Returns those that pass, with their counts, in order.
+fn evaluate(graph: &Graph, options: &MineOptions, seed: u64, clauses: Vec<Clause>) -> Vec<Rule> {
     clauses
         .into_par_iter()
         .filter_map(|clause| {
@@ -309,7 +312,8 @@ fn judge(graph: &Graph, options: &MineOptions, seed: u64, clauses: Vec<Clause>) 
         .collect()
 }
 
-/// Predictions and right ones of a cyclic clause, until there are `limit` of them, from entities in random order.
+/// Counts predictions and correct predictions of a cyclic clause, up to `limit`, from entities in random
+/// order.
 fn count_cyclic(graph: &Graph, clause: &Clause, limit: usize, seed: u64) -> (u32, u32) {
     let sources = graph.sources(clause.body[0]);
     let head = Step::forward(clause.relation);
@@ -339,7 +343,7 @@ fn count_cyclic(graph: &Graph, clause: &Clause, limit: usize, seed: u64) -> (u32
     (predicted, support)
 }
 
-/// A number for a clause, the same on every machine.
+/// A hash of a clause, the same on every machine.
 fn fingerprint(clause: &Clause) -> u64 {
     clause.body.iter().fold(0xcbf2_9ce4_8422_2325 ^ u64::from(clause.relation), |hash, &step| {
         (hash ^ (u64::from(step.relation()) << 1 | u64::from(step.is_backward())))
@@ -347,7 +351,7 @@ fn fingerprint(clause: &Clause) -> u64 {
     })
 }
 
-/// Predictions and right ones of a clause with a constant: all of them.
+/// Counts all predictions and correct predictions of a clause with a constant.
 fn count_constant(graph: &Graph, clause: &Clause) -> (u32, u32) {
     let Shape::Constant { side, head, .. } = clause.shape else { return (0, 0) };
     // From the constant towards the entity.
@@ -371,7 +375,7 @@ fn count_constant(graph: &Graph, clause: &Clause) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    /// Ten couples, each with a child; the children live where their first parent does.
+    /// Ten couples, each with a child; the children live where their first parent lives.
     fn families() -> Graph {
         const SPOUSE: u32 = 0;
         const CHILD: u32 = 1;
@@ -401,15 +405,17 @@ mod tests {
     fn rules_of_each_length_are_found_with_their_figures() {
         let rules = mine(&families(), &options(), 1, &mut |_| ControlFlow::Continue(())).unwrap();
         let cyclic = |relation, body: &[Step]| Clause { relation, shape: Shape::Cyclic, body: body.to_vec() };
-        // spouse(X,Y) <= spouse(Y,X): twenty predictions, all right.
+        // spouse(X,Y) <= spouse(Y,X): twenty predictions, all correct.
         let symmetric = find(&rules, &cyclic(0, &[Step::backward(0)]));
         assert_eq!((symmetric.predicted, symmetric.support, symmetric.confidence), (20, 20, 1.0));
-        // lives(X,Y) <= child(A,X), lives(A,Y): only the first parents live anywhere, and the rule is right for all ten.
+        // lives(X,Y) <= child(A,X), lives(A,Y): only first parents have a place, and the rule is correct for
+        // all ten.
         let town = find(&rules, &cyclic(2, &[Step::backward(1), Step::forward(2)]));
         assert_eq!((town.predicted, town.support), (10, 10));
         // child(X,Y) <= spouse(X,A), child(A,Y).
         assert_eq!(find(&rules, &cyclic(1, &[Step::forward(0), Step::forward(1)])).support, 20);
-        // lives(X,Y) <= spouse(X,A), child(A,B), lives(B,Y): both of each couple, of whom one is known to live there.
+        // lives(X,Y) <= spouse(X,A), child(A,B), lives(B,Y): both of each couple, one of whom is known to
+        // live there.
         let long = find(&rules, &cyclic(2, &[Step::forward(0), Step::forward(1), Step::forward(2)]));
         assert_eq!((long.predicted, long.support), (20, 10));
         // lives(X,100) without a body: twenty people live somewhere, eight of them in 100.

@@ -1,7 +1,8 @@
-//! Rules of a knowledge base: mined from paths, written as text, applied with the reasons for every prediction.
+//! Rules of a knowledge base: mined from paths, written as text, and applied with explanations.
 //!
-//! A rule is `speaks(X,Y) <= lives(X,A), language(A,Y)` or has constants, `speaks(X,French) <= lives(X,Paris)`. [`mine()`]
-//! finds them, [`RuleBase`] applies them, [`save`] and [`load`] write and read them.
+//! A rule is `speaks(X,Y) <= lives(X,A), language(A,Y)` or has constants, `speaks(X,French) <=
+//! lives(X,Paris)`. [`mine()`] mines them, [`RuleBase`] applies them, [`save`] and [`load`] write and read
+//! them.
 
 mod apply;
 mod file;

@@ -1,4 +1,4 @@
-//! Rules as a scorer of triples, to be evaluated and combined like embeddings.
+//! Rules as a scorer of triples, which can be evaluated and combined like embeddings.
 
 use rayon::prelude::*;
 use sporran_kilt::kb::{EntityId, KnowledgeBase, RelationId};
@@ -6,7 +6,7 @@ use sporran_kilt::kb::{EntityId, KnowledgeBase, RelationId};
 use super::{apply::RuleBase, rule::Side};
 use crate::{Error, Result, embedding::TripleScorer};
 
-/// Rules that score every entity of a knowledge base, 0 where none of them predicts it.
+/// Rules that score every entity of a knowledge base. Entities without a prediction get 0.
 #[derive(Clone, Debug)]
 pub struct RuleScorer {
     rules: RuleBase,
@@ -15,7 +15,7 @@ pub struct RuleScorer {
 }
 
 impl RuleScorer {
-    /// A scorer in the numbers of a knowledge base.
+    /// A scorer with the ids of a knowledge base.
     pub fn new(rules: RuleBase, kb: &KnowledgeBase) -> Self {
         Self { rules, entities: kb.entity_count(), relations: kb.relation_count() }
     }
@@ -28,7 +28,7 @@ impl RuleScorer {
     fn fill(&self, questions: &[(EntityId, RelationId)], unknown: Side, scores: &mut [f32]) -> Result<()> {
         if scores.len() != questions.len() * self.entities {
             let (places, entities, count) = (scores.len(), self.entities, questions.len());
-            let message = format!("expected places for {count} times {entities} scores, found {places}");
+            let message = format!("expected a buffer for {count} times {entities} scores, found {places}");
             return Err(Error::Argument(message));
         }
         for &(known, relation) in questions {

@@ -1,8 +1,8 @@
-//! Rules: what they say, and how they are walked.
+//! Rules and their walks over a graph.
 
 use super::graph::{Graph, Step};
 
-/// Which argument of a head.
+/// An argument of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// The first one.
@@ -22,65 +22,65 @@ impl Side {
     }
 }
 
-/// How a rule's body hangs together with its head.
+/// The relation between a rule's body and its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
     /// `h(X,Y) <= b(X,A), c(A,Y)`: the body leads from the subject to the object.
     Cyclic,
-    /// `h(X,c) <= b(X,A), c(A,d)` and `h(c,X) <= ..`: one argument of the head is a constant; the body starts at the
-    /// other one, and is empty where the rule says only how common the constant is.
+    /// `h(X,c) <= b(X,A), c(A,d)` and `h(c,X) <= ..`: one argument of the head is a constant. The body starts
+    /// at the other argument. With an empty body, the rule expresses only the frequency of the constant.
     Constant {
         /// The argument that is the constant.
         side: Side,
         /// The constant of the head.
         head: u32,
-        /// The entity that the body ends with; any where it is `None`.
+        /// The entity at the end of the body; any entity if `None`.
         end: Option<u32>,
     },
 }
 
-/// A rule without its figures.
+/// A rule without its counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clause {
     /// The relation that it predicts.
     pub relation: u32,
-    /// How head and body hang together.
+    /// The relation between head and body.
     pub shape: Shape,
     /// The relations of the body, in the order of the walk.
     pub body: Vec<Step>,
 }
 
-/// A rule: a clause, and how often it was right.
+/// A rule: a clause with its counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What it says.
+    /// The clause.
     pub clause: Clause,
-    /// Different predictions that the body made on the triples that it was judged on, or on a sample of them.
+    /// The number of distinct predictions on the evaluated triples, or on a sample of them.
     pub predicted: u32,
-    /// Those of them that are triples.
+    /// The number of them that are triples.
     pub support: u32,
     /// `support / (predicted + c)` with the miner's pessimistic constant `c`.
     pub confidence: f32,
 }
 
-/// How many edges a single walk may look at; a bound against hubs, the same wherever a rule is judged or applied.
+/// The largest number of edges that a single walk visits. It limits hubs, equally in mining and application.
 pub(super) const EDGES: usize = 20_000;
 
 impl Clause {
-    /// Where the body leads from a node: calls `found` with every end, some of them several times, until it says `false`
-    /// or a bound is reached. All nodes of a walk are different from each other and from `avoid`.
+    /// Walks along the body from a node. Calls `found` with every end, possibly repeatedly, until it returns
+    /// `false` or a limit is reached. All nodes of a walk differ from each other and from `avoid`.
     fn walk(&self, graph: &Graph, from: u32, avoid: Option<u32>, found: &mut dyn FnMut(&[u32]) -> bool) {
         let mut nodes = vec![from];
         let mut left = EDGES;
         descend(graph, &self.body, avoid, &mut nodes, &mut left, found);
     }
 
-    /// The objects that a cyclic clause predicts for a subject, sorted; for another clause none.
+    /// The objects that a cyclic clause predicts for a subject, sorted; empty for other clauses.
     pub fn objects(&self, graph: &Graph, subject: u32) -> Vec<u32> {
         self.ends(graph, subject)
     }
 
-    /// The subjects that a cyclic clause predicts for an object, sorted; for another clause none.
+    /// The subjects that a cyclic clause predicts for an object, sorted; empty for other clauses.
     pub fn subjects(&self, graph: &Graph, object: u32) -> Vec<u32> {
         let body = self.body.iter().rev().map(|step| step.reversed()).collect();
         Self { relation: self.relation, shape: self.shape, body }.ends(graph, object)
@@ -99,7 +99,8 @@ impl Clause {
         ends
     }
 
-    /// The entities that satisfy the body of a clause with a constant, sorted; for a cyclic one, or an empty body, none.
+    /// The entities that satisfy the body of a clause with a constant, sorted; empty for a cyclic clause or
+    /// an empty body.
     pub fn satisfying(&self, graph: &Graph) -> Vec<u32> {
         let Shape::Constant { head, end, .. } = self.shape else { return Vec::new() };
         let (Some(&first), Some(_)) = (self.body.first(), self.body.last()) else { return Vec::new() };
@@ -107,7 +108,7 @@ impl Clause {
         if let Some(end) = end {
             let body: Vec<Step> = self.body.iter().rev().map(|step| step.reversed()).collect();
             let reversed = Self { relation: self.relation, shape: self.shape, body };
-            // The head's constant may be the body's, but not stand between.
+            // The head's constant may be the end of the body, but not an inner node.
             let avoid = (end != head).then_some(head);
             reversed.walk(graph, end, avoid, &mut |nodes| {
                 found.extend(nodes.last());
@@ -139,7 +140,7 @@ impl Clause {
         let mut result = None;
         let avoid = (end != Some(head)).then_some(head);
         match end {
-            // Walking towards a constant from its side would look at fewer nodes, but not in this order.
+            // A walk from the constant's side would visit fewer nodes, but in another order.
             Some(end) => self.walk_to(graph, entity, end, avoid, &mut result),
             None => self.walk(graph, entity, avoid, &mut |nodes| {
                 result = Some(nodes.to_vec());
@@ -149,7 +150,7 @@ impl Clause {
         result
     }
 
-    /// The first walk from one node to another; the last step is looked up instead of walked.
+    /// The first walk from one node to another. The last step is looked up.
     fn walk_to(&self, graph: &Graph, from: u32, to: u32, avoid: Option<u32>, result: &mut Option<Vec<u32>>) {
         let Some((&last, before)) = self.body.split_last() else { return };
         if from == to {
@@ -168,8 +169,8 @@ impl Clause {
         });
     }
 
-    /// The triples of the body that make a clause predict a triple, in the order of the walk; `None` where it does not.
-    /// Empty for a clause without a body.
+    /// The body's triples that make a clause predict a triple, in the order of the walk; `None` without a
+    /// prediction. Empty for a clause without a body.
     pub fn explain(&self, graph: &Graph, subject: u32, object: u32) -> Option<Vec<(u32, u32, u32)>> {
         let nodes = match self.shape {
             Shape::Cyclic => {

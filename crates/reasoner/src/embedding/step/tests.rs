@@ -1,4 +1,4 @@
-//! Every gradient against differences of the loss.
+//! Compares every gradient with finite differences of the loss.
 
 use serde_json::json;
 use sporran_kilt::kb::Triple;
@@ -6,14 +6,14 @@ use sporran_kilt::kb::Triple;
 use super::*;
 use crate::embedding::questions::Questions;
 
-/// The triples have nine of them.
+/// The triples contain nine of them.
 const ENTITY_COUNT: usize = 14;
 
 fn triples() -> Vec<Triple> {
     (0..14u32).map(|at| Triple::new(at * 5 % 4, at % 3, (at * 7 + 2) % 9)).collect()
 }
 
-/// All gradients of the loss on one batch, entities first, and the loss.
+/// The loss of one batch and all its gradients, entities first.
 fn gradients(
     options: &EmbeddingOptions,
     shape: &Shape,
@@ -31,7 +31,7 @@ fn gradients(
     let mut entities = vec![0.0; table.len()];
     match found.entities {
         ToEntities::Dense(dense) => {
-            // In two pieces, as the training of more entities would.
+            // In two blocks, as in a training with more entities.
             let (first, second) = entities.split_at_mut(4 * width);
             dense.piece(0, &table[..4 * width], first);
             dense.piece(4, &table[4 * width..], second);
@@ -44,7 +44,7 @@ fn gradients(
     }
     let mut all = vec![entities];
     all.append(&mut stepper.gradients);
-    // The penalty is not in the loss that is reported.
+    // The reported loss does not contain the penalty.
     let mut loss = found.loss;
     let penalty = training.regularizer;
     if penalty.entity > 0.0 {
@@ -75,7 +75,7 @@ fn gradients(
     (loss, all)
 }
 
-/// Compares every gradient with differences of the loss.
+/// Compares every gradient with finite differences.
 fn check(json: serde_json::Value) {
     // Tiny batches on many threads would only wait for each other.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -91,7 +91,7 @@ fn check_alone(json: serde_json::Value) {
     let (here, found) = gradients(&options, &shape, &parameters, &triples);
     let mut compared = 0;
     for (which, gradient) in found.iter().enumerate() {
-        // Some of many places, spread evenly.
+        // A sample of the values, spread evenly.
         for at in (0..gradient.len()).step_by((gradient.len() / 60).max(1)) {
             let mut moved = |by: f32| {
                 let values = match which {
@@ -114,7 +114,7 @@ fn check_alone(json: serde_json::Value) {
                 loss
             };
             let by = 1e-3;
-            // Where the loss has a kink nearby, the gradient is that of one of its sides.
+            // Near a kink of the loss, the gradient is that of one of its sides.
             let by_64 = f64::from(by);
             let (left, right) = ((here - moved(-by)) / by_64, (moved(by) - here) / by_64);
             let slack = 2e-3 + 0.01 * left.abs();
@@ -262,7 +262,7 @@ fn gradients_of_rounded_products_are_near_those_in_32_bits() {
 fn grouping_by_question_is_the_loss_of_single_triples() {
     for model in models() {
         let of = |regime: &str, max_answers: Option<usize>, triples: &[Triple]| {
-            // Batch statistics make ConvE's questions depend on each other; dropout would differ.
+            // Batch statistics make ConvE's questions depend on each other. Dropout would differ.
             let more = json!({ "map-dropout": 0.0, "hidden-dropout": 0.0,
                 "training": { "regime": regime, "label-smoothing": 0.1, "max-answers": max_answers } });
             let options: EmbeddingOptions = serde_json::from_value(with(model.clone(), &more)).unwrap();
