@@ -1,4 +1,4 @@
-//! Documents with known mentions: what taggers learn from and are measured by.
+//! Documents with annotated mentions, for the training and evaluation of taggers.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -6,20 +6,20 @@ use sporran_kilt::{docred, knowledgenet};
 
 use crate::{Document, EntityType, Span, pronouns::is_pronoun};
 
-/// A document with mentions that people marked.
+/// A document with annotated mentions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotated {
     /// The document.
     pub document: Document,
-    /// Names and dates in order, as tokens, none in another.
+    /// Names and dates in order, as token ranges without overlaps.
     pub mentions: Vec<(Range<usize>, EntityType)>,
-    /// Whether all mentions are marked. Where they are not, what is unmarked is unknown.
+    /// Whether all mentions are annotated. If not, unmarked tokens are unknown.
     pub complete: bool,
 }
 
 impl Annotated {
-    /// Puts the text of a document of DocRED together from its tokens, as people would have written it. Numbers (`NUM`) are no
-    /// mentions here.
+    /// Reconstructs the text of a DocRED document from its tokens, with natural spacing. Numbers (`NUM`) are
+    /// no mentions here.
     #[must_use]
     pub fn from_docred(record: &docred::Document) -> Self {
         let mut text = String::new();
@@ -56,8 +56,8 @@ impl Annotated {
         Self { document, mentions, complete: true }
     }
 
-    /// The names and dates of a KnowledgeNet document's facts. Their types are those that the property asks for; pronouns are no
-    /// mentions here, and what no fact is about is unknown.
+    /// The names and dates of a KnowledgeNet document's facts, with the types that the property requires.
+    /// Pronouns are no mentions here. Tokens outside of facts are unknown.
     #[must_use]
     pub fn from_knowledgenet(record: &knowledgenet::Document) -> Self {
         let document = Document::new(record.id.to_string(), record.text.clone());
@@ -76,9 +76,9 @@ impl Annotated {
     }
 }
 
-/// Whether a blank stands before a token.
+/// Whether a blank precedes a token.
 fn is_apart(before: Option<&str>, token: &str, quoted: bool) -> bool {
-    // A sentence's first token.
+    // The first token of a sentence.
     let Some(before) = before else { return true };
     let digits = |word: &str, last: bool| {
         let of = if last { word.chars().next_back() } else { word.chars().next() };
@@ -93,14 +93,14 @@ fn is_apart(before: Option<&str>, token: &str, quoted: bool) -> bool {
     }
     match before {
         "(" | "[" | "{" | "-" | "/" | "“" | "$" | "£" | "€" | "#" => false,
-        // The state is that before this token: a quotation is open where the mark before it opened it.
+        // `quoted` is the state before this token: whether a quotation is open.
         "\"" if quoted => false,
         "–" | "—" if digits(token, false) => false,
         _ => true,
     }
 }
 
-/// The tokens of spans that have some, in order; of two that overlap the longer.
+/// Returns the non-empty token ranges of spans in order; of two that overlap the longer.
 fn in_order(
     document: &Document,
     spans: impl Iterator<Item = (Span, EntityType)>,
@@ -108,7 +108,7 @@ fn in_order(
     let mut found: BTreeMap<(usize, usize), EntityType> = BTreeMap::new();
     for (span, kind) in spans {
         let tokens = document.tokens_of(span);
-        // What begins in one sentence and ends in another was cut wrongly by either.
+        // A span over a sentence boundary is an error of the annotation or of the sentence splitter.
         let whole =
             !tokens.is_empty() && document.sentence_of(tokens.start) == document.sentence_of(tokens.end - 1);
         if whole {
@@ -137,7 +137,7 @@ fn kind_of(name: &str) -> Option<EntityType> {
     })
 }
 
-/// What the subject and the object of a KnowledgeNet property are; none where it may be one thing or another.
+/// The entity types of a KnowledgeNet property's subject and object; none if ambiguous.
 fn kinds_of(property: &str) -> (Option<EntityType>, Option<EntityType>) {
     use EntityType::{Date, Location, Organisation, Person};
     let (subject, object) = match property {

@@ -1,4 +1,4 @@
-//! Dates by their form: days, months and years as numbers and names.
+//! Dates by pattern: days, months and years as numbers and names.
 
 use std::ops::Range;
 
@@ -28,13 +28,13 @@ const MONTHS: [&str; 21] = [
     "september",
 ];
 
-/// Words behind which a number of four digits is a year.
+/// A four-digit number after one of these words is a year.
 const BEFORE_YEAR: [&str; 19] = [
     "after", "around", "before", "between", "by", "circa", "during", "early", "from", "in", "late", "mid",
     "of", "since", "spring", "summer", "through", "to", "until",
 ];
 
-/// The dates of a sentence's tokens that their form gives away.
+/// The dates in a sentence's tokens, by pattern.
 pub(crate) fn dates(document: &Document, tokens: Range<usize>) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut at = tokens.start;
@@ -50,7 +50,7 @@ pub(crate) fn dates(document: &Document, tokens: Range<usize>) -> Vec<Range<usiz
     found
 }
 
-/// The token after a date that begins at token `at`.
+/// The end of a date that starts at token `at`.
 fn date_at(document: &Document, at: usize, end: usize, start: usize) -> Option<usize> {
     let word = |at: usize| if at < end { document.word(at) } else { "" };
     // 3 May, 3rd of May
@@ -70,7 +70,7 @@ fn date_at(document: &Document, at: usize, end: usize, start: usize) -> Option<u
         }
         return is_date.then_some(next);
     }
-    // 1950-05-03 and 03/05/1950: the numbers with their marks in five tokens that stand together
+    // 1950-05-03 and 03/05/1950: numbers and marks in five adjacent tokens.
     if at + 5 <= end && matches!(word(at + 1), "-" | "/") && word(at + 1) == word(at + 3) {
         let together = (at..at + 4).all(|at| document.tokens[at].end == document.tokens[at + 1].start);
         let numbers = [word(at), word(at + 2), word(at + 4)];
@@ -84,17 +84,17 @@ fn date_at(document: &Document, at: usize, end: usize, start: usize) -> Option<u
     if is_year(word(at)) && at > start {
         let before = document.word(at - 1);
         // (1950 ... and in 1950, but not in 1950 people
-        let is_behind = BEFORE_YEAR.iter().any(|other| before.eq_ignore_ascii_case(other));
+        let follows_preposition = BEFORE_YEAR.iter().any(|other| before.eq_ignore_ascii_case(other));
         let next = word(at + 1);
         let is_alone = next.is_empty() || !next.starts_with(char::is_lowercase) || is_linking(next);
-        if (before == "(" || is_behind) && is_alone {
+        if (before == "(" || follows_preposition) && is_alone {
             return Some(at + 1);
         }
     }
     None
 }
 
-/// Whether a word goes on with a sentence rather than counting something.
+/// Whether a word continues the sentence instead of naming a counted thing.
 fn is_linking(word: &str) -> bool {
     matches!(
         word,

@@ -1,4 +1,4 @@
-//! Peoples and short forms of countries' names: `American` and `U.S.` mean the United States.
+//! Demonyms and short country names: `American` and `U.S.` refer to the United States.
 
 const COUNTRIES: [(&str, &str); 66] = [
     ("afghan", "afghanistan"),
@@ -69,7 +69,7 @@ const COUNTRIES: [(&str, &str); 66] = [
     ("welsh", "wales"),
 ];
 
-/// The country that a word means, in lower case like the word.
+/// The country of a word, both in lower case.
 pub(crate) fn country(word: &str) -> Option<&'static str> {
     COUNTRIES.binary_search_by(|(known, _)| (*known).cmp(word)).ok().map(|at| COUNTRIES[at].1)
 }

@@ -1,10 +1,10 @@
-//! A text with the places of its sentences and tokens.
+//! A text with its sentence and token spans.
 
 use std::ops::Range;
 
 use crate::{sentences, tokens};
 
-/// A piece of a document in code points, the end exclusive.
+/// A part of a document in code points, the end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// The first code point.
@@ -14,7 +14,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether both have a code point in common.
+    /// Whether two spans share a code point.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.start < other.end && other.start < self.end
@@ -27,10 +27,10 @@ impl Span {
     }
 }
 
-/// A sentence: its place, and which of the document's tokens are in it.
+/// A sentence: its span and its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
     /// Its tokens, as indices into [`Document::tokens`].
     pub tokens: Range<usize>,
@@ -48,30 +48,32 @@ pub struct Sentence {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What it is called: a document's id or a page's.
+    /// The id of a document or a page.
     pub id: String,
     /// The original text.
     pub text: String,
-    /// Words, numbers and punctuation in order, none of them blank.
+    /// Words, numbers and punctuation in order, without blanks.
     pub tokens: Vec<Span>,
     /// The sentences in order; every token is in exactly one.
     pub sentences: Vec<Sentence>,
-    /// The first byte of every 32nd code point, so that a slice of a long text is found without reading all of it.
+    /// The byte offset of every 32nd code point, so that slicing a long text is fast.
     marks: Vec<usize>,
     characters: usize,
 }
 
-/// Code points between two marks.
+/// Code points between two entries of `marks`.
 const STEP: usize = 32;
 
 impl Document {
-    /// Finds the tokens and sentences of a text.
+    /// Splits a text into tokens and sentences.
     ///
-    /// Words follow UAX #29 with hyphens apart; a clitic (`'s`, `n't`) is a token of its own, and so is a full stop
-    /// that ends a sentence, while that of an initial or of an abbreviation within a sentence belongs to its word. Every
-    /// code point that is not blank is in exactly one token. A sentence ends at its punctuation, at an empty line, at four
-    /// blanks in a row (as between the passages of a text that is known in part), and after 256 tokens at the latest,
-    /// so that what is done for all pairs of a sentence stays within bounds. Time is linear in the text.
+    /// Words follow UAX #29 and are split at hyphens. A clitic (`'s`, `n't`) is a separate token. The full
+    /// stop that ends a sentence is a token; that of an initial or abbreviation belongs to its word. Every
+    /// code point that is not blank is in exactly one token.
+    ///
+    /// A sentence ends at its punctuation, at an empty line, or at four blanks in a row (as between the
+    /// passages of a partial text). It has at most 256 tokens, which bounds work on all pairs of a sentence.
+    /// Time is linear in the text.
     #[must_use]
     pub fn new(id: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -112,13 +114,13 @@ impl Document {
         self.characters == 0
     }
 
-    /// The text of a span; `None` where it leaves the document or ends before it starts.
+    /// The text of a span; `None` if it exceeds the document or ends before it starts.
     #[must_use]
     pub fn slice(&self, span: Span) -> Option<&str> {
         self.text.get(self.byte(span.start)?..self.byte(span.end)?)
     }
 
-    /// The text of token `at`; empty where there is no such token.
+    /// The text of token `at`; empty if there is none.
     #[must_use]
     pub fn word(&self, at: usize) -> &str {
         self.tokens.get(at).and_then(|span| self.slice(*span)).unwrap_or_default()
@@ -127,14 +129,14 @@ impl Document {
     /// The span from the first of some tokens to the last.
     ///
     /// # Panics
-    /// Where the range is empty or leaves the document.
+    /// If the range is empty or exceeds the document.
     #[must_use]
     pub fn span(&self, tokens: Range<usize>) -> Span {
         let tokens = &self.tokens[tokens];
         Span { start: tokens[0].start, end: tokens[tokens.len() - 1].end }
     }
 
-    /// The tokens that have a code point in common with a span; an empty range where none has.
+    /// The tokens that share a code point with a span; possibly an empty range.
     #[must_use]
     pub fn tokens_of(&self, span: Span) -> Range<usize> {
         let start = self.tokens.partition_point(|token| token.end <= span.start);
@@ -142,14 +144,14 @@ impl Document {
         start..end.max(start)
     }
 
-    /// The sentence that token `at` is in; `None` where there is no such token.
+    /// The sentence of token `at`; `None` if there is no such token.
     #[must_use]
     pub fn sentence_of(&self, at: usize) -> Option<usize> {
         let sentence = self.sentences.partition_point(|sentence| sentence.tokens.end <= at);
         (sentence < self.sentences.len()).then_some(sentence)
     }
 
-    /// The byte at which a code point starts.
+    /// The byte offset of a code point.
     fn byte(&self, at: usize) -> Option<usize> {
         if at == self.characters {
             return Some(self.text.len());
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn sentences_end_where_readers_see_them_end() {
         let ends = |text: &str| words(text).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
-        // Initials, titles and abbreviations end none, unless a word follows that begins sentences.
+        // Initials, titles and abbreviations end no sentence, unless a typical sentence opener follows.
         assert_eq!(
             ends("Mr. J. R. R. Smith of Acme Inc. left. He won."),
             ["Mr. J. R. R. Smith of Acme Inc. left .", "He won ."]
@@ -231,13 +233,13 @@ mod tests {
         assert_eq!(ends("She joined Acme Inc. The firm grew."), ["She joined Acme Inc .", "The firm grew ."]);
         assert_eq!(ends("He lives in the U.S. He sings."), ["He lives in the U.S.", "He sings ."]);
         assert_eq!(ends("St. Louis vs. No. 5 cost 3.5 million."), ["St. Louis vs. No. 5 cost 3.5 million ."]);
-        // Quotes and brackets that close go with the sentence.
+        // Closing quotes and brackets belong to the sentence.
         assert_eq!(
             ends("\"Go.\" He went. (It was late.) Then"),
             ["\" Go . \"", "He went .", "( It was late . )", "Then"]
         );
         assert_eq!(ends("\"Really?\" asked Ann."), ["\" Really ? \" asked Ann ."]);
-        // Runs of blanks and empty lines end one; a single new line does not.
+        // Runs of blanks and empty lines end a sentence; a single new line does not.
         assert_eq!(ends("one two      three\n\nfour\nfive"), ["one two", "three", "four five"]);
         assert_eq!(ends("He left the club.Then he won."), ["He left the club .", "Then he won ."]);
         assert_eq!(

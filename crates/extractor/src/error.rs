@@ -1,4 +1,4 @@
-//! What can go wrong when facts are extracted.
+//! The errors of this crate.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use sporran_checkpoint::Error as Model;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which extraction can fail.
+/// The errors of extraction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,36 +22,36 @@ pub enum Error {
     Weights {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<candle_core::Error>,
     },
-    /// A tagger of other labels.
+    /// A tagger with other labels.
     #[error("{path}: field `labels`: expected {expected:?}, found {found:?}")]
     Labels {
         /// The file.
         path: PathBuf,
-        /// Those of this program.
+        /// The labels of this program.
         expected: Vec<String>,
-        /// Those of the file.
+        /// The labels of the file.
         found: Vec<String>,
     },
-    /// A model that does not tag.
+    /// A model without a token-classification head.
     #[error("{folder}: expected a head for token classification, found {found}")]
     Head {
         /// The model's folder.
         folder: PathBuf,
-        /// What it has.
+        /// The head of the model.
         found: &'static str,
     },
-    /// A model's folder whose parts do not fit each other.
+    /// An inconsistent model folder.
     #[error("{what}: expected {expected}, found {found}")]
     Model {
-        /// The file or the part.
+        /// The file or part.
         what: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
     /// An annotation outside its document.
@@ -59,16 +59,16 @@ pub enum Error {
     Misplaced {
         /// The document.
         document: String,
-        /// What was annotated.
+        /// The annotation's field.
         field: String,
-        /// What is wrong with its place.
+        /// The problem with its position.
         message: String,
     },
 }
 
 impl Error {
-    /// The error of a file whose sizes do not fit its weights. `field` names the file's field for a tensor, its expected shape and
-    /// its shape. Other errors stay as they are.
+    /// The error of a file whose sizes do not match its weights. `field` returns the file's field for a
+    /// tensor, its expected shape and its actual shape. Other errors are unchanged.
     pub(crate) fn unfit(
         file: &Path,
         field: impl Fn(&str, &[usize], Option<&[usize]>) -> &'static str,

@@ -5,25 +5,25 @@ use crate::{Link, Span};
 /// The subject or the object of a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
-    /// The mention that the fact is read from.
+    /// The mention in the fact's sentence.
     pub span: Span,
-    /// The mention of its chain that names it best: where the fact is read from `she`, the name.
+    /// The most descriptive mention of its chain: for `she`, the name.
     pub name: Span,
-    /// The entity that it means, where the linker is sure enough.
+    /// The linked entity, if the linker's confidence suffices.
     pub link: Option<Link>,
 }
 
-/// A property that a document states between two mentions.
+/// A property that a document expresses between two mentions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What it is about.
+    /// The subject.
     pub subject: Argument,
     /// The property's name, such as `DATE_OF_BIRTH`.
     pub property: String,
-    /// What it says.
+    /// The object.
     pub object: Argument,
-    /// How sure the extractor is, 0 to 1.
+    /// The confidence of the extractor, 0 to 1.
     pub confidence: f32,
-    /// The sentence that states it.
+    /// The sentence that expresses the fact.
     pub sentence: Span,
 }

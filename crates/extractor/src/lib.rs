@@ -1,8 +1,8 @@
-//! Knowledge-base population: text in, facts out, with their spans, their links and their evidence.
+//! Knowledge-base population: facts from text, with their spans, links and evidence.
 //!
-//! An [`Extractor`] is a chain of parts, each usable alone: a [`Document`]'s sentences and tokens, its [`Mention`]s, the
-//! [`Chain`]s of mentions that mean the same thing, the [`Link`]s of chains into a knowledge base, and the [`Fact`]s
-//! that hold between mentions.
+//! An [`Extractor`] is a pipeline of parts that are also usable alone. A [`Document`] has sentences and
+//! tokens. Its [`Mention`]s form [`Chain`]s of the same entity. [`Link`]s connect chains to a knowledge base.
+//! [`Fact`]s hold between mentions.
 
 mod annotated;
 pub mod coreference;
@@ -40,34 +40,35 @@ pub use threshold::best_threshold;
 
 /// Finds the mentions of documents.
 ///
-/// Result `i` is that of `documents[i]`, whatever stands beside it. Mentions are ordered by their start, do not overlap,
-/// and each is within one sentence.
+/// Result `i` is that of `documents[i]`, independently of the others. Mentions are ordered by their start, do
+/// not overlap, and are within one sentence.
 pub trait MentionFinder: Send + Sync {
     /// The mentions of each document: names, dates, pronouns.
     ///
     /// # Errors
-    /// Where a model fails.
+    /// Errors of a model.
     fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>>;
 }
 
-/// Puts the mentions of documents that mean the same entity together.
+/// Groups the mentions of a document by entity.
 pub trait Coreference: Send + Sync {
-    /// The chains of one document, each mention in at most one, ordered by their first mention. A mention that nothing else
-    /// means the same as is a chain of itself where it is a name; a pronoun or a description alone is in none.
+    /// The chains of one document, ordered by their first mention. Each mention is in at most one chain. A
+    /// name without other mentions is a chain of one; a pronoun or description without other mentions is in
+    /// none.
     ///
     /// # Errors
-    /// Where a model fails.
+    /// Errors of a model.
     fn chains(&self, document: &Document, mentions: &[Mention]) -> Result<Vec<Chain>>;
 }
 
-/// Finds the facts that documents state.
+/// Extracts facts from documents.
 ///
-/// Result `i` is that of `documents[i]`, whatever stands beside it. A document's facts are ordered by the start of the
+/// Result `i` is that of `documents[i]`, independently of the others. Facts are ordered by the start of the
 /// subject, then of the object, then by property.
 pub trait Extractor: Send + Sync {
     /// The facts of each document.
     ///
     /// # Errors
-    /// Where a model fails.
+    /// Errors of a model.
     fn extract(&self, documents: &[Document]) -> Result<Vec<Vec<Fact>>>;
 }

@@ -1,4 +1,4 @@
-//! Mentions of entities, chains of those that mean the same, and their links.
+//! Mentions of entities, their chains, and their links.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Span;
 
-/// What kind of thing a mention means.
+/// The type of a mention's entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntityType {
@@ -22,7 +22,7 @@ pub enum EntityType {
     Other,
 }
 
-/// How a mention is put.
+/// The form of a mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MentionForm {
@@ -34,37 +34,37 @@ pub enum MentionForm {
     Nominal,
 }
 
-/// A piece of a sentence that means an entity.
+/// A span of a sentence that refers to an entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mention {
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
-    /// Its tokens, as indices into the document's; not empty, and within one sentence.
+    /// Its tokens, as indices into the document's; not empty, within one sentence.
     pub tokens: Range<usize>,
     /// The sentence's index.
     pub sentence: usize,
-    /// What it means.
+    /// The type of its entity.
     pub kind: EntityType,
-    /// How it is put.
+    /// Its form.
     pub form: MentionForm,
-    /// How sure its finder is, 0 to 1.
+    /// The confidence of its finder, 0 to 1.
     pub confidence: f32,
 }
 
-/// Mentions of one document that mean the same entity.
+/// Mentions of one document that refer to the same entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Indices of mentions with how sure it is that they belong here, 0 to 1; ascending.
+    /// Mention indices with the confidence that they belong to this chain, 0 to 1; ascending.
     pub mentions: Vec<(usize, f32)>,
-    /// The mention that names it best: an index of a mention.
+    /// The index of the most descriptive mention.
     pub representative: usize,
 }
 
-/// What a chain or a mention stands for in the knowledge base.
+/// The entity of a chain or a mention in the knowledge base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The entity's id, such as `Q42`.
     pub entity: String,
-    /// How sure the linker is, 0 to 1.
+    /// The confidence of the linker, 0 to 1.
     pub confidence: f32,
 }

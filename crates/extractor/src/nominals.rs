@@ -1,4 +1,4 @@
-//! Descriptions that stand for a name: an article or a pronoun before one of some nouns.
+//! Nominal mentions that refer to an entity: an article or a pronoun before one of some nouns.
 
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ const LOCATION: [&str; 14] = [
     "village",
 ];
 
-/// The type of what a noun describes.
+/// The entity type of a noun.
 pub(crate) fn described(noun: &str) -> Option<EntityType> {
     let is_in = |nouns: &[&str]| nouns.binary_search(&noun).is_ok();
     if is_in(&PERSON) {
@@ -107,8 +107,8 @@ pub(crate) fn described(noun: &str) -> Option<EntityType> {
     is_in(&LOCATION).then_some(EntityType::Location)
 }
 
-/// The descriptions among a sentence's tokens: `the company`, `this singer`, at most one word between, and nothing behind that
-/// would make a longer noun of it.
+/// The nominal mentions in a sentence's tokens: `the company`, `this singer`. One word may come between. A
+/// following noun excludes them.
 pub(crate) fn nominals(document: &Document, tokens: Range<usize>) -> Vec<(Range<usize>, EntityType)> {
     let mut found = Vec::new();
     for at in tokens.clone() {
@@ -145,12 +145,12 @@ mod tests {
             "The young singer left the company, but the king of Spain and the city university did not.",
         );
         let found = nominals(&document, 0..document.tokens.len());
-        let told: Vec<(&str, EntityType)> = found
+        let nominals: Vec<(&str, EntityType)> = found
             .into_iter()
             .map(|(tokens, kind)| (document.slice(document.span(tokens)).unwrap(), kind))
             .collect();
         assert_eq!(
-            told,
+            nominals,
             [("The young singer", EntityType::Person), ("the company", EntityType::Organisation),]
         );
     }

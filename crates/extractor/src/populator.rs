@@ -1,4 +1,4 @@
-//! The whole chain: mentions, coreference, links, candidates, properties, facts.
+//! The whole extraction pipeline: mentions, coreference, links, candidates, properties, facts.
 
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::{
     triplets::{ReadTriplet, TripletReader},
 };
 
-/// Names, dates and pronouns as [`proposals`] finds them.
+/// Rule-based mentions from [`proposals`]: names, dates and pronouns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proposals;
 
@@ -22,11 +22,11 @@ impl MentionFinder for Proposals {
     }
 }
 
-/// Only those mentions that another finder finds which are put in one of some ways.
+/// Another finder's mentions, filtered by form.
 pub struct Formed {
-    /// What finds mentions.
+    /// The wrapped finder.
     pub finder: Box<dyn MentionFinder>,
-    /// How those are put that stay.
+    /// The forms to keep.
     pub forms: Vec<MentionForm>,
 }
 
@@ -38,17 +38,17 @@ impl MentionFinder for Formed {
     }
 }
 
-/// What tells which properties hold.
+/// The model that predicts properties.
 pub enum Relations {
-    /// A model that is asked for pairs of mentions.
+    /// A classifier of mention pairs.
     Pairs(Box<dyn RelationModel>),
-    /// A model that writes facts with their mentions. What it writes needs no mention that was found before; where it stands
-    /// at one it has that mention's name and link.
+    /// A model that generates facts with their mentions. It needs no previous mentions. If a generated span
+    /// matches one, the fact has that mention's name and link.
     Triplets(Box<TripletReader>),
 }
 
 impl Relations {
-    /// What may hold.
+    /// The possible properties.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         match self {
@@ -72,64 +72,64 @@ impl Relations {
     }
 }
 
-/// An extractor of parts.
+/// An extractor composed of parts.
 pub struct Populator {
-    /// What finds mentions.
+    /// The mention finder.
     pub mentions: Box<dyn MentionFinder>,
-    /// What puts mentions of one entity together; without it each stands for itself.
+    /// The coreference; without it each mention is a separate entity.
     pub coreference: Option<Box<dyn Coreference>>,
-    /// What links them; without it facts have no links.
+    /// The linker; without it facts have no links.
     pub linker: Option<Linker>,
-    /// What is known of the entities that names may mean, for models that read it.
+    /// The facts known about possible entities, for models that use them.
     pub knowledge: Option<EntityFacts>,
-    /// What tells which properties hold.
+    /// The model that predicts properties.
     pub relations: Relations,
 }
 
-/// Sentences that are read before the next ones are made ready, so that memory does not grow with a document.
+/// The number of sentences prepared at once, so that memory does not grow with a document.
 const PORTION: usize = 512;
-/// What is nearer to a property's threshold than this share of it is withheld rather than passed over.
+/// A candidate fact below its property's threshold by at most this share is withheld instead of dropped.
 const NEAR: f32 = 0.25;
 
-/// What was made of a document.
+/// The result for a document.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Populated {
-    /// Its mentions, by their starts.
+    /// Its mentions, by start.
     pub mentions: Vec<Mention>,
     /// Its facts, by subject, object and property.
     pub facts: Vec<Fact>,
-    /// What would be a fact if it were surer, in the same order.
+    /// Facts with a confidence just below the threshold, in the same order.
     pub withheld: Vec<Fact>,
 }
 
-/// A document's mentions with all that is known of them.
+/// A document's mentions with chains, links and candidates.
 struct Prepared {
     mentions: Vec<Mention>,
     chains: Vec<Chain>,
     links: Vec<Option<Link>>,
-    /// Empty where facts are written with their mentions.
+    /// Empty if facts are generated with their mentions.
     candidates: Vec<Candidates>,
 }
 
-/// A subject or an object, and the mention that it stands at.
+/// A subject or an object, and its mention.
 type End = (Span, Option<usize>);
 
-/// What may be a fact.
+/// A candidate fact.
 struct Likely {
     sentence: usize,
     subject: End,
     object: End,
     label: usize,
     probability: f32,
-    /// How likely its links are worth telling; none where the model does not judge that.
+    /// The probability that its links are correct; none if the model does not predict it.
     linked: Option<f32>,
 }
 
 impl Populator {
-    /// Reads documents; result `i` is that of `documents[i]`.
+    /// Extracts from documents; result `i` is that of `documents[i]`.
     ///
     /// # Errors
-    /// Where a model fails.
+    /// Errors of a model.
     pub fn read(&self, documents: &[Document]) -> Result<Vec<Populated>> {
         let mentions = self.mentions.mentions(documents)?;
         let prepared: Vec<Prepared> = documents
@@ -181,16 +181,17 @@ impl Populator {
         }
         let properties = self.relations.properties().all();
         let thresholds = self.relations.thresholds().all();
-        let told = |likely: &Likely| {
+        let includes_links = |likely: &Likely| {
             let threshold = self.relations.link_thresholds().and_then(|all| all.all().get(likely.label));
             threshold.zip(likely.linked).is_none_or(|(threshold, linked)| linked >= *threshold)
         };
         let (mut facts, mut withheld) = (Vec::new(), Vec::new());
         for likely in likely {
-            let link =
-                |(_, mention): End| mention.filter(|_| told(&likely)).and_then(|at| links[at].as_ref());
+            let link = |(_, mention): End| {
+                mention.filter(|_| includes_links(&likely)).and_then(|at| links[at].as_ref())
+            };
             let ends = [link(likely.subject), link(likely.object)];
-            // Nothing is its own spouse or lies in itself: one of two such links is wrong, and nobody knows which.
+            // No entity is its own spouse or part. One of two equal links is wrong, and it is unknown which.
             let same = matches!(ends, [Some(subject), Some(object)] if subject.entity == object.entity);
             let argument = |(span, mention): End, link: Option<&Link>| Argument {
                 span,
@@ -217,7 +218,7 @@ impl Populator {
     }
 }
 
-/// What a model says of pairs of mentions, as far as it reaches `low`.
+/// A model's predictions for pairs of mentions, with probabilities of at least `low`.
 fn between(
     model: &dyn RelationModel,
     documents: &[Document],
@@ -254,8 +255,8 @@ fn between(
     Ok(likely)
 }
 
-/// What was written, as far as it reaches `low`, with the mentions that it stands at: one that holds it, or the only one that
-/// it holds.
+/// The generated facts with confidences of at least `low`. Each end has the mention that contains it, or the
+/// only one inside it.
 fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Likely> {
     let mentions = &prepared.mentions;
     let end = |span: Span| {
@@ -290,7 +291,7 @@ mod tests {
         relations::{Property, Scores},
     };
 
-    /// Says its one property of every pair.
+    /// Predicts its only property for every pair.
     struct Always(Properties, Thresholds);
 
     impl RelationModel for Always {
@@ -324,14 +325,14 @@ mod tests {
         };
         let document = Document::new("d", "Lutetia is Paris in Gaul.");
         let read = populator.read(std::slice::from_ref(&document)).unwrap();
-        let told = |argument: &Argument| {
+        let name = |argument: &Argument| {
             let link = argument.link.as_ref().map_or("none", |link| link.entity.as_str());
             format!("{} {link}", document.slice(argument.span).unwrap())
         };
         let facts: Vec<String> = read[0]
             .facts
             .iter()
-            .map(|fact| format!("{}, {}", told(&fact.subject), told(&fact.object)))
+            .map(|fact| format!("{}, {}", name(&fact.subject), name(&fact.object)))
             .collect();
         assert!(facts.contains(&"Lutetia none, Paris none".to_owned()), "{facts:?}");
         assert!(facts.contains(&"Lutetia Q90, Gaul Q38060".to_owned()), "{facts:?}");

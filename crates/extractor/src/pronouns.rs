@@ -1,4 +1,4 @@
-//! English pronouns that stand for names: what they can mean.
+//! English pronouns that refer to entities.
 
 use crate::EntityType;
 
@@ -11,31 +11,31 @@ pub enum Gender {
     Feminine,
 }
 
-/// How a pronoun finds what it means.
+/// How a pronoun finds its antecedent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// The speaker: `I`, `we`.
     Speaker,
-    /// Something said before: `he`, `its`.
+    /// An earlier mention: `he`, `its`.
     Before,
-    /// What stands right before it: `who`, `where`.
+    /// The mention directly before: `who`, `where`.
     Relative,
 }
 
 /// A pronoun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pronoun {
-    /// What it means most often; `Other` where it says little.
+    /// The usual type of its entity; `Other` if uninformative.
     pub kind: EntityType,
-    /// Where it tells.
+    /// Its gender, if it has one.
     pub gender: Option<Gender>,
-    /// Whether it means several, or an organisation.
+    /// Whether it refers to several, or to an organisation.
     pub plural: bool,
-    /// How it finds what it means.
+    /// How it finds its antecedent.
     pub reference: Reference,
 }
 
-/// The pronoun that a word is, whatever its case; none for `US` and `IT`, which are names.
+/// The pronoun of a word in any case; none for `US` and `IT`, which are names.
 #[must_use]
 pub fn pronoun(word: &str) -> Option<Pronoun> {
     use EntityType::{Location, Organisation, Other, Person};
@@ -61,7 +61,7 @@ pub fn pronoun(word: &str) -> Option<Pronoun> {
     (word != "i").then_some(Pronoun { kind, gender, plural, reference })
 }
 
-/// Whether a text is one pronoun.
+/// Whether a text is a single pronoun.
 #[must_use]
 pub fn is_pronoun(text: &str) -> bool {
     pronoun(text).is_some()

@@ -1,8 +1,8 @@
-//! Mentions without a model: names by their capitals, dates by their pattern, pronouns by a list.
+//! Mentions without a model: names by capitals, dates by pattern, pronouns by a list.
 //!
-//! These are proposals: what is asked of them is that hardly any argument of a fact is missed. They do not tell persons from
-//! organisations or places, so the kind of a name is [`EntityType::Other`]; whoever reads them learns from the text which
-//! is which.
+//! These proposals are tuned for recall: hardly any argument of a fact should be missed. They do not
+//! distinguish persons, organisations and places. So the type of a name is [`EntityType::Other`], and the
+//! relation model infers it from the text.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ const PERSONS: [&str; 27] = [
     "themselves",
     "you",
 ];
-/// Other pronouns, and the words that stand for a place or a thing in a clause.
+/// Other pronouns, and relative words for a place or a thing.
 const THINGS: [&str; 6] = ["it", "its", "itself", "which", "that", "where"];
 const MONTHS: [&str; 23] = [
     "january",
@@ -66,12 +66,12 @@ const MONTHS: [&str; 23] = [
     "nov",
 ];
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-/// Lower-case words that names have in them.
+/// Lower-case words inside names.
 const PARTICLES: [&str; 27] = [
     "de", "la", "von", "van", "der", "den", "du", "di", "da", "del", "della", "dos", "das", "al", "bin",
     "bint", "ibn", "el", "le", "les", "zu", "ter", "ten", "af", "av", "y", "do",
 ];
-/// After these, `of` and `for` go on with the name.
+/// After these, `of` and `for` continue the name.
 const INSTITUTIONS: [&str; 46] = [
     "university",
     "bank",
@@ -120,7 +120,7 @@ const INSTITUTIONS: [&str; 46] = [
     "network",
     "united",
 ];
-/// Capitalised words between names that belong to neither: `Apple CEO Tim Cook`.
+/// Capitalised words between two names that belong to neither: `Apple CEO Tim Cook`.
 const ROLES: [&str; 29] = [
     "ceo",
     "cfo",
@@ -152,7 +152,7 @@ const ROLES: [&str; 29] = [
     "dr",
     "dr.",
 ];
-/// Words that are capitalised where a sentence begins, and are no names.
+/// Sentence openers, which are capitalised but no names.
 const OPENERS: [&str; 58] = [
     "the",
     "a",
@@ -214,15 +214,15 @@ const OPENERS: [&str; 58] = [
     "other",
 ];
 
-/// What a token is to whoever looks for mentions.
+/// A token with its features for the search.
 struct Word<'a> {
     text: &'a str,
     lower: String,
-    /// Whether nothing stands between it and the token before.
+    /// Whether there is no blank before it.
     touches: bool,
 }
 
-/// The mentions that a document may have, in the order of their places; none overlaps another.
+/// The proposed mentions of a document, in order, without overlaps.
 #[must_use]
 pub fn proposals(document: &Document) -> Vec<Mention> {
     let mut mentions = Vec::new();
@@ -282,7 +282,8 @@ fn is_month(word: &Word<'_>) -> bool {
         && MONTHS.contains(&word.lower.strip_suffix('.').unwrap_or(&word.lower))
 }
 
-/// Where a date that begins with token `at` ends: `2 May 1999`, `Monday, May 2, 1999`, `May 1999`, `1999`, `2/5/1999`.
+/// The end of a date that starts at token `start`: `2 May 1999`, `Monday, May 2, 1999`, `May 1999`, `1999`,
+/// `2/5/1999`.
 fn date(words: &[Word<'_>], start: usize) -> Option<usize> {
     let is = |at: usize, test: fn(&Word<'_>) -> bool| words.get(at).is_some_and(test);
     let skip = |at: usize, text: &str| at + usize::from(words.get(at).is_some_and(|word| word.lower == text));
@@ -329,7 +330,7 @@ fn pronoun(word: &Word<'_>) -> Option<EntityType> {
         .or_else(|| THINGS.contains(&&*word.lower).then_some(EntityType::Other))
 }
 
-/// Whether a word can stand in a name: it begins with a capital, or with a letter of a script that has none.
+/// Whether a word can be part of a name: it starts with a capital, or with a letter of a script without case.
 fn is_capital(word: &Word<'_>) -> bool {
     let Some(first) = word.text.chars().next() else { return false };
     first.is_uppercase() || (first.is_alphabetic() && !first.is_lowercase() && !first.is_ascii())
@@ -339,7 +340,7 @@ fn joins(word: &Word<'_>) -> bool {
     is_capital(word) && pronoun(word).is_none() && !ROLES.contains(&&*word.lower)
 }
 
-/// Where a name that begins with token `start` ends.
+/// The end of a name that starts at token `start`.
 fn name(words: &[Word<'_>], start: usize) -> Option<usize> {
     let opens = start == 0 || words[start - 1].text.chars().all(|letter| !letter.is_alphanumeric());
     if !joins(&words[start])

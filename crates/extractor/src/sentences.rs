@@ -1,20 +1,21 @@
-//! Where sentences end.
+//! Sentence splitting.
 
 use crate::tokens::Piece;
 
-/// Tokens of a sentence, at most.
+/// The largest number of tokens of a sentence.
 const LONGEST: usize = 256;
-/// Blanks in a row that end a sentence.
+/// The number of consecutive blanks that end a sentence.
 const BLANKS: usize = 4;
 
-/// What goes before a name or a number, in lower case: its full stop ends no sentence.
+/// Abbreviations before a name or a number, in lower case. Their full stop ends no sentence.
 const BEFORE: [&str; 41] = [
     "adm", "amb", "approx", "brig", "ca", "capt", "cf", "cmdr", "col", "cpl", "dr", "fig", "fr", "ft", "gen",
     "gov", "hon", "insp", "lt", "maj", "messrs", "mme", "mr", "mrs", "ms", "msgr", "mt", "nos", "pp", "pres",
     "prof", "pvt", "rep", "rev", "sen", "sgt", "st", "ste", "supt", "vol", "vs",
 ];
 
-/// What may also end a sentence, as it is written: it does where a word follows that begins sentences.
+/// Abbreviations that may also end a sentence, in their usual case. They do if a typical sentence opener
+/// follows.
 const WITHIN: [&str; 84] = [
     "Ala", "Apr", "Ariz", "Ark", "Assn", "Aug", "Ave", "Blvd", "Bros", "Calif", "Co", "Colo", "Conn", "Corp",
     "Dec", "Del", "Dept", "Ed", "Esq", "Est", "Feb", "Fla", "Fri", "Ga", "Ill", "Inc", "Ind", "Intl", "Jan",
@@ -24,7 +25,7 @@ const WITHIN: [&str; 84] = [
     "Wis", "Wyo", "al", "co", "ed", "eds", "etc", "inc", "jr", "ltd", "no",
 ];
 
-/// Words that begin sentences and seldom names.
+/// Words that start sentences but rarely names.
 const BEGINNING: [&str; 77] = [
     "A",
     "According",
@@ -105,23 +106,23 @@ const BEGINNING: [&str; 77] = [
     "You",
 ];
 
-/// Names that end with a mark.
+/// Names that end with a punctuation mark.
 const MARKED: [&str; 4] = ["Jeopardy", "Oklahoma", "Wham", "Yahoo"];
 
-/// Joins the full stops of abbreviations to their words and finds the ends of sentences: for each the number of the token
-/// after its last.
+/// Joins the full stops of abbreviations to their words and finds the sentence ends: for each the index of
+/// the token after its last.
 pub(crate) fn split(text: &str, raw: Vec<Piece>) -> (Vec<Piece>, Vec<usize>) {
     let mut pieces: Vec<Piece> = Vec::with_capacity(raw.len());
     let mut ends = Vec::new();
     let mut start = 0;
-    // Where a sentence that is too long would best be cut.
+    // The best position to split a sentence that is too long.
     let mut weak = 0;
     let mut at = 0;
     while at < raw.len() {
         let reader = Reader { text, raw: &raw };
         let mut is_end = false;
         if reader.follows_word(at) && reader.keeps_stop(at) {
-            // Both are there: a word stands before.
+            // Both exist, because a word precedes.
             if let Some(last) = pieces.last_mut() {
                 last.end = raw[at].end;
             }
@@ -143,7 +144,7 @@ pub(crate) fn split(text: &str, raw: Vec<Piece>) -> (Vec<Piece>, Vec<usize>) {
         }
         at += 1;
         if is_end || at == raw.len() {
-            // An ending of many closing marks may go over the bound.
+            // Many closing marks may exceed the limit.
             while count - start > LONGEST {
                 start += LONGEST;
                 ends.push(start);
@@ -155,7 +156,7 @@ pub(crate) fn split(text: &str, raw: Vec<Piece>) -> (Vec<Piece>, Vec<usize>) {
             ends.push(start);
         }
     }
-    // A stop that joined the last token of a sentence that had been cut leaves an end twice.
+    // A full stop joined to the last token of a split sentence repeats an end.
     ends.dedup();
     (pieces, ends)
 }
@@ -183,7 +184,7 @@ impl<'a> Reader<'a> {
         &self.text[start..self.raw.get(at).map_or(self.text.len(), |piece| piece.start)]
     }
 
-    /// Whether `at` is a full stop right behind a word.
+    /// Whether `at` is a full stop directly after a word.
     fn follows_word(self, at: usize) -> bool {
         at > 0
             && self.word(at) == "."
@@ -191,7 +192,7 @@ impl<'a> Reader<'a> {
             && self.word(at - 1).chars().next_back().is_some_and(char::is_alphabetic)
     }
 
-    /// Whether the full stop `at`, behind a word, belongs to the word.
+    /// Whether the full stop `at`, after a word, belongs to the word.
     fn keeps_stop(self, at: usize) -> bool {
         let word = self.word(at - 1);
         if word.contains('.') {
@@ -202,7 +203,7 @@ impl<'a> Reader<'a> {
         let ends = BEGINNING.binary_search(&next).is_ok();
         let mut characters = word.chars();
         if characters.next().is_some() && characters.next().is_none() {
-            // `A` and `I` after an initial are more often initials.
+            // `A` and `I` after an initial are usually initials.
             return !ends || next.len() == 1;
         }
         if WITHIN.binary_search(&word).is_ok() {
@@ -222,12 +223,12 @@ impl<'a> Reader<'a> {
             && self.next(at).is_none_or(|next| BEGINNING.binary_search(&next).is_ok())
     }
 
-    /// The word behind token `at` and a blank.
+    /// The word after token `at` and a blank.
     fn next(self, at: usize) -> Option<&'a str> {
         (at + 1 < self.raw.len() && !is_break(self.gap(at + 1))).then(|| self.word(at + 1))
     }
 
-    /// Whether a sentence ends with the mark `at`, but for closing marks.
+    /// Whether a sentence ends with the mark `at`, ignoring closing marks.
     fn ends_sentence(self, at: usize) -> bool {
         let word = self.word(at);
         if word.starts_with(['。', '！', '？', '｡', '।', '؟', '۔']) {
@@ -248,14 +249,14 @@ impl<'a> Reader<'a> {
         if is_break(gap) {
             return true;
         }
-        // `.NET`, and the stop of a list's number.
+        // `.NET`, and the full stop of a list number.
         if abuts && !self.gap(at).is_empty() || (word == "." && self.numbers_item(at)) {
             return false;
         }
         if word == "!" && at > 0 && MARKED.binary_search(&self.word(at - 1)).is_ok() && next == at + 1 {
             return BEGINNING.binary_search(&self.word(next)).is_ok();
         }
-        // Opening marks say nothing themselves.
+        // Opening marks are skipped.
         let first =
             self.raw[next.min(self.raw.len() - 1)..].iter().take(4).map(|piece| &self.text[piece.clone()]);
         let first = first.flat_map(|word| word.chars().next()).find(|character| {
@@ -268,7 +269,7 @@ impl<'a> Reader<'a> {
         first.is_uppercase() || first.is_numeric() || (first.is_alphabetic() && !first.is_lowercase())
     }
 
-    /// Whether token `at` closes what stands right before it.
+    /// Whether token `at` closes the text directly before it.
     fn closes(self, at: usize) -> bool {
         let word = self.word(at);
         if !self.gap(at).is_empty() {
@@ -280,7 +281,7 @@ impl<'a> Reader<'a> {
         matches!(word, "\"" | "'") && (at + 1 == self.raw.len() || !self.gap(at + 1).is_empty())
     }
 
-    /// Whether the full stop `at` belongs to a short number with which a sentence or a line begins.
+    /// Whether the full stop `at` belongs to a short number at the start of a sentence or line.
     fn numbers_item(self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1) else { return false };
         let word = self.word(before);

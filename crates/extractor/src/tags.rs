@@ -22,20 +22,20 @@ pub fn tag_names() -> Vec<String> {
     std::iter::once("O".to_owned()).chain(KINDS.iter().flat_map(of)).collect()
 }
 
-/// Which label may follow which.
+/// The allowed label transitions.
 #[must_use]
 pub fn tag_grammar() -> CrfGrammar {
     CrfGrammar::bio(KINDS.len())
 }
 
-/// For each token of a document the set of labels that its marks leave it, as bits.
+/// For each token of a document the set of labels allowed by the annotation, as bits.
 #[must_use]
 pub fn allowed_tags(annotated: &Annotated) -> Vec<u32> {
     let all = tag_grammar().all();
     let inside: u32 = (0..KINDS.len()).map(|kind| 1 << (2 + 2 * kind)).sum();
     let mut sets = vec![if annotated.complete { 1 } else { all }; annotated.document.tokens.len()];
     for (tokens, kind) in &annotated.mentions {
-        // A name ends where its mark ends.
+        // A name ends where its annotation ends.
         if let Some(set) = sets.get_mut(tokens.end) {
             *set &= !inside;
         }
@@ -47,7 +47,7 @@ pub fn allowed_tags(annotated: &Annotated) -> Vec<u32> {
     sets
 }
 
-/// The names along a path of labels, as places of the path.
+/// The names along a path of labels, as ranges of the path.
 #[must_use]
 pub fn tag_spans(path: &[usize]) -> Vec<(Range<usize>, EntityType)> {
     let mut found: Vec<(Range<usize>, EntityType)> = Vec::new();

@@ -1,7 +1,7 @@
-//! From which score on something is told.
+//! The choice of a decision threshold.
 
-/// The score above which F1 is best, and that F1: `scored` are scores of what might be told with whether that is right, and
-/// `all` is how much there is to tell.
+/// The threshold with the best F1, and that F1. `scored` are the scores of predictions and whether they are
+/// correct. `all` is the number of gold items.
 #[must_use]
 pub fn best_threshold(mut scored: Vec<(f32, bool)>, all: usize) -> (f32, f64) {
     scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
@@ -27,7 +27,7 @@ mod tests {
         let (threshold, f1) = best_threshold(scored, 3);
         assert_eq!(threshold, 0.75);
         assert!((f1 - 0.8).abs() < 1e-12);
-        // What scores alike is told together or not at all.
+        // Predictions with equal scores are accepted together or not at all.
         assert_eq!(best_threshold(vec![(1.0, true), (1.0, false), (0.0, false)], 1).0, 0.5);
         assert_eq!(best_threshold(Vec::new(), 2), (0.0, 0.0));
     }

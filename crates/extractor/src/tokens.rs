@@ -7,17 +7,17 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Bytes of a text that make a token.
 pub(crate) type Piece = Range<usize>;
 
-/// Endings that are tokens of their own after an apostrophe.
+/// Clitics that are separate tokens after an apostrophe.
 const CLITICS: [&str; 6] = ["s", "re", "ve", "ll", "d", "m"];
 
-/// Punctuation of which a run of one kind is one token.
+/// Punctuation marks whose runs are one token.
 const RUNS: [&str; 10] = [".", "!", "?", "-", "—", "–", "=", "*", "_", "#"];
 
-/// Cuts a text into its tokens. The full stop after a word is a token here.
+/// Splits a text into tokens. The full stop after a word is a token here.
 pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(text.len() / 5);
     for (start, segment) in text.split_word_bound_indices() {
-        // A blank may have marks behind it that combine with it, and those are no blanks.
+        // Combining marks may follow a blank, and those are no blanks.
         let mut start = start;
         for part in segment.split_inclusive(char::is_whitespace) {
             let trimmed = part.trim_end_matches(char::is_whitespace);
@@ -34,7 +34,7 @@ fn is_apostrophe(character: char) -> bool {
     matches!(character, '\'' | '’')
 }
 
-/// Cuts a segment of UAX #29 further.
+/// Splits a segment of UAX #29 further.
 fn segment_pieces(text: &str, segment: Piece, pieces: &mut Vec<Piece>) {
     let word = &text[segment.clone()];
     if RUNS.contains(&word)
@@ -57,7 +57,7 @@ fn segment_pieces(text: &str, segment: Piece, pieces: &mut Vec<Piece>) {
                 let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
                 before.is_some_and(|before| before.is_ascii_digit()) && digits != 3
             }
-            // A sentence's end without a blank behind it, as in `club.Then`.
+            // The end of a sentence without a following blank, as in `club.Then`.
             '.' => {
                 let mut rest = rest.chars();
                 lower_case >= 2
@@ -77,7 +77,7 @@ fn segment_pieces(text: &str, segment: Piece, pieces: &mut Vec<Piece>) {
     word_pieces(word, segment.start, start..word.len(), pieces);
 }
 
-/// Cuts a clitic off a word.
+/// Splits a clitic off a word.
 fn word_pieces(segment: &str, first: usize, word: Piece, pieces: &mut Vec<Piece>) {
     let text = &segment[word.clone()];
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! What a given name tells of gender in English texts. Names that are common for both are left out.
+//! Genders of given names in English texts. Names that are common for both are omitted.
 
 use crate::Gender;
 
@@ -56,7 +56,7 @@ const MASCULINE_TITLES: [&str; 8] = ["duke", "king", "lord", "mr", "mr.", "princ
 const FEMININE_TITLES: [&str; 9] =
     ["dame", "duchess", "lady", "miss", "mrs", "mrs.", "ms", "ms.", "princess"];
 
-/// The gender that a person's first word tells, a title or a given name, in lower case.
+/// The gender of a person's first word, a title or a given name in lower case.
 pub(super) fn gender_of(word: &str) -> Option<Gender> {
     let is_in = |names: &str| names.split_whitespace().any(|name| name == word);
     if MASCULINE_TITLES.contains(&word) || is_in(MASCULINE) {

@@ -1,5 +1,6 @@
-//! Chains of mentions within a document, by rules: names by their words, pronouns and descriptions by what fits them and what the
-//! text is about (after Lappin and Leass 1994, with the sieves' order of Raghunathan et al. 2010: names first).
+//! Rule-based coreference: chains of mentions within a document. Names match by their words. Pronouns and
+//! descriptions match by agreement and salience (after Lappin and Leass 1994). Names come first, as in the
+//! sieves of Raghunathan et al. 2010.
 
 mod given_names;
 mod names;
@@ -17,25 +18,25 @@ pub use typed::Typed;
 use given_names::gender_of;
 use names::Name;
 
-/// Sentences that a pronoun looks back over.
+/// The number of preceding sentences searched for a pronoun.
 const REACH: usize = 5;
-/// Sentences that a description looks back over.
+/// The number of preceding sentences searched for a description.
 const NOMINAL_REACH: usize = 3;
-/// How sure it is that a pronoun means the one name of the document that fits it, which does not stand before it.
+/// The confidence of a pronoun's link to the only name of the document that agrees but does not precede it.
 const ADOPTED: f32 = 0.6;
 
-/// Coreference by rules.
+/// Rule-based coreference.
 ///
-/// Its confidences are shares: what the rules give the entity that they choose beside those that they might have chosen.
+/// A confidence is the softmax share of the chosen entity among the candidates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules;
 
-/// What mentions mean, as far as the document has been read.
+/// An entity with the mentions read so far.
 struct Entity {
     kind: EntityType,
     names: Vec<Name>,
     gender: Option<Gender>,
-    /// Mentions with their confidences, in the order in which they were read.
+    /// Mentions with their confidences, in reading order.
     mentions: Vec<(usize, f32)>,
 }
 
@@ -70,20 +71,19 @@ struct Reader<'a> {
     mentions: &'a [Mention],
     /// In the order of their first mentions.
     entities: Vec<Entity>,
-    /// The entity of each mention that was read.
+    /// The entity of each mention read so far.
     owners: Vec<Option<usize>>,
-    /// Entities by what their names share with names that agree with them, so that time does not grow with the square of a
-    /// document's names.
+    /// Entities by the keys that agreeing names share, so that time is not quadratic in the number of names.
     index: FxHashMap<String, Vec<usize>>,
-    /// Who says `I`, and who says `we`.
+    /// The entities of `I` and of `we`.
     speakers: [Option<usize>; 2],
 }
 
-/// Entities that share a word, the last read, of which a name is compared with so many.
+/// The largest number of entities that a name is compared with, the most recent ones.
 const RIVALS: usize = 32;
 
 impl Reader<'_> {
-    /// The chain of an entity; the mention with the most words names it best, of several the first.
+    /// The chain of an entity. Its representative is the mention with the most words, the first of several.
     fn chain(&self, entity: &Entity) -> Chain {
         let mut mentions = entity.mentions.clone();
         mentions.sort_by_key(|(at, _)| *at);
@@ -118,7 +118,7 @@ impl Reader<'_> {
         }
         order.sort_unstable();
         order.dedup();
-        // The one that was read last goes first among equals.
+        // Ties go to the most recent entity.
         let recent = |entity: &Entity| entity.mentions.last().map(|(at, _)| *at);
         order.sort_by_key(|other| std::cmp::Reverse(recent(&self.entities[*other])));
         let mut best: Option<(f32, usize)> = None;
@@ -131,7 +131,7 @@ impl Reader<'_> {
             } else if is_date(entity.kind) || is_date(mention.kind) {
                 0.0
             } else {
-                // A tagger may call one name a firm and a place.
+                // A tagger may label one name as organisation and as location.
                 let same = entity.names.iter().any(|earlier| earlier.words() == name.words());
                 if same { 0.8 } else { 0.0 }
             };
@@ -201,7 +201,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a pronoun can mean an entity.
+    /// Whether a pronoun agrees with an entity.
     fn fits(&self, known: Pronoun, entity: &Entity) -> bool {
         use EntityType::{Date, Location, Organisation, Other, Person};
         if let (Some(a), Some(b)) = (known.gender, entity.gender)
@@ -209,7 +209,7 @@ impl Reader<'_> {
         {
             return false;
         }
-        // A speaker is spoken of otherwise.
+        // Third-person pronouns do not refer to a speaker.
         if entity.names.is_empty() && self.is_speaker(entity) {
             return false;
         }
@@ -218,7 +218,7 @@ impl Reader<'_> {
             (Person, kind) => kind == Person,
             (Organisation, kind) => matches!(kind, Organisation | Other | Location),
             (Location, kind) => matches!(kind, Organisation | Location),
-            // They: a firm, or people of whom one is named
+            // They: an organisation, or people of whom one is named.
             (_, kind) if known.plural => matches!(kind, Organisation | Other),
             _ => true,
         }
@@ -234,7 +234,7 @@ impl Reader<'_> {
         entity.mentions.first().is_some_and(|(first, _)| is(*first))
     }
 
-    /// What a relative pronoun stands behind: the nearest fitting mention of its sentence.
+    /// The antecedent of a relative pronoun: the nearest agreeing mention of its sentence.
     fn relative(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
         let own = &self.mentions[at];
         for earlier in (0..at).rev() {
@@ -260,16 +260,17 @@ impl Reader<'_> {
         None
     }
 
-    /// The speaker of a text: all that say `I` are one, and all that say `we`.
+    /// The speaker of a text: one entity for all `I`, one for all `we`.
     fn speaker(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
         if let Some(entity) = self.speakers[usize::from(known.plural)] {
             return Some((entity, 0.9));
         }
-        // A firm that says `we` is what its text is about.
+        // An organisation that is `we` is the topic of its text.
         known.plural.then(|| self.before(at, known)).flatten().map(|(entity, sure)| (entity, 0.7 * sure))
     }
 
-    /// The entities of the mentions within `reach` sentences before mention `at`, in the order of their first mentions.
+    /// The entities mentioned within `reach` sentences before mention `at`, in the order of their first
+    /// mentions.
     fn near(&self, at: usize, reach: usize) -> Vec<usize> {
         let first = self.mentions[at].sentence.saturating_sub(reach);
         let earlier = (0..at).rev().take_while(|other| self.mentions[*other].sentence >= first);
@@ -279,7 +280,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The entity that a text is most about where a pronoun stands, and its share beside the others that fit.
+    /// The most salient agreeing entity at a pronoun, and its share among all agreeing entities.
     fn before(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
         let near = self.near(at, REACH).into_iter().map(|which| (which, &self.entities[which]));
         let fitting = near.filter(|(_, entity)| self.fits(known, entity));
@@ -296,7 +297,7 @@ impl Reader<'_> {
         share(scored)
     }
 
-    /// How much a text is about an entity where mention `at` stands; none where it was not told of within `reach` sentences.
+    /// The salience of an entity at mention `at`; none if it was not mentioned within `reach` sentences.
     fn salience(&self, at: usize, entity: &Entity, reach: usize) -> Option<f32> {
         let own = &self.mentions[at];
         let mut best: Option<f32> = None;
@@ -312,13 +313,13 @@ impl Reader<'_> {
                 MentionForm::Nominal => 0.0,
             };
             let subject = if self.is_subject(*other) { 1.0 } else { 0.0 };
-            // Nearer ones weigh a little more among those of one sentence.
+            // In one sentence, nearer mentions weigh slightly more.
             let near = 0.5 / (1.0 + (at - other) as f32);
             let value = form + subject + near - 0.8 * distance as f32;
             best = Some(best.map_or(value, |best| best.max(value)));
         }
         let best = best?;
-        // What a document begins with is what it is about.
+        // The first mention of a document is its topic.
         let begins = entity.mentions.first().is_some_and(|(first, _)| {
             self.mentions[*first].sentence == 0
                 && (0..*first).all(|earlier| is_date(self.mentions[earlier].kind))
@@ -327,7 +328,7 @@ impl Reader<'_> {
         Some(best + often + if begins { 0.8 } else { 0.0 })
     }
 
-    /// Whether a mention is the first of its sentence, near the sentence's beginning.
+    /// Whether a mention is the first of its sentence and near its start.
     fn is_subject(&self, at: usize) -> bool {
         let mention = &self.mentions[at];
         let start = self.document.sentences[mention.sentence].tokens.start;
@@ -338,12 +339,12 @@ impl Reader<'_> {
         is_first && mention.tokens.start - start <= 12
     }
 
-    /// Gives pronouns that nothing before them fits to the one name of the document that fits, where there is one alone: of many
-    /// texts only passages are known, and the name may stand in a later one.
+    /// Links pronouns without an antecedent to the document's only agreeing name, if there is exactly one.
+    /// Many texts are partial, and the name may be in a later passage.
     fn adopt(&mut self) {
         let names: Vec<usize> =
             (0..self.entities.len()).filter(|which| !self.entities[*which].names.is_empty()).collect();
-        // In a document of many names there is no such one, and looking for it for every pronoun takes long.
+        // A document with many names has no such name, and the search would be slow.
         if names.len() > RIVALS {
             return;
         }
@@ -373,7 +374,7 @@ impl Reader<'_> {
 
     fn nominal(&mut self, at: usize) {
         let mention = &self.mentions[at];
-        // What somebody owns is not what the text was about.
+        // An owned entity is less salient.
         let before = mention.tokens.start.checked_sub(1).map_or("", |before| self.document.word(before));
         let owned = pronoun(before).is_some() || before.ends_with("'s");
         let near = self.near(at, NOMINAL_REACH).into_iter().map(|which| (which, &self.entities[which]));
@@ -390,7 +391,7 @@ fn is_date(kind: EntityType) -> bool {
     kind == EntityType::Date
 }
 
-/// The greatest of some scores, the later of equals, and its share of the sum of exponentials.
+/// The index of the greatest score, the later of equals, and its softmax share.
 fn share(scored: impl Iterator<Item = (usize, f32)>) -> Option<(usize, f32)> {
     let scored: Vec<(usize, f32)> = scored.collect();
     let (best, greatest) = scored.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -1,13 +1,13 @@
-//! When two names may mean the same.
+//! Whether two names can refer to the same entity.
 
 use crate::demonyms::country;
 use crate::{Document, EntityType, Mention};
 
-/// A name's words in lower case, without what says nothing of who is meant.
+/// A name's lower-case words, without those that do not identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     words: Vec<String>,
-    /// The first letters of its capitalised words, and the name itself where it is in capitals.
+    /// The initials of its capitalised words, and the name itself if it is in capitals.
     initials: String,
     acronym: Option<String>,
     title: Option<String>,
@@ -136,19 +136,19 @@ impl Name {
         &self.words
     }
 
-    /// What it shares with every name that may agree with it: a word, or initials with an acronym.
+    /// The keys that agreeing names share: a word, or initials with an acronym.
     pub(super) fn keys(&self) -> impl Iterator<Item = String> + '_ {
         let letters = |letters: &str| format!("={letters}");
         let initials = (self.words.len() > 1).then(|| letters(&self.initials));
         self.words.iter().cloned().chain(initials).chain(self.acronym.as_deref().map(letters))
     }
 
-    /// A title such as `mrs.`, or else the first word.
+    /// A title such as `mrs.`, or the first word.
     pub(super) fn gendered(&self) -> Option<&str> {
         self.title.as_deref().or_else(|| self.words.first().map(String::as_str))
     }
 
-    /// How sure it is that this name, which comes later, means what `earlier` means; 0 where nothing speaks for it.
+    /// The confidence that this later name refers to the same entity as `earlier`; 0 without evidence.
     pub(super) fn agrees(&self, earlier: &Self, kind: EntityType) -> f32 {
         if self.words.is_empty() || earlier.words.is_empty() {
             return 0.0;
@@ -199,7 +199,7 @@ impl Name {
         if by_acronym > 0.0 {
             return by_acronym;
         }
-        // A longer name after a short one is more often another's: `Google`, then `Google Ventures`.
+        // A longer name after a shorter one is usually another entity: `Google`, then `Google Ventures`.
         let begins = self.words.len() < earlier.words.len() && earlier.words.starts_with(&self.words);
         let is_own = COMMON.binary_search(&&*self.words[0]).is_err() && self.words[0].chars().count() > 2;
         if begins && (is_own || self.words.len() > 1) { 0.75 } else { 0.0 }

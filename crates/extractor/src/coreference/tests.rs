@@ -4,7 +4,7 @@ use crate::{
     tagger::{Tagged, with_rest},
 };
 
-/// The chains of a text whose names stand in brackets, each with a letter for its type, as texts.
+/// The chains of a text with names in brackets, each with a letter for its type, as texts.
 fn chains(marked: &str) -> Vec<Vec<String>> {
     let mut text = String::new();
     let mut spans = Vec::new();
@@ -106,7 +106,7 @@ fn a_document_of_many_names_and_pronouns_takes_no_long_time() {
 
 #[test]
 fn names_of_no_type_are_told_of_theirs() {
-    /// Knows one name, a person.
+    /// A finder of one name, a person.
     struct One;
     impl MentionFinder for One {
         fn mentions(&self, documents: &[Document]) -> crate::Result<Vec<Vec<Mention>>> {

@@ -1,13 +1,13 @@
-//! Coreference over names of no type.
+//! Coreference over names without types.
 
 use crate::{Chain, Coreference, Document, EntityType, Mention, MentionFinder, MentionForm, Result};
 
-/// Another coreference, which is told of what type names are by what a second finder finds where they stand: rules look for a
-/// person behind `he`, and [`Proposals`](crate::Proposals) do not tell who is one. Nobody else reads those types.
+/// A coreference with the types of another finder. Rules need a person as antecedent of `he`, but
+/// [`Proposals`](crate::Proposals) have no types. Other stages do not read these types.
 pub struct Typed {
-    /// What puts mentions together.
+    /// The wrapped coreference.
     pub coreference: Box<dyn Coreference>,
-    /// What knows types.
+    /// The finder that provides types.
     pub finder: Box<dyn MentionFinder>,
 }
 
@@ -21,7 +21,7 @@ impl Coreference for Typed {
             if mention.form != MentionForm::Name || mention.kind == EntityType::Date {
                 continue;
             }
-            // Names of one finder do not overlap, so that their ends rise as their starts do.
+            // Names of one finder do not overlap, so their ends are in the same order as their starts.
             let first = found.partition_point(|other| other.span.end <= mention.span.start);
             let shared = |other: &Mention| {
                 other.span.end.min(mention.span.end).saturating_sub(other.span.start.max(mention.span.start))

@@ -1,14 +1,14 @@
-//! What is known of two entities of a document beside its words.
+//! Features of an entity pair besides the document's words.
 
 use sporran_kilt::docred::{Document, Mention};
 
-/// DocRED's kinds of entities; what is of another kind comes behind them.
+/// DocRED's entity types. Other types share the next index.
 const KINDS: [&str; 6] = ["PER", "ORG", "LOC", "TIME", "NUM", "MISC"];
-/// Kinds, the other one included.
+/// The number of types, the other one included.
 pub(super) const KIND_COUNT: usize = KINDS.len() + 1;
 /// Buckets of the distance between the nearest mentions.
 const DISTANCES: u32 = 11;
-/// Buckets of how often an entity is named.
+/// Buckets of an entity's number of mentions.
 const COUNTS: u32 = 4;
 
 const KIND_PAIRS: u32 = (KIND_COUNT * KIND_COUNT) as u32;
@@ -17,16 +17,16 @@ const OBJECT: u32 = SUBJECT + COUNTS;
 const TITLE: u32 = OBJECT + COUNTS;
 const SHARED: u32 = TITLE + 3;
 
-/// Numbers that the features of a pair have are below this.
+/// Feature indices are below this.
 pub const PAIR_FEATURES: usize = SHARED as usize + 2;
 
-/// The number of a kind, below [`KIND_COUNT`].
+/// The index of a type, below [`KIND_COUNT`].
 pub(super) fn kind(name: &str) -> usize {
     KINDS.iter().position(|kind| *kind == name).unwrap_or(KINDS.len())
 }
 
-/// Of what kinds a subject and an object are, how near and in what order they are named, how often each is, whether one is what
-/// the document is about, and whether they share a word.
+/// Features of a pair: types, distance and order of the nearest mentions, numbers of mentions, whether one is
+/// the title entity, and whether they share a word.
 pub(super) fn features(document: &Document, subject: usize, object: usize) -> Vec<u32> {
     let (first, second) = (&document.entities[subject], &document.entities[object]);
     let kinds = (kind(&first[0].kind) * KIND_COUNT + kind(&second[0].kind)) as u32;
@@ -45,7 +45,8 @@ pub(super) fn features(document: &Document, subject: usize, object: usize) -> Ve
     ]
 }
 
-/// Within a sentence the tokens between, in four buckets for each order; else the sentences between, in three.
+/// Within a sentence the tokens between, in four buckets for each order; otherwise the sentences between, in
+/// three.
 fn distance(a: &Mention, b: &Mention) -> u32 {
     match a.sentence.abs_diff(b.sentence) {
         0 => {
@@ -62,7 +63,7 @@ fn distance(a: &Mention, b: &Mention) -> u32 {
     }
 }
 
-/// Whether two names have a word in common that begins with a capital letter: families, companies and their parts.
+/// Whether two names share a capitalised word: families, companies and their parts.
 fn share_a_word(a: &str, b: &str) -> bool {
     let is_name =
         |word: &&str| word.chars().next().is_some_and(char::is_uppercase) && word.chars().count() > 2;
@@ -90,7 +91,8 @@ mod tests {
             relations: vec![],
         };
         let of = |subject, object| features(&document, subject, object);
-        // Two persons, the subject first and two tokens before, named twice and once, the title, of one family.
+        // Two persons of one family: the subject is two tokens before the object, has two mentions, and is
+        // the title.
         let persons = [0, KIND_PAIRS, SUBJECT + 1, OBJECT, TITLE + 1, SHARED + 1];
         assert_eq!(of(0, 1), persons);
         assert_eq!(of(1, 0), [0, KIND_PAIRS + 1, SUBJECT, OBJECT + 1, TITLE + 2, SHARED + 1]);

@@ -1,7 +1,8 @@
-//! What holds between the entities of a whole document, wherever it names them: DocRED's task (Yao et al., 2019).
+//! Document-level relation extraction: relations between all entities of a document, DocRED's task (Yao et
+//! al., 2019).
 //!
-//! Mentions and which of them are one entity are given. [`DocumentReader`] writes a document with its mentions marked as tokens,
-//! [`DocumentRelations`] tells which properties hold and which sentences show it.
+//! Mentions and coreference are given. [`DocumentReader`] tokenizes a document with mention markers.
+//! [`DocumentRelations`] predicts relations and the sentences that support them.
 
 mod entity_head;
 mod features;

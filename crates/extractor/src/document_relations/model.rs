@@ -1,4 +1,4 @@
-//! An encoder that reads a whole document and tells what holds between its entities.
+//! An encoder with a head that predicts the relations between a document's entities.
 
 use std::path::Path;
 
@@ -17,38 +17,38 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// The file of a model's folder that says what is beside the encoder.
+/// The file of a model's folder that describes the head.
 pub const DOCUMENT_RELATIONS: &str = "document-relations.json";
 
-/// Of a pair's attention the share that a sentence has at least to be told as evidence (Ma et al., 2023).
+/// The smallest share of a pair's attention for a sentence to be predicted as evidence (Ma et al., 2023).
 const EVIDENCE: f32 = 0.2;
 
-/// What a folder has beside its encoder and tokenizer.
+/// The contents of that file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentOptions {
-    /// The layout of this file; 1.
+    /// The version of this file; 1.
     pub version: u32,
     /// The sizes of the head.
     pub head: EntityHeadConfig,
-    /// The tokens before mentions of each kind, and the one behind them.
+    /// The marker token before mentions of each type, and the one after mentions.
     pub markers: Vec<String>,
-    /// Tokens of a window of a document, at most.
+    /// The largest number of tokens in a window.
     pub max_tokens: usize,
-    /// The properties, in the order of the head's labels, which is theirs.
+    /// The properties in the order of the head's labels, sorted.
     pub labels: Vec<String>,
-    /// The logit above which a property is stated.
+    /// A property is predicted if its logit is above this.
     pub threshold: f32,
 }
 
 impl DocumentOptions {
-    /// The layout that is written.
+    /// The version that is written.
     pub const VERSION: u32 = 1;
 
     /// Reads the file of a folder.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::Model`] where it is of another layout or its parts do not fit each other.
+    /// Read errors; [`Error::Model`] for another version or inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(DOCUMENT_RELATIONS);
         let options: Self = jsonl::read_json(&path)?;
@@ -70,10 +70,10 @@ impl DocumentOptions {
         Ok(options)
     }
 
-    /// The file's content.
+    /// The contents of the file.
     ///
     /// # Errors
-    /// Never for what can be loaded.
+    /// None for a loaded value.
     pub fn json(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self).map_err(|error| Error::Model {
             what: DOCUMENT_RELATIONS.into(),
@@ -85,17 +85,17 @@ impl DocumentOptions {
     }
 }
 
-/// What a head says of a document: the logit of every label of every pair, and how a pair's attention is spread over sentences.
+/// The output of a head for a document: the logits of every pair, and each pair's attention over sentences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
-    /// Logits, pair after pair.
+    /// Logits, pair by pair.
     pub logits: Vec<f32>,
-    /// Shares of sentences, pair after pair.
+    /// Attention shares of sentences, pair by pair.
     pub shares: Vec<f32>,
 }
 
 impl Scored {
-    /// From a head's tensors (pairs, labels) and (pairs, tokens).
+    /// Converts a head's tensors (pairs, labels) and (pairs, tokens).
     ///
     /// # Errors
     /// A tensor error.
@@ -125,7 +125,7 @@ impl DocumentRelations {
     /// Loads a folder.
     ///
     /// # Errors
-    /// Where it is not an encoder's, or not one with an entity head.
+    /// If it does not contain an encoder with an entity head.
     pub fn load(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
         let options = DocumentOptions::load(folder)?;
         let checkpoint = Checkpoint::open(folder)?;
@@ -142,11 +142,11 @@ impl DocumentRelations {
         Ok(Self { body, head, reader, options })
     }
 
-    /// What holds in each document, ordered by subject, object and property. Where there are fewer than two entities nothing
-    /// does.
+    /// The relations of each document, ordered by subject, object and property. Documents with fewer than two
+    /// entities have none.
     ///
     /// # Errors
-    /// Where a tokenizer or a model fails.
+    /// Errors of the tokenizer or the model.
     pub fn relations(&self, documents: &[Document]) -> Result<Vec<Vec<Found>>> {
         let read: Vec<EntityDocument> =
             documents.par_iter().map(|document| self.reader.read(document)).collect::<Result<_>>()?;

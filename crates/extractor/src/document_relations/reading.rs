@@ -1,4 +1,4 @@
-//! Documents of DocRED as an encoder reads them, and as it learns from them.
+//! DocRED documents as encoder inputs and as training examples.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_checkpoint::Tokenizer;
@@ -12,33 +12,35 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Tokens that stand before mentions of each kind, and behind all mentions: some that BERT's vocabulary keeps free.
+/// The number of marker tokens, unused tokens of BERT's vocabulary: one before mentions of each type, one
+/// after mentions.
 pub const MARKERS: usize = KIND_COUNT + 1;
 
-/// Tokens that two windows of a long document have in common, at least.
+/// The smallest overlap of two windows in tokens.
 const OVERLAP: usize = 64;
 
-/// Writes documents as tokens, with markers around their mentions.
+/// Tokenizes documents with markers around their mentions.
 #[derive(Debug)]
 pub struct DocumentReader {
     input: WordInput,
-    /// By kind, and at last what stands behind a mention.
+    /// The markers by type; the last one follows each mention.
     markers: Vec<u32>,
-    /// Tokens of a window without the special ones.
+    /// Tokens of a window without special tokens.
     window: usize,
 }
 
 impl DocumentReader {
-    /// Reads with `tokenizer`, in windows of at most `max_tokens` tokens; `markers` are [`MARKERS`] tokens of it.
+    /// Tokenizes with `tokenizer`, in windows of at most `max_tokens` tokens. `markers` are [`MARKERS`] of
+    /// its tokens.
     ///
     /// # Errors
-    /// [`Error::Model`] where the tokenizer lacks a marker or a window would have no room beside an overlap; those of
+    /// [`Error::Model`] if the tokenizer lacks a marker or windows are too small for an overlap; errors of
     /// [`WordInput::new`].
     pub fn new(tokenizer: Tokenizer, markers: &[String], max_tokens: usize) -> Result<Self> {
         let id = |token: &String| {
             tokenizer.token_id(token).ok_or_else(|| Error::Model {
                 what: "the tokenizer".into(),
-                expected: format!("a token `{token}` for marking mentions"),
+                expected: format!("a token `{token}` to mark mentions"),
                 found: "none".into(),
             })
         };
@@ -53,16 +55,16 @@ impl DocumentReader {
         Ok(Self { input: WordInput::new(tokenizer, max_tokens, false)?, markers, window: max_tokens - 2 })
     }
 
-    /// The tokens of BERT's vocabulary that mark mentions.
+    /// The marker tokens of BERT's vocabulary.
     #[must_use]
     pub fn default_markers() -> Vec<String> {
         (1..=MARKERS).map(|at| format!("[unused{at}]")).collect()
     }
 
-    /// A document with all pairs of its entities. A mention stands for its entity by the marker before it.
+    /// A document with all pairs of its entities. A mention is represented by the marker before it.
     ///
     /// # Errors
-    /// Where a word cannot be tokenized.
+    /// A word that cannot be tokenized.
     pub fn read(&self, document: &Document) -> Result<EntityDocument> {
         let mut starts: FxHashMap<(usize, usize), Vec<(usize, usize)>> = FxHashMap::default();
         let mut ends: FxHashMap<(usize, usize), usize> = FxHashMap::default();
@@ -99,7 +101,7 @@ impl DocumentReader {
         Ok(EntityDocument { rows, places, sentences, entities, pairs: pairs.collect() })
     }
 
-    /// Windows over tokens, and for each token its place in that window which has most around it.
+    /// Windows over tokens, and for each token its position in the window with the most context around it.
     fn windows(&self, tokens: &[u32]) -> (Vec<EncoderRow>, Vec<usize>) {
         let (first, last) = self.input.around();
         let rest = tokens.len().saturating_sub(self.window);
@@ -120,10 +122,10 @@ impl DocumentReader {
             let around = |at: &usize| {
                 let start = starts[*at];
                 let end = tokens.len().min(start + self.window);
-                // The ends of the document are no ends of a window.
+                // The ends of the document need no context.
                 let before = if start == 0 { usize::MAX } else { token - start };
-                let behind = if end == tokens.len() { usize::MAX } else { end - 1 - token };
-                before.min(behind)
+                let after = if end == tokens.len() { usize::MAX } else { end - 1 - token };
+                before.min(after)
             };
             let holds = |at: &usize| (starts[*at]..starts[*at] + self.window).contains(&token);
             let best = (0..count).filter(holds).max_by_key(around).unwrap_or(0);
@@ -134,7 +136,7 @@ impl DocumentReader {
     }
 }
 
-/// The properties of documents' relations, in order.
+/// The property labels of documents' relations, sorted.
 #[must_use]
 pub fn labels(documents: &[Document]) -> Vec<String> {
     let all: FxHashSet<&str> = documents
@@ -147,7 +149,7 @@ pub fn labels(documents: &[Document]) -> Vec<String> {
     labels
 }
 
-/// What a document that was read teaches: its relations, as far as they are among `labels`, and their evidence.
+/// A training example: the document's relations among `labels`, and their evidence.
 #[must_use]
 pub fn example(document: EntityDocument, relations: &[docred::Relation], labels: &[String]) -> EntityExample {
     let pairs: FxHashMap<(u32, u32), usize> =
@@ -238,7 +240,7 @@ pub(super) mod tests {
         let whole: Vec<u32> = read.places.iter().map(|place| all[*place]).collect();
         let once = reader(512).read(&long).unwrap();
         assert_eq!(whole, once.rows[0].ids[1..409]);
-        // No token but those at the document's ends is read at the end of a window.
+        // Except at the document's ends, no token is read at the end of a window.
         let mut offset = 0;
         for row in &read.rows {
             let ends = [offset + 1, offset + row.ids.len() - 2];

@@ -1,22 +1,22 @@
-//! How well entities fit a text, by the words that are told of them.
+//! How well entities fit a text, by the words of their descriptions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::table::{AliasTable, normal_form};
 
-/// Entities that a name's words are found in the descriptions of, at most.
+/// The largest number of entities retrieved by a name's words in descriptions.
 const DESCRIBED: usize = 50;
-/// What is added to the length of a description's vector, so that a description of few words fits little.
+/// Added to the length of a description's vector, so that short descriptions have low scores.
 const SMOOTHING: f32 = 0.3;
 
-/// The words of descriptions, weighted by how few descriptions have them.
+/// tf-idf vectors of descriptions.
 pub(super) struct Descriptions {
     numbers: FxHashMap<String, u32>,
     weights: Vec<f32>,
-    /// Of each entity: the words of its description that are in none of its names, by their number.
+    /// For each entity the words of its description that are not in its names, by word id.
     vectors: Vec<Vec<(u32, f32)>>,
-    /// The entities whose description, or name, has a word.
+    /// For each word the entities with that word in description or name.
     with: Vec<Vec<u32>>,
 }
 
@@ -55,7 +55,7 @@ impl Descriptions {
                 count.iter().map(|(word, count)| (*word, weight(&weights, *word, *count))).collect();
             vector.sort_unstable_by_key(|(word, _)| *word);
             let whole = length(vector.iter().map(|(_, value)| *value));
-            // What is told of an entity besides its names: those have been looked at already.
+            // Words of the entity's names are matched elsewhere.
             vector.retain(|(word, _)| !named.contains(spelled[*word as usize]));
             let length = length(vector.iter().map(|(_, value)| *value)) + SMOOTHING * whole;
             vector.iter_mut().for_each(|(_, value)| *value /= length);
@@ -65,30 +65,30 @@ impl Descriptions {
         Self { numbers, weights, vectors, with }
     }
 
-    /// The words of a text that descriptions have.
+    /// The words of a text that occur in descriptions.
     pub(super) fn read(&self, text: &str) -> TextWords {
         let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
         for number in words(text).filter_map(|word| self.numbers.get(&word).copied()) {
             *counts.entry(number).or_default() += 1;
         }
-        let mut found: Vec<(u32, f32)> =
+        let mut vector: Vec<(u32, f32)> =
             counts.into_iter().map(|(word, count)| (word, weight(&self.weights, word, count))).collect();
-        // Sums depend on their order.
-        found.sort_unstable_by_key(|(word, _)| *word);
-        let length = length(found.iter().map(|(_, value)| *value)).max(f32::MIN_POSITIVE);
-        TextWords(found.into_iter().map(|(word, value)| (word, value / length)).collect())
+        // A fixed order, because floating-point sums depend on it.
+        vector.sort_unstable_by_key(|(word, _)| *word);
+        let length = length(vector.iter().map(|(_, value)| *value)).max(f32::MIN_POSITIVE);
+        TextWords(vector.into_iter().map(|(word, value)| (word, value / length)).collect())
     }
 
-    /// How well an entity fits a text: the cosine of its description's tf-idf vector and the text's, a little less for short
-    /// descriptions; from 0 to 1.
+    /// The cosine of the tf-idf vectors of an entity's description and a text, slightly lower for short
+    /// descriptions; 0 to 1.
     pub(super) fn fit(&self, entity: u32, text: &TextWords) -> f32 {
         let vector = &self.vectors[entity as usize];
         vector.iter().filter_map(|(word, value)| Some(value * text.0.get(word)?)).sum()
     }
 
-    /// The entities whose descriptions have the words of a name, with the share of the words' weights that they have, the
+    /// The entities whose descriptions contain words of a name, with the covered share of the words' weights,
     /// greatest first.
-    pub(super) fn telling(&self, name: &str) -> Vec<(u32, f32)> {
+    pub(super) fn described_by(&self, name: &str) -> Vec<(u32, f32)> {
         let mut shares: FxHashMap<u32, f32> = FxHashMap::default();
         let mut all = 0.0;
         for spelling in words(name).collect::<std::collections::BTreeSet<_>>() {
@@ -117,7 +117,7 @@ fn length(values: impl Iterator<Item = f32>) -> f32 {
     values.map(|value| value * value).sum::<f32>().sqrt()
 }
 
-/// Words as names have them.
+/// Words in normal form.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.unicode_words().flat_map(|word| normal_form(word).split(' ').map(str::to_owned).collect::<Vec<_>>())
 }
@@ -137,14 +137,14 @@ mod tests {
         };
         assert!(fit("Q167646") > 0.5);
         assert!(fit("Q90") < 0.3);
-        // Nothing is told of it.
+        // It has no description.
         assert_eq!(fit("Q1"), 0.0);
     }
 
     #[test]
     fn a_description_tells_of_its_entity() {
         let table = table();
-        let found = Descriptions::new(&table).telling("king of Troy");
+        let found = Descriptions::new(&table).described_by("king of Troy");
         assert_eq!(table.entities()[found[0].0 as usize].id, "Q167646");
         assert!((found[0].1 - 1.0).abs() < 1e-6);
     }

@@ -1,5 +1,5 @@
-//! Links of mentions into a knowledge base: by the names that entities go by and how often a name has meant each of them, by
-//! names that are like theirs, and by what is told of them beside the text.
+//! Entity linking: mentions to entities of a knowledge base. It uses names and the frequency of their
+//! meanings, similar names, and the match of descriptions with the text.
 
 mod fit;
 mod similar;
@@ -17,34 +17,35 @@ use table::normal_form;
 
 pub use table::{AliasTable, AliasTableBuilder, KnownEntity};
 
-/// How steeply a name counts less that is less similar: its weight is `exp(-STEEP * (1 - similarity))`.
+/// Similar names are weighted by `exp(-STEEP * (1 - similarity))`.
 const STEEP: f32 = 6.0;
-/// How similar the name of a country is to that of its people.
+/// The similarity of a demonym to its country's name.
 const PEOPLE: f32 = 0.9;
-/// What the similarity of a name counts that is looked up for one without a capital letter: `summer` is hardly Cree Summer.
+/// The factor of similarity for a name without capitals: `summer` is rarely Cree Summer.
 const LOWERCASE: f32 = 0.7;
-/// How similar to a name an entity is at most that has its words in its description alone.
-const TOLD: f32 = 0.25;
+/// The largest similarity of an entity with the name's words only in its description.
+const DESCRIBED: f32 = 0.25;
 
-/// How a linker decides.
+/// Options of the linker.
 ///
-/// An entity that a name may mean weighs `count * exp(-6 * (1 - similarity) + context * fit)`: how often the name meant it,
-/// how like its own name the name is, and the cosine of the text and what is told of it (tf-idf). Where the knowledge base has a
-/// fact between one that a name may mean and what other names surely mean, the others weigh `exp(-coherence)` of that.
-/// A link's confidence is its entity's share of all weights and `unknown`.
+/// A candidate entity of a name has the weight `count * exp(-6 * (1 - similarity) + context * fit)`. `count`
+/// is the frequency of the name for the entity. `similarity` compares the name with the entity's name. `fit`
+/// is the tf-idf cosine of the text and the entity's description. If some candidates have facts with
+/// confidently linked entities of the document, the others are weighted by `exp(-coherence)`. A link's
+/// confidence is its entity's share of all weights and `unknown`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkerOptions {
-    /// A link that is less sure than this, 0 to 1, is withheld.
+    /// Links with a lower confidence, 0 to 1, are withheld.
     pub threshold: f32,
-    /// How much counts how well an entity fits the text.
+    /// The weight of the entity's fit with the text.
     pub context: f32,
-    /// How often each name is taken to mean what the knowledge base does not have, beside what was counted.
+    /// A pseudo-count for meanings outside of the knowledge base, added to the counted ones.
     pub unknown: f32,
-    /// How much counts a fact between an entity and others that the document names.
+    /// The weight of a fact between an entity and others in the document.
     pub coherence: f32,
-    /// How similar a known name is at least, 0 to 1, that is looked up in the place of one that is not known; 1 for none, which
-    /// also saves an index over all names' words.
+    /// The smallest similarity, 0 to 1, of a known name that replaces an unknown one. 1 switches this off and
+    /// saves an index over the words of all names.
     pub similarity: f32,
 }
 
@@ -60,20 +61,20 @@ pub struct Linker {
     options: LinkerOptions,
     descriptions: Descriptions,
     similar: Option<SimilarNames>,
-    /// The entities of the table that the knowledge base has facts with, of each; empty where no facts are known.
+    /// For each entity of the table, those that it has facts with; empty without facts.
     neighbours: Vec<FxHashSet<u32>>,
 }
 
 /// A name of a document.
 struct Name<'a> {
     name: &'a str,
-    /// What it can mean that the table has.
+    /// Its meanings in the table.
     known: Senses,
-    /// What it can mean otherwise, once that is asked for.
+    /// Its meanings by similar names, computed on demand.
     like: OnceCell<Senses>,
 }
 
-/// What a name can mean: entities by their index, with their weights, and the weight of all that it can mean.
+/// The meanings of a name: entity indices with weights, and the total weight.
 #[derive(Default)]
 struct Senses {
     weights: BTreeMap<u32, f32>,
@@ -89,7 +90,7 @@ impl Linker {
         Self { descriptions: Descriptions::new(&table), table, options, similar, neighbours: Vec::new() }
     }
 
-    /// The same linker, with facts between entities, subject and object of each by their ids.
+    /// The same linker with facts between entities, as pairs of subject and object ids.
     #[must_use]
     pub fn with_facts<'a>(mut self, facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let entities = self.table.entities();
@@ -106,15 +107,16 @@ impl Linker {
         self
     }
 
-    /// Its names.
+    /// The name table.
     #[must_use]
     pub fn table(&self) -> &AliasTable {
         &self.table
     }
 
-    /// The link of each mention of a document. A name that the table has is linked by itself; where that is not sure enough, and
-    /// for any other name, pronouns and descriptions, by the surest of its chain's names, with the chain's confidence in both;
-    /// where the table has none of them, by names that are like the one that names the chain best. Dates have no links.
+    /// The link of each mention of a document. A name in the table is linked directly. If its confidence is
+    /// too low, and for other names, pronouns and descriptions, the most confident name of the chain decides;
+    /// the confidence is multiplied by the chain's. If the table has none of these names, names similar to
+    /// the chain's representative decide. Dates have no links.
     #[must_use]
     pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
         let text = self.descriptions.read(&document.text);
@@ -130,16 +132,16 @@ impl Linker {
             let named = links.iter().flatten().filter(|link| sure(link)).map(|link| link.1).collect();
             links = self.chosen(&names, chains, &text, &named);
         }
-        let told = |link: Option<(f32, u32)>| {
+        let to_link = |link: Option<(f32, u32)>| {
             let (confidence, entity) = link?;
             let entity = &self.table.entities()[entity as usize];
             (confidence >= self.options.threshold).then(|| Link { entity: entity.id.clone(), confidence })
         };
-        links.into_iter().map(told).collect()
+        links.into_iter().map(to_link).collect()
     }
 
-    /// The surest entity of each mention with its confidence, however little that is, in a document that surely names some
-    /// entities.
+    /// The best entity of each mention with its confidence, however low, given the confident entities of the
+    /// document.
     fn chosen(
         &self,
         names: &[Option<Name<'_>>],
@@ -179,7 +181,7 @@ impl Linker {
             .collect()
     }
 
-    /// What a name can mean that the table has, or that is a people's.
+    /// The meanings of a name in the table, or of a demonym.
     fn known(&self, name: &str, text: &TextWords) -> Senses {
         let normal = normal_form(name);
         let mut senses = Senses::default();
@@ -190,7 +192,7 @@ impl Linker {
         senses
     }
 
-    /// What a name can mean that the table does not have.
+    /// The meanings of a name that is not in the table.
     fn like(&self, name: &str, text: &TextWords) -> Senses {
         let mut senses = Senses::default();
         let Some(similar) = &self.similar else { return senses };
@@ -204,8 +206,8 @@ impl Linker {
             }
         }
         if senses.weights.is_empty() {
-            for (entity, share) in self.descriptions.telling(&normal) {
-                senses.add(Some(entity), self.weight(entity, 1.0, sure * TOLD * share, text));
+            for (entity, share) in self.descriptions.described_by(&normal) {
+                senses.add(Some(entity), self.weight(entity, 1.0, sure * DESCRIBED * share, text));
             }
         }
         senses
@@ -224,8 +226,8 @@ impl Linker {
         count * (self.options.context * fit - STEEP * (1.0 - similarity)).exp()
     }
 
-    /// The entity of the greatest weight, and its share. Where some have facts with what the document names, what this name
-    /// may mean itself left out, the others weigh less.
+    /// The entity with the greatest weight, and its share. If some candidates have facts with the document's
+    /// other entities, the remaining ones are weighted down.
     fn surest(&self, senses: &Senses, named: &FxHashSet<u32>) -> Option<(f32, u32)> {
         let is_near = |entity: u32| {
             let near = self.neighbours.get(entity as usize).into_iter().flatten();
@@ -247,7 +249,7 @@ impl Linker {
 }
 
 impl Senses {
-    /// An entity of several names counts by the one that gives it the most.
+    /// An entity with several names has the weight of the best one.
     fn add(&mut self, entity: Option<u32>, weight: f32) {
         let Some(entity) = entity else {
             self.all += weight;
@@ -259,7 +261,7 @@ impl Senses {
     }
 }
 
-/// The country whose people a name means; `us` is a pronoun.
+/// The country of a demonym; `us` is a pronoun.
 fn country_of(name: &str, normal: &str) -> Option<&'static str> {
     if name == "us" { None } else { country(normal) }
 }
@@ -323,7 +325,7 @@ mod tests {
     fn a_part_of_a_name_means_whom_the_text_is_about() {
         let text = "After the death of Steve, the former chief executive of Apple, his speech was watched.";
         assert_eq!(linked_by(people(), text, &[])[0], Some("Q19837".into()));
-        // As likely the one as the other.
+        // Both are equally likely.
         assert_eq!(linked_by(people(), "Steve slept.", &[]), [None]);
     }
 
@@ -349,7 +351,7 @@ mod tests {
             links.into_iter().map(|link| link.map(|link| link.entity)).collect()
         };
         assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q1428".to_owned())]);
-        // What a name itself may mean says nothing for its other senses.
+        // A name's own meanings give no evidence for its other meanings.
         let linker = linker.with_facts([("Q1428", "Q230")]);
         assert_eq!(entities(&linker), [Some("Q994".to_owned()), Some("Q1428".to_owned())]);
         let linker = linker.with_facts([("Q1428", "Q230"), ("Q230", "Q994")]);
@@ -358,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_name_means_what_its_chain_is_called() {
-        // Nobody known is called so, and the chain's name is nearer to neither.
+        // The table lacks this name, and the chain's name is equally near to both.
         let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0 };
         let options = LinkerOptions { threshold: 0.0, ..LinkerOptions::default() };
         let document = Document::new("d", "Steve Jobs slept. Steve woke.");

@@ -1,30 +1,30 @@
-//! Names that are like a name: that share words with it, or words that are spelled alike.
+//! Search for similar names: those that share words, or words with similar spelling.
 
 use rustc_hash::FxHashMap;
 
-/// A word that so many names have finds none of them; it counts where another word has found them.
+/// A word in more names than this finds none on its own. It counts for names found by other words.
 const COMMON: usize = 300;
-/// Letters of a word that other spellings are looked for, at least.
+/// The shortest word that is matched with other spellings.
 const LETTERS: usize = 4;
-/// How alike two spellings are at least: Dice's coefficient of their trigrams.
+/// The smallest similarity of two spellings: Dice's coefficient of their trigrams.
 const ALIKE: f32 = 0.5;
-/// What a word of another spelling counts beside the word itself.
+/// The weight of a word with another spelling, relative to the exact word.
 const RESPELLED: f32 = 0.9;
-/// How similar a name is at least that has all the words of a shorter one.
+/// The smallest similarity of a name that contains all words of a shorter one.
 const PART: f32 = 0.5;
-/// How similar names are at most that are not the same.
+/// The largest similarity of different names.
 const MOST: f32 = 0.95;
 
 struct Word {
-    /// How much it tells names apart.
+    /// Its inverse document frequency.
     weight: f32,
-    /// The names that have it, ascending.
+    /// The names with this word, ascending.
     names: Vec<u32>,
     /// The number of its trigrams.
     trigrams: usize,
 }
 
-/// Names by their words and by how these are spelled.
+/// An index of names by their words and the trigrams of these.
 pub(super) struct SimilarNames {
     names: Vec<(String, Vec<u32>)>,
     words: Vec<Word>,
@@ -33,7 +33,7 @@ pub(super) struct SimilarNames {
 }
 
 impl SimilarNames {
-    /// Over names in their normal forms, each once.
+    /// Indexes names in normal form, each once.
     pub(super) fn new(mut names: Vec<String>) -> Self {
         names.sort_unstable();
         let mut by_spelling: FxHashMap<String, u32> = FxHashMap::default();
@@ -66,8 +66,8 @@ impl SimilarNames {
         Self { names: known, words, by_spelling, by_trigram }
     }
 
-    /// The names that are like one in its normal form, with how much, above 0 and below 1; in the order of names. The
-    /// similarity is Dice's coefficient of the names' words, weighted by how few names have each.
+    /// Similar names of a name in normal form, with similarities above 0 and below 1, in the order of names.
+    /// The similarity is Dice's coefficient of the names' words, weighted by inverse document frequency.
     pub(super) fn find(&self, name: &str) -> Vec<(&str, f32)> {
         let mut spellings: Vec<&str> = name.split(' ').collect();
         spellings.sort_unstable();
@@ -103,7 +103,7 @@ impl SimilarNames {
             .collect()
     }
 
-    /// A word's weight, and the known words that it may be with how much each counts.
+    /// A word's weight, and the known words that may match it, with their factors.
     fn alternatives(&self, spelling: &str) -> (f32, FxHashMap<u32, f32>) {
         let mut alternatives: FxHashMap<u32, f32> = FxHashMap::default();
         if spelling.chars().count() >= LETTERS {
@@ -130,12 +130,12 @@ impl SimilarNames {
     }
 }
 
-/// How much a word tells names apart that `with` of `all` names have.
+/// The inverse document frequency of a word in `with` of `all` names.
 fn weight(all: usize, with: usize) -> f32 {
     (1.0 + all as f32 / (with as f32 + 0.5)).ln()
 }
 
-/// A word's trigrams with blanks around it, sorted, each once.
+/// A word's distinct trigrams with blanks around it, sorted.
 fn trigrams(word: &str) -> Vec<[char; 3]> {
     let padded: Vec<char> = [' ', ' '].into_iter().chain(word.chars()).chain([' ']).collect();
     let mut found: Vec<[char; 3]> = padded.windows(3).map(|three| [three[0], three[1], three[2]]).collect();
@@ -159,7 +159,7 @@ mod tests {
         let found = names.find("jobs");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, "steve jobs");
-        // Two names have `steve`, one has `jobs`; of 5 names these tell ln(1 + 5 / 2.5) and ln(1 + 5 / 1.5).
+        // Two of 5 names contain `steve`, one `jobs`. Their weights are ln(1 + 5 / 2.5) and ln(1 + 5 / 1.5).
         let (steve, jobs) = (3f32.ln(), (1.0 + 5.0 / 1.5f32).ln());
         assert!((found[0].1 - 2.0 * jobs / (2.0 * jobs + steve)).abs() < 1e-6);
         assert_eq!(

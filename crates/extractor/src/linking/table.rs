@@ -1,4 +1,4 @@
-//! Names with the entities that they may mean.
+//! A table of names with their possible entities.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,44 +10,44 @@ use crate::Result;
 
 /// The first line of a table's file.
 const HEADER: &str = "sporran-aliases 1";
-/// Words that are kept of what is told of an entity.
+/// The largest number of words kept of a description.
 const DESCRIPTION: usize = 64;
-/// What stands for an entity that a table does not hold.
+/// Represents an entity outside of the table.
 const NOTHING: u32 = u32::MAX;
 
-/// An entity that names lead to.
+/// An entity of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownEntity {
     /// Its id, such as `Q42`.
     pub id: String,
-    /// What it is called.
+    /// Its label.
     pub label: String,
-    /// A few words about it.
+    /// A short description.
     pub description: String,
 }
 
-/// Names with the entities that they may mean, and how often each was meant.
+/// A table of names with their possible entities, and the count of each meaning.
 ///
-/// The file is text: a header, then a line `@ TAB id TAB label TAB description` for each entity, in the order of their ids,
-/// then a line `name TAB id TAB count` for each meaning, in the order of names. A count without an id tells how often a name
-/// meant something that the knowledge base does not have.
+/// The file is text: a header, then a line `@ TAB id TAB label TAB description` for each entity, in the order
+/// of ids, then a line `name TAB id TAB count` for each meaning, in the order of names. A count without an id
+/// is the number of times that a name meant something outside of the knowledge base.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AliasTable {
     entities: Vec<KnownEntity>,
     meanings: FxHashMap<String, Vec<(u32, f32)>>,
 }
 
-/// A name as it is looked up: its words in lower case with one blank between, without accents, marks of punctuation, an
-/// article before them or a clitic behind them.
+/// The normal form of a name for look-ups: lower-case words with single blanks, without accents, punctuation,
+/// a leading article or a trailing clitic.
 pub(super) fn normal_form(name: &str) -> String {
     let lower = name.trim().to_lowercase();
     let bare = ["'s", "’s"].iter().find_map(|clitic| lower.strip_suffix(clitic)).unwrap_or(&lower);
     let mut plain = String::with_capacity(bare.len());
     for letter in bare.nfkd().filter(|letter| !is_combining_mark(*letter)) {
         match letter {
-            // Initials and abbreviations are one word with and without their full stops.
+            // Initials and abbreviations are one word with or without full stops.
             '.' | '\'' | '’' => {}
-            // They tell C from C++ and C#.
+            // They distinguish C from C++ and C#.
             '+' | '#' => plain.push(letter),
             _ if letter.is_alphanumeric() => plain.push(letter),
             _ => plain.push(' '),
@@ -55,14 +55,14 @@ pub(super) fn normal_form(name: &str) -> String {
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
     match &words[..] {
-        // A name of marks alone is looked up as it is.
+        // A name of punctuation only is kept.
         [] => lower,
         ["the", rest @ ..] if !rest.is_empty() => rest.join(" "),
         words => words.join(" "),
     }
 }
 
-/// What an [`AliasTable`] is made of, in any order.
+/// Builds an [`AliasTable`] from entries in any order.
 #[derive(Clone, Debug, Default)]
 pub struct AliasTableBuilder {
     entities: BTreeMap<String, (String, String)>,
@@ -70,7 +70,7 @@ pub struct AliasTableBuilder {
 }
 
 impl AliasTableBuilder {
-    /// An entity with its label and a few words about it; the first that is told of it stays.
+    /// Adds an entity with its label and description; the first of several entries counts.
     pub fn describe(&mut self, id: &str, label: &str, description: &str) {
         let plain = |text: &str| text.split_whitespace().take(DESCRIPTION).collect::<Vec<_>>().join(" ");
         let known = self.entities.entry(id.to_owned()).or_default();
@@ -82,7 +82,7 @@ impl AliasTableBuilder {
         }
     }
 
-    /// A name that meant an entity `count` times; with an empty id it meant what the knowledge base does not have.
+    /// Adds `count` uses of a name for an entity. An empty id means something outside of the knowledge base.
     pub fn add(&mut self, name: &str, id: &str, count: f32) {
         let name = normal_form(name);
         if name.is_empty() {
@@ -94,7 +94,7 @@ impl AliasTableBuilder {
         *self.meanings.entry(name).or_default().entry(id.to_owned()).or_default() += count;
     }
 
-    /// The table.
+    /// Builds the table.
     #[must_use]
     pub fn build(self) -> AliasTable {
         let numbers: FxHashMap<String, u32> =
@@ -122,7 +122,7 @@ impl AliasTable {
         self.meanings.is_empty()
     }
 
-    /// The entities that a name may mean, with how often it meant each.
+    /// The possible entities of a name, with their counts.
     pub fn candidates(&self, name: &str) -> impl Iterator<Item = (&KnownEntity, f32)> {
         self.meanings_of(&normal_form(name))
             .iter()
@@ -135,8 +135,8 @@ impl AliasTable {
         &self.entities
     }
 
-    /// Every name, in its normal form, with what it may mean and how often; an empty id is what the knowledge base does not have. Names come in
-    /// no order.
+    /// Every meaning: a name in normal form, an entity id and a count. An empty id means something outside of
+    /// the knowledge base. The order is unspecified.
     pub fn meanings(&self) -> impl Iterator<Item = (&str, &str, f32)> {
         self.meanings.iter().flat_map(|(name, meanings)| {
             let id = |at: &u32| self.entities.get(*at as usize).map_or("", |entity| entity.id.as_str());
@@ -144,12 +144,12 @@ impl AliasTable {
         })
     }
 
-    /// Every name, in its normal form; in no order.
+    /// Every name in normal form; the order is unspecified.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.meanings.keys().map(String::as_str)
     }
 
-    /// Every name, in its normal form, with the index of each entity that it may mean; in no order.
+    /// Every name in normal form with the index of each possible entity; the order is unspecified.
     pub(super) fn names_of_entities(&self) -> impl Iterator<Item = (&str, u32)> {
         let known = self.entities.len();
         let each = self
@@ -159,7 +159,7 @@ impl AliasTable {
         each.filter(move |(_, at)| (*at as usize) < known)
     }
 
-    /// What a name in its normal form may mean: indices of entities with counts.
+    /// The meanings of a name in normal form: entity indices with counts.
     pub(super) fn meanings_of(&self, normal: &str) -> &[(u32, f32)] {
         self.meanings.get(normal).map_or(&[], Vec::as_slice)
     }
@@ -167,7 +167,7 @@ impl AliasTable {
     /// Writes the file.
     ///
     /// # Errors
-    /// Where the disk refuses; then nothing appears.
+    /// Write errors; then no file appears.
     pub fn save(&self, path: &Path) -> Result<()> {
         let mut writer = jsonl::Writer::create(path)?;
         writer.line(HEADER.as_bytes())?;
@@ -188,7 +188,7 @@ impl AliasTable {
     /// Reads a file.
     ///
     /// # Errors
-    /// Those of reading, with the line and what was expected there.
+    /// Read errors, with the line and the expected content.
     pub fn load(path: &Path) -> Result<Self> {
         let mut builder = AliasTableBuilder::default();
         let mut is_first = true;
@@ -263,13 +263,13 @@ pub(super) mod tests {
         table().save(&path).unwrap();
         assert_eq!(AliasTable::load(&path).unwrap(), table());
         assert_eq!(table().candidates("PARIS’s ").count(), 2);
-        let told = |text: &str| {
+        let message = |text: &str| {
             std::fs::write(&path, text).unwrap();
             AliasTable::load(&path).unwrap_err().to_string()
         };
-        assert!(told("sporran-aliases 2\n").contains("`sporran-aliases 1`"));
-        assert!(told("sporran-aliases 1\nann\tQ1\tmany\n").contains(":2"));
-        assert!(told("sporran-aliases 1\nann\tQ1\n").contains("`name id count`"));
-        assert!(told("").contains("at least one line"));
+        assert!(message("sporran-aliases 2\n").contains("`sporran-aliases 1`"));
+        assert!(message("sporran-aliases 1\nann\tQ1\tmany\n").contains(":2"));
+        assert!(message("sporran-aliases 1\nann\tQ1\n").contains("`name id count`"));
+        assert!(message("").contains("at least one line"));
     }
 }

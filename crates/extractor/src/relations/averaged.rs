@@ -1,4 +1,4 @@
-//! Several models' probabilities as one: the weighted mean of their logits.
+//! A weighted mean of several models' logits.
 
 use std::path::Path;
 
@@ -9,39 +9,39 @@ use sporran_transformers::{DeviceName, Precision};
 use super::{Asked, Properties, RelationModel, Scores, Thresholds, open};
 use crate::error::{Error, Result};
 
-/// The file of a model's folder that names the parts of an average.
+/// The file of a model's folder that lists the parts of an average.
 pub const AVERAGED: &str = "averaged.json";
 
-/// What a folder of averaged models has beside the folders of its parts.
+/// The contents of that file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AveragedOptions {
-    /// The layout of this file; 1.
+    /// The version of this file; 1.
     pub version: u32,
     /// The parts.
     pub parts: Vec<AveragedPart>,
-    /// The probability from which a property counts as stated.
+    /// A property is predicted from this probability on.
     pub thresholds: Thresholds,
 }
 
-/// A model of an average.
+/// A part of an average.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AveragedPart {
-    /// Its folder inside the whole's.
+    /// Its folder, relative to the average's.
     pub folder: String,
-    /// What its logits count.
+    /// The weight of its logits.
     pub weight: f32,
 }
 
 impl AveragedOptions {
-    /// The layout that is written.
+    /// The version that is written.
     pub const VERSION: u32 = 1;
 
     /// Writes the file into a folder.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Write errors.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let mut json = serde_json::to_vec_pretty(self).map_err(|error| Error::Model {
             what: folder.join(AVERAGED).display().to_string(),
@@ -53,7 +53,7 @@ impl AveragedOptions {
     }
 }
 
-/// Models that are asked the same.
+/// Models with the same properties whose logits are averaged.
 pub struct Averaged {
     parts: Vec<(Box<dyn RelationModel>, f32)>,
     thresholds: Thresholds,
@@ -63,7 +63,7 @@ impl Averaged {
     /// Loads a folder and those of its parts.
     ///
     /// # Errors
-    /// Where a file is missing or wrong, and [`Error::Model`] where the parts do not tell the same properties.
+    /// A missing or wrong file; [`Error::Model`] if the parts have different properties.
     pub fn load(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
         let path = folder.join(AVERAGED);
         let AveragedOptions { version, parts, thresholds } = jsonl::read_json(&path)?;

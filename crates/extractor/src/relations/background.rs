@@ -1,35 +1,35 @@
-//! What is known of a sentence's mentions beside its words: their chains, what their names may mean, and what a knowledge base
-//! has of that.
+//! Knowledge about a sentence's mentions besides its words: chains, possible entities, and facts of a
+//! knowledge base.
 
 use rustc_hash::FxHashMap;
 
 use super::{Candidates, features::hash};
 use crate::{AliasTable, Chain, Document, EntityType, Link, Mention, MentionForm};
 
-/// What is known of a mention.
+/// Knowledge about a mention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The type of what it means: that of the best name of its chain, or its own.
+    /// The type of its entity: that of its chain's representative, or its own.
     pub kind: EntityType,
-    /// How sure it is that it belongs to its chain, 0 to 1; 0 where it is in none.
+    /// The confidence that it belongs to its chain, 0 to 1; 0 without a chain.
     pub chained: f32,
-    /// Sentences between it and its chain's best name; none where it is in no chain.
+    /// Sentences between it and its chain's representative; none without a chain.
     pub distance: Option<usize>,
-    /// How sure its link is, 0 to 1; 0 where it has none.
+    /// The confidence of its link, 0 to 1; 0 without a link.
     pub linked: f32,
-    /// The hashes of the types of what its name, or that of its chain, may mean.
+    /// The hashed types of the possible entities of its name, or of its chain's.
     pub types: Vec<u64>,
 }
 
 impl Known {
-    /// What a mention says by itself.
+    /// A mention without chain and link.
     #[must_use]
     pub fn alone(mention: &Mention) -> Self {
         Self { kind: mention.kind, chained: 0.0, distance: None, linked: 0.0, types: Vec::new() }
     }
 }
 
-/// Types of entities and properties between them, by the ids that an [`AliasTable`] leads to.
+/// Types of entities and properties between them, by the ids of an [`AliasTable`].
 #[derive(Clone, Debug, Default)]
 pub struct EntityFacts {
     types: FxHashMap<String, Vec<u64>>,
@@ -37,12 +37,12 @@ pub struct EntityFacts {
 }
 
 impl EntityFacts {
-    /// An entity is of a type.
+    /// Adds the type of an entity.
     pub fn add_type(&mut self, entity: &str, kind: &str) {
         self.types.entry(entity.to_owned()).or_default().push(hash(kind));
     }
 
-    /// A property holds between two entities.
+    /// Adds a property between two entities.
     pub fn add_fact(&mut self, subject: &str, property: &str, object: &str) {
         self.facts.entry(subject.to_owned()).or_default().push((object.to_owned(), hash(property)));
     }
@@ -53,22 +53,22 @@ impl EntityFacts {
     }
 }
 
-/// What a name may mean is looked at as far as its so many most frequent meanings.
+/// The number of a name's most frequent meanings that are used.
 const MEANINGS: usize = 3;
 
-/// What was found of a document before its properties are asked for.
+/// The results for a document before relation prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Background<'a> {
     /// Its chains.
     pub chains: &'a [Chain],
     /// The link of each mention.
     pub links: &'a [Option<Link>],
-    /// What names may mean, and what is known of that.
+    /// The possible entities of names, and the facts about them.
     pub knowledge: Option<(&'a AliasTable, &'a EntityFacts)>,
 }
 
 impl Background<'_> {
-    /// Writes what is known into the candidates of a document.
+    /// Adds this knowledge to the candidates of a document.
     pub fn tell(&self, document: &Document, mentions: &[Mention], candidates: &mut [Candidates]) {
         let mut known: Vec<Known> = mentions.iter().map(Known::alone).collect();
         let mut names: Vec<usize> = (0..mentions.len()).collect();
@@ -118,7 +118,7 @@ impl Background<'_> {
     }
 }
 
-/// The ids of what a name most often means.
+/// The ids of a name's most frequent meanings.
 fn meanings<'a>(table: &'a AliasTable, document: &Document, name: &Mention) -> Vec<&'a str> {
     if name.form != MentionForm::Name || name.kind == EntityType::Date {
         return Vec::new();

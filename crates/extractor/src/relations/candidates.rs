@@ -1,23 +1,23 @@
-//! Pairs of mentions between which a property may hold.
+//! Candidate pairs of mentions.
 
 use sporran_transformers::StatePair;
 
 use super::Known;
 use crate::{EntityType, Mention, MentionForm};
 
-/// A sentence with its mentions and the ordered pairs of them that may be a fact's subject and object.
+/// A sentence with its mentions and the ordered pairs that may be a fact's subject and object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
-    /// The sentence's number in its document.
+    /// The index of the sentence in its document.
     pub sentence: usize,
     /// Its mentions, as indices into the document's.
     pub mentions: Vec<usize>,
-    /// Subject and object, as numbers in `mentions`, with what is known of them beside the text.
+    /// Subject and object as indices into `mentions`, with features besides the text.
     pub pairs: Vec<StatePair>,
-    /// What is known of each of `mentions` beside the text; each by itself until [`Background::tell`](super::Background::tell)
-    /// has told more.
+    /// Knowledge about each of `mentions`; without chains and links until
+    /// [`Background::tell`](super::Background::tell) adds them.
     pub known: Vec<Known>,
-    /// For each of `pairs` the hashes of the properties that a knowledge base has from the subject to the object.
+    /// For each of `pairs` the hashed properties of a knowledge base from the subject to the object.
     pub facts: Vec<Vec<u64>>,
 }
 
@@ -29,15 +29,15 @@ impl Candidates {
     }
 }
 
-/// Buckets of how far two mentions are from each other, for each order of them.
+/// Buckets of the distance of two mentions, for each order.
 pub(super) const DISTANCES: u32 = 8;
-/// Buckets of how many mentions stand between them.
+/// Buckets of the number of mentions between them.
 pub(super) const BETWEEN: u32 = 5;
-/// Numbers that [`pair_features`] gives are below this.
+/// Feature indices of [`pair_features`] are below this.
 pub const FEATURES: usize = (2 * DISTANCES + BETWEEN) as usize;
 
-/// The candidates of a document's sentences; sentences with fewer than two mentions have none and are left out.
-/// `mentions` are ordered by their places. A date is no subject, and mentions that overlap are no pair.
+/// The candidates of a document's sentences. Sentences with fewer than two mentions are skipped. `mentions`
+/// are in text order. A date is no subject, and overlapping mentions are no pair.
 #[must_use]
 pub fn sentences(mentions: &[Mention]) -> Vec<Candidates> {
     let mut all = Vec::new();
@@ -75,8 +75,7 @@ pub(super) fn distance_bucket(distance: usize) -> u32 {
     }
 }
 
-/// What is known of a pair of mentions of a sentence beside its text: the order and distance of the two, and how many
-/// others stand between them.
+/// Features of a pair of mentions besides the text: order, distance, and the number of mentions between.
 #[must_use]
 pub fn pair_features(mentions: &[Mention], first: usize, second: usize) -> Vec<u32> {
     let (left, right) = (&mentions[first.min(second)], &mentions[first.max(second)]);
@@ -109,7 +108,7 @@ mod tests {
     fn features_tell_order_and_distance() {
         let document = Document::new("d", "Ann met Bob in 1999, and then Cleo.");
         let mentions = proposals(&document);
-        // One token between: bucket 1; five between Bob and Cleo: 1999 stands there too.
+        // One token between: bucket 1. Five tokens between Bob and Cleo, and the mention 1999.
         assert_eq!(pair_features(&mentions, 0, 1), [1, 16]);
         assert_eq!(pair_features(&mentions, 1, 0), [9, 16]);
         assert_eq!(pair_features(&mentions, 1, 3), [4, 17]);

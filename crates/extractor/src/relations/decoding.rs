@@ -1,33 +1,34 @@
-//! From probabilities to the properties that a sentence states.
+//! From probabilities to predicted properties.
 
 use sporran_transformers::StatePair;
 
 use super::{Properties, Thresholds};
 
-/// How likely each property is of each pair of a sentence.
+/// The probability of each property for each pair of a sentence.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Scores {
     labels: usize,
     values: Vec<f32>,
-    /// How likely the links of a fact are worth telling, in the order of `values`; none where a model does not judge that.
+    /// The probability that a fact's links are correct, in the order of `values`; empty if the model does not
+    /// predict it.
     links: Vec<f32>,
 }
 
-/// A property that a pair may be said to have.
+/// A predicted property of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
-    /// The pair's number.
+    /// The index of the pair.
     pub pair: usize,
-    /// The property's number.
+    /// The index of the property.
     pub label: usize,
-    /// How likely it is.
+    /// Its probability.
     pub probability: f32,
-    /// How likely its links are worth telling; none where the model does not judge that.
+    /// The probability that its links are correct; none if the model does not predict it.
     pub linked: Option<f32>,
 }
 
 impl Scores {
-    /// From one probability for each of `labels`, pair after pair.
+    /// From one probability for each of `labels`, pair by pair.
     #[must_use]
     pub fn new(labels: usize, values: Vec<f32>) -> Self {
         Self { labels, values, links: Vec::new() }
@@ -39,13 +40,13 @@ impl Scores {
         Self { links, ..self }
     }
 
-    /// The probabilities of links in the place of those of facts.
+    /// The probabilities of links as scores.
     #[must_use]
     pub fn of_links(&self) -> Self {
         Self::new(self.labels, self.links.clone())
     }
 
-    /// How likely property `label` is of pair `pair`; 0 where there is no such pair.
+    /// The probability of property `label` for pair `pair`; 0 if there is no such pair.
     #[must_use]
     pub fn of(&self, pair: usize, label: usize) -> f32 {
         self.values.get(pair * self.labels + label).copied().unwrap_or(0.0)
@@ -54,7 +55,7 @@ impl Scores {
     /// The weighted mean of the logits of several scores of the same pairs, as probabilities.
     #[must_use]
     pub fn averaged(parts: &[(Self, f32)]) -> Self {
-        // Far from what any model is sure of, and finite.
+        // Beyond any model's confidence, and finite.
         const LEAST: f32 = 1e-7;
         let logit = |p: f32| {
             let p = p.clamp(LEAST, 1.0 - LEAST);
@@ -69,8 +70,8 @@ impl Scores {
         Self::new(first.labels, (0..first.values.len()).map(mean).collect())
     }
 
-    /// Both directions of two mentions are decided together: a symmetric property has the mean of both, of another the less
-    /// likely direction is ruled out.
+    /// Combines both directions of two mentions. A symmetric property gets the mean of both. Otherwise the
+    /// less probable direction is removed.
     #[must_use]
     pub fn joint(mut self, pairs: &[StatePair], properties: &Properties) -> Self {
         let before = self.clone();
@@ -92,7 +93,7 @@ impl Scores {
     }
 }
 
-/// The pairs and properties that count as stated, pair after pair.
+/// The predicted properties, pair by pair.
 #[must_use]
 pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<Stated> {
     let mut stated = Vec::new();
@@ -130,7 +131,8 @@ mod tests {
         let thresholds = Thresholds::new(vec![0.5, 0.5]);
         let stated: Vec<(usize, usize)> =
             decode(&joint, 3, &thresholds).into_iter().map(|stated| (stated.pair, stated.label)).collect();
-        // Spouses have 0.6 both ways; of the two children only the likelier stays; a date has no way back.
+        // Spouses have 0.6 in both directions. Of the two children only the more probable stays. A date is no
+        // subject.
         assert_eq!(stated, [(0, 0), (1, 0), (1, 1), (2, 1)]);
     }
 }

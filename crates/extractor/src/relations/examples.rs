@@ -1,4 +1,4 @@
-//! What annotated documents tell of candidate pairs.
+//! Training and evaluation targets of candidate pairs from annotated documents.
 
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::knowledgenet;
@@ -10,22 +10,22 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A fact that was annotated, with the candidate pairs that stand for it.
+/// An annotated fact with its candidate pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoldFact {
-    /// The property's number.
+    /// The index of the property.
     pub label: usize,
-    /// The subject's mention, as it was annotated.
+    /// The annotated span of the subject.
     pub subject: Span,
-    /// The object's mention, as it was annotated.
+    /// The annotated span of the object.
     pub object: Span,
-    /// Whether both of its ends are linked.
+    /// Whether both ends are linked.
     pub linked: bool,
-    /// Sentences, as numbers in [`Annotated::candidates`], and pairs of them whose mentions both overlap the fact's.
+    /// Indices into [`Annotated::candidates`], and of pairs whose mentions both overlap the fact's.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// A document with its candidates and what is known of them.
+/// A document with its candidates and their targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotated {
     /// The document.
@@ -34,15 +34,15 @@ pub struct Annotated {
     pub mentions: Vec<Mention>,
     /// Its sentences with their candidates.
     pub candidates: Vec<Candidates>,
-    /// For each sentence what is known of its pairs: only a passage that was annotated exhaustively for a property gives
-    /// negatives of it.
+    /// For each sentence the targets of its pairs. Only a passage with exhaustive annotation of a property
+    /// gives negatives for it.
     pub targets: Vec<Vec<PairTarget>>,
     /// The facts.
     pub facts: Vec<GoldFact>,
 }
 
 impl Annotated {
-    /// Whether a pair of a sentence is that of a fact of this property whose ends are both linked.
+    /// Whether a pair matches a fact of this property with two linked ends.
     #[must_use]
     pub fn is_linked(&self, sentence: usize, pair: usize, label: usize) -> bool {
         let is =
@@ -50,7 +50,7 @@ impl Annotated {
         self.facts.iter().any(is)
     }
 
-    /// What is known of links: the facts that have both, and targets without those facts that lack one.
+    /// The targets for links: facts with both links, and no targets for facts that lack one.
     #[must_use]
     pub fn linked(&self) -> Self {
         let mut linked = self.clone();
@@ -66,7 +66,7 @@ impl Annotated {
 /// Joins a document's mentions with its annotation.
 ///
 /// # Errors
-/// [`Error::Misplaced`] where a passage or a fact leaves the document, or ends before it starts.
+/// [`Error::Misplaced`] if a passage or a fact exceeds the document, or ends before it starts.
 pub fn annotated(
     source: &knowledgenet::Document,
     properties: &Properties,
@@ -124,11 +124,11 @@ pub fn annotated(
     Ok(Annotated { document, mentions, candidates, targets, facts })
 }
 
-/// The sentences of documents as a model of marked entities learns them: those that something is known of, or with `all`
-/// every one. Mentions that the model does not read have no pairs.
+/// Training sentences for a marker model: those with a known target, or every one with `all`. Mentions beyond
+/// the input length have no pairs.
 ///
 /// # Errors
-/// Where the tokenizer fails or lacks a marker.
+/// Errors of the tokenizer; a missing marker.
 pub fn pair_examples(
     documents: &[Annotated],
     tokenizer: &Tokenizer,
@@ -173,7 +173,7 @@ mod tests {
     };
     use sporran_transformers::PairHeadConfig;
 
-    /// Two passages of one document, each annotated for a property of its own.
+    /// Two passages of one document, each annotated for another property.
     fn source(facts: Value) -> knowledgenet::Document {
         let property = |id: &str, name: &str| json!([{"propertyId": id, "propertyName": name}]);
         serde_json::from_value(json!({"fold": 1, "documentId": "d",
@@ -242,7 +242,7 @@ mod tests {
             (example.marks.len(), example.pairs.len(), example.targets.len())
         };
         assert_eq!(of(99), (3, 4, 4));
-        // `< In [ 1999 ] [ he >`: Rome is cut off, and with it three of four pairs.
+        // `< In [ 1999 ] [ he >`: Rome is truncated, and with it three of four pairs.
         assert_eq!(of(8), (2, 1, 1));
     }
 }

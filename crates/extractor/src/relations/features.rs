@@ -1,23 +1,23 @@
-//! What the words say about a pair of mentions: hashed features for a linear model (Weinberger et al., 2009).
+//! Hashed features of a pair of mentions for a linear model (Weinberger et al., 2009).
 //!
-//! They are those of feature-based relation extraction (Zhou et al., 2005): the words of both mentions and around them,
-//! the words between them one by one, in twos and threes and as a whole, the kinds of both mentions and their order,
-//! distance, and the words of the sentence.
+//! They are those of feature-based relation extraction (Zhou et al., 2005). They cover the words of both
+//! mentions and around them, n-grams and the sequence of the words between, the types and order of the
+//! mentions, their distance, and the words of the sentence.
 
 use sporran_transformers::StatePair;
 
 use super::Candidates;
 use crate::{Document, EntityType, Mention, MentionForm};
 
-/// Words between two mentions that are looked at; of more only the first and last few.
+/// The largest number of words between two mentions; from longer gaps only the first and last few.
 const BETWEEN: usize = 20;
 const ENDS: usize = 6;
-/// Words around both mentions.
+/// The number of context words around both mentions.
 const AROUND: usize = 5;
 
-/// A sentence made ready for its pairs.
+/// A sentence prepared for its pairs.
 pub(super) struct Reading<'a> {
-    /// The hash of each word: in lower case, numbers by their length.
+    /// The hash of each word: lower-case words, numbers by length.
     words: Vec<u64>,
     lower: Vec<String>,
     shapes: Vec<u64>,
@@ -27,14 +27,14 @@ pub(super) struct Reading<'a> {
     buckets: u32,
 }
 
-/// A mention with its words, counted within the sentence.
+/// A mention with its words, relative to the sentence.
 struct Placed<'a> {
     start: usize,
     end: usize,
     mention: &'a Mention,
-    /// A letter for its kind.
+    /// A letter for its type.
     kind: u64,
-    /// Its kind, and the word of a pronoun.
+    /// Its type, and the word of a pronoun.
     own: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn hash(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Puts hashes together; the order matters.
+/// Combines hashes; the order matters.
 fn mixed(parts: &[u64]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, part| {
         let mixed = (hash ^ part).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -52,7 +52,7 @@ fn mixed(parts: &[u64]) -> u64 {
     })
 }
 
-/// Stands before the first word and after the last.
+/// Represents the positions before the first word and after the last.
 const EDGE: u64 = 1;
 
 impl<'a> Reading<'a> {
@@ -93,7 +93,7 @@ impl<'a> Reading<'a> {
         Self { words, lower, shapes, mentions, common, buckets }
     }
 
-    /// The features of a pair, as numbers below the buckets, each once, in rising order.
+    /// The distinct feature indices of a pair, below the number of buckets, ascending.
     pub(super) fn features(&self, pair: &StatePair) -> Vec<u32> {
         let (subject, object) = (&self.mentions[pair.first as usize], &self.mentions[pair.second as usize]);
         let order = u64::from(subject.start < object.start);
@@ -181,7 +181,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Names, dates, persons' pronouns, and what a clause hangs on, each by itself.
+/// Separate classes for names, dates, personal pronouns and relative words.
 fn kind(mention: &Mention, first: &str) -> u64 {
     match (mention.form, mention.kind) {
         (MentionForm::Pronoun, _) => match first {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(one, features("Ann met Bob."));
         let shared = |a: &[u32], b: &[u32]| a.iter().filter(|at| b.binary_search(at).is_ok()).count();
         assert!(one[0].is_sorted() && one[0].iter().all(|&at| at < 1 << 17));
-        // The words of a name and of the sentence stay, the order and what stands between do not.
+        // The words of the name and the sentence are unchanged; the order and the words between differ.
         assert!(shared(&one[0], &one[1]) < one[0].len() / 2);
         assert!(shared(&one[0], &other[0]) > one[0].len() / 2 && one[0] != other[0]);
     }

@@ -1,4 +1,4 @@
-//! A linear model over hashed features: small, quick to train and to ask.
+//! A linear model over hashed features: small and fast.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use sporran_kilt::jsonl;
 use super::{Annotated, Asked, Properties, RelationModel, Scores, Thresholds, features::Reading};
 use crate::error::{Error, Result};
 
-/// The file of a model's folder that says what it is.
+/// The file of a model's folder that describes it.
 pub const LINEAR: &str = "linear.json";
 const WEIGHTS: &str = "linear.safetensors";
 
-/// How a linear model learns.
+/// The training options of a linear model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinearTraining {
-    /// Weights of a property; features share them by chance.
+    /// Weights of a property; hashed features share them.
     pub buckets: u32,
-    /// Passes over the data.
+    /// The number of epochs.
     pub passes: usize,
-    /// The step of AdaGrad (Duchi et al., 2011).
+    /// The learning rate of AdaGrad (Duchi et al., 2011).
     pub rate: f32,
-    /// How much a weight shrinks at each of its steps, relative to its size and the step.
+    /// The weight decay at each update, relative to the learning rate.
     pub decay: f32,
 }
 
@@ -36,7 +36,7 @@ impl Default for LinearTraining {
     }
 }
 
-/// What stands in a folder beside the weights.
+/// The description in a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct LinearFile {
@@ -44,7 +44,7 @@ struct LinearFile {
     buckets: u32,
     properties: Properties,
     thresholds: Thresholds,
-    /// Each property's weights are multiples of this, from -127 to 127.
+    /// The scale of each property's weights, which are from -127 to 127.
     scales: Vec<f32>,
     biases: Vec<f32>,
 }
@@ -63,23 +63,23 @@ pub struct LinearRelations {
 pub struct LinearData {
     /// The features of each pair.
     rows: Vec<Vec<u32>>,
-    /// For each property the rows of which something is known.
+    /// For each property the rows with a known target.
     known: Vec<Vec<KnownRow>>,
 }
 
-/// What is known of a row.
+/// The target of a row.
 #[derive(Clone, Copy)]
 struct KnownRow {
     row: u32,
     document: u32,
-    /// How sure it is that the property holds.
+    /// The target probability.
     value: f32,
-    /// How much it counts.
+    /// The weight of the row.
     weight: f32,
 }
 
 impl LinearData {
-    /// The pairs of documents of which something is known.
+    /// The pairs of documents with known targets.
     #[must_use]
     pub fn of(documents: &[Annotated], properties: usize, buckets: u32) -> Self {
         let mut data = Self { rows: Vec::new(), known: vec![Vec::new(); properties] };
@@ -105,8 +105,8 @@ impl LinearData {
 }
 
 impl LinearRelations {
-    /// Learns from the documents that `learned` takes. The same data, options and seed give the same weights, whatever the
-    /// number of threads.
+    /// Trains on the documents that `learned` selects. The same data, options and seed give the same weights
+    /// with any number of threads.
     pub fn train(
         data: &LinearData,
         properties: &Properties,
@@ -140,7 +140,7 @@ impl LinearRelations {
         Self { file, weights }
     }
 
-    /// The same with other thresholds.
+    /// The same model with other thresholds.
     #[must_use]
     pub fn with_thresholds(mut self, thresholds: Thresholds) -> Self {
         self.file.thresholds = thresholds;
@@ -150,7 +150,7 @@ impl LinearRelations {
     /// Writes a folder, the description last.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Write errors.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let shape = vec![self.file.buckets as usize, self.file.properties.len()];
         let bytes: Vec<u8> = self.weights.iter().map(|weight| weight.to_le_bytes()[0]).collect();
@@ -171,7 +171,7 @@ impl LinearRelations {
     /// Reads a folder.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::Model`] where its parts do not fit each other.
+    /// Read errors; [`Error::Model`] for inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let file: LinearFile = jsonl::read_json(folder.join(LINEAR))?;
         let wrong = |name: &str, expected: String, found: String| Error::Model {
@@ -246,13 +246,13 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// What each feature of a row is worth, so that rows have the length 1.
+/// The value of each feature, so that rows have norm 1.
 fn length(features: &[u32]) -> f32 {
     1.0 / (features.len().max(1) as f32).sqrt()
 }
 
-/// What AdaGrad's sums of squares begin with: about a row's largest, so that a weight that is met for the first time in a
-/// row that surprises nobody hardly moves.
+/// The initial sums of squares of AdaGrad: about a row's largest. So the first update of a rare weight is
+/// small if the row was predicted well.
 const CALM: f32 = 0.01;
 
 /// Weights and bias of one property.
@@ -264,7 +264,7 @@ fn regression(
 ) -> (Vec<f32>, f32) {
     let mut weights = vec![0f32; training.buckets as usize];
     let mut squares = vec![CALM; training.buckets as usize];
-    // The bias starts where the data would have it.
+    // The bias starts at the log-odds of the data.
     let (holds, all) = known
         .iter()
         .fold((0.0, 0.0), |(holds, all), known| (holds + known.weight * known.value, all + known.weight));
@@ -298,7 +298,7 @@ pub(super) mod tests {
     use crate::{Document, proposals, relations::annotated};
     use serde_json::json;
 
-    /// Sentences in which people marry or do not.
+    /// Sentences with and without a marriage.
     pub(in crate::relations) fn documents() -> (Vec<Annotated>, Properties) {
         let sources: Vec<sporran_kilt::knowledgenet::Document> = (0..24)
             .map(|at| {
@@ -324,12 +324,12 @@ pub(super) mod tests {
         (sources.iter().map(join).collect(), properties.clone())
     }
 
-    /// A model that learned from half of some documents.
+    /// A model trained on half of the documents.
     pub(in crate::relations) fn trained(passes: usize) -> (LinearRelations, Vec<Annotated>) {
         let (documents, properties) = documents();
         let training = LinearTraining { buckets: 4096, passes, ..LinearTraining::default() };
         let data = LinearData::of(&documents, 1, training.buckets);
-        // What is left out shows whether more than the sentences was learned.
+        // The held-out half shows generalisation.
         let model = LinearRelations::train(&data, &properties, &training, 1, |at| at < 12);
         (model, documents)
     }
@@ -354,13 +354,13 @@ pub(super) mod tests {
         assert_eq!(trained(12).0, trained(12).0);
         let path = folder.path().join(LINEAR);
         let text = std::fs::read_to_string(&path).unwrap();
-        let told = |from: &str, to: &str| {
+        let message = |from: &str, to: &str| {
             std::fs::write(&path, text.replace(from, to)).unwrap();
             LinearRelations::load(folder.path()).unwrap_err().to_string()
         };
-        assert!(told("\"version\": 1", "\"version\": 2").contains("expected version 1, found 2"));
-        assert!(told("4096", "4097").contains("[4097, 1]"));
+        assert!(message("\"version\": 1", "\"version\": 2").contains("expected version 1, found 2"));
+        assert!(message("4096", "4097").contains("[4097, 1]"));
         std::fs::write(folder.path().join(WEIGHTS), b"no").unwrap();
-        assert!(told("x-nothing", "").contains("linear.safetensors"));
+        assert!(message("x-nothing", "").contains("linear.safetensors"));
     }
 }

@@ -1,4 +1,4 @@
-//! An encoder that reads a sentence with all of its mentions marked, and tells what holds between them.
+//! An encoder that reads a sentence with all mentions marked and predicts the relations between them.
 
 use std::path::Path;
 
@@ -21,35 +21,35 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The file of a model's folder that says what is beside the encoder.
+/// The file of a model's folder that describes the head.
 pub const MARKED: &str = "relations.json";
 
-/// What a folder of marked entities has beside its encoder and tokenizer.
+/// The contents of that file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MarkedOptions {
-    /// The layout of this file; 1.
+    /// The version of this file; 1.
     pub version: u32,
-    /// The sizes of the head of pairs.
+    /// The sizes of the pair head.
     pub head: PairHeadConfig,
-    /// The tokens around mentions.
+    /// The marker tokens around mentions.
     pub markers: Marking,
-    /// Tokens of a sentence with its markers, at most.
+    /// The largest number of tokens of a sentence with its markers.
     pub max_tokens: usize,
-    /// What may hold, in the order of the head's labels.
+    /// The possible properties, in the order of the head's labels.
     pub properties: Properties,
-    /// The probability from which a property counts as stated.
+    /// A property is predicted from this probability on.
     pub thresholds: Thresholds,
 }
 
 impl MarkedOptions {
-    /// The layout that is written.
+    /// The version that is written.
     pub const VERSION: u32 = 1;
 
     /// Reads the file of a folder.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::Model`] where it is of another layout or its parts do not fit each other.
+    /// Read errors; [`Error::Model`] for another version or inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(MARKED);
         let options: Self = jsonl::read_json(&path)?;
@@ -83,14 +83,14 @@ pub struct MarkedEntities {
     options: MarkedOptions,
 }
 
-/// Tokens that are read at once, padding included.
+/// The number of tokens in a batch, padding included.
 const BATCH: usize = 2048;
 
 impl MarkedEntities {
     /// Loads a folder.
     ///
     /// # Errors
-    /// Where it is not an encoder's, or not one with a head of pairs.
+    /// If it does not contain an encoder with a pair head.
     pub fn load(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
         let options = MarkedOptions::load(folder)?;
         let checkpoint = Checkpoint::open(folder)?;
@@ -138,7 +138,7 @@ impl MarkedEntities {
         let scores = known.into_iter().map(|read: Vec<bool>| {
             let mut values = Vec::with_capacity(read.len() * labels);
             for read in read {
-                // Only pairs that were read have logits.
+                // Only pairs within the input length have logits.
                 match if read { rest.next() } else { None } {
                     Some(logits) => values.extend(logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp()))),
                     None => values.extend(std::iter::repeat_n(0.0, labels)),
@@ -159,7 +159,7 @@ impl RelationModel for MarkedEntities {
         &self.options.thresholds
     }
 
-    /// Of mentions that are beyond what the encoder reads nothing is likely.
+    /// Mentions beyond the encoder's input length have probability 0.
     fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
         let marked: Vec<Marked> = asked
             .par_iter()

@@ -1,4 +1,4 @@
-//! A sentence with its mentions marked, as an encoder reads it.
+//! A sentence with marked mentions as input of an encoder.
 
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
@@ -9,10 +9,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Kinds of a mention times forms of it.
+/// The number of types times the number of forms.
 pub(super) const CLASSES: usize = 15;
 
-/// The tokens that stand before and after a mention. What stands before tells its kind and form.
+/// The marker tokens. The one before a mention encodes its type and form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Marking {
@@ -20,7 +20,7 @@ pub struct Marking {
 }
 
 impl Default for Marking {
-    /// Tokens that BERT's vocabulary keeps free.
+    /// Unused tokens of BERT's vocabulary.
     fn default() -> Self {
         Self { tokens: (1..=CLASSES + 1).map(|at| format!("[unused{at}]")).collect() }
     }
@@ -42,7 +42,7 @@ impl From<Marking> for Vec<String> {
     }
 }
 
-/// The ids of a marking's tokens in a vocabulary.
+/// The ids of the marker tokens in a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Markers {
     open: Vec<u32>,
@@ -54,8 +54,7 @@ pub(super) struct Markers {
 pub struct Marked {
     /// Its tokens.
     pub row: EncoderRow,
-    /// For each mention the place in the row of the marker before it; those of mentions that were cut off are missing at
-    /// the end.
+    /// For each mention the position of the marker before it. Truncated mentions are missing at the end.
     pub marks: Vec<usize>,
 }
 
@@ -66,15 +65,15 @@ impl Marking {
         &self.tokens
     }
 
-    /// Looks the tokens up.
+    /// Looks up the token ids.
     ///
     /// # Errors
-    /// [`Error::Model`] where the tokenizer lacks one.
+    /// [`Error::Model`] if the tokenizer lacks a token.
     pub(super) fn markers(&self, tokenizer: &Tokenizer) -> Result<Markers> {
         let id = |token: &String| {
             tokenizer.token_id(token).ok_or_else(|| Error::Model {
                 what: "the tokenizer".into(),
-                expected: format!("a token `{token}` for marking mentions"),
+                expected: format!("a token `{token}` to mark mentions"),
                 found: "none".into(),
             })
         };
@@ -84,7 +83,7 @@ impl Marking {
     }
 }
 
-/// The number of a type and a form, below [`CLASSES`].
+/// The index of a type and a form, below [`CLASSES`].
 pub(super) fn class(kind: EntityType, form: MentionForm) -> usize {
     let kind = match kind {
         EntityType::Person => 0,
@@ -102,7 +101,7 @@ pub(super) fn class(kind: EntityType, form: MentionForm) -> usize {
 }
 
 impl Markers {
-    /// The text of `span` with markers around `mentions`, which are ordered by their starts and lie in it; at most
+    /// The text of `span` with markers around `mentions`, which are ordered by their starts and are inside it; at most
     /// `max_tokens` tokens.
     pub(super) fn mark(
         &self,
@@ -117,7 +116,7 @@ impl Markers {
         let (mut ids, mut marks) = (Vec::with_capacity(tokens.len() + 2 * mentions.len()), Vec::new());
         let mut open: Vec<usize> = Vec::new();
         for token in &tokens {
-            // What comes after the text closes all that is open.
+            // A token after the text closes all open mentions.
             let starts = token.place.as_ref().map_or(usize::MAX, |place| span.start + place.start);
             let ends = token.place.as_ref().map_or(usize::MAX, |place| span.start + place.end);
             if token.place.is_some() || !ids.is_empty() {
@@ -153,7 +152,7 @@ pub(super) mod tests {
     use super::*;
     use crate::proposals;
 
-    /// Words of a sentence, and the markers; `[` and `]` go around a text.
+    /// Words of a sentence, and the markers; `[` and `]` enclose a text.
     pub(in crate::relations) fn tokenizer() -> Tokenizer {
         let mut vocabulary = serde_json::Map::new();
         let words = ["?", "<", ">", "ann", "met", "bob", "in", "1999", "he", "left", "."];

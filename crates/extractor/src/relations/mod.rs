@@ -1,9 +1,10 @@
-//! Which properties hold between the mentions of a sentence.
+//! Relation extraction: the properties that hold between the mentions of a sentence.
 //!
-//! [`Properties`] are those that a training file is annotated for. [`sentences`] cuts a document's mentions into sentences with
-//! their candidate pairs. A [`RelationModel`] tells how likely each property is of each pair: [`LinearRelations`] by hashed
-//! features of the words, [`BilstmRelations`] by the BiLSTM of KnowledgeNet's baselines, [`MarkedEntities`] by an encoder that reads the sentence with its mentions marked, [`Averaged`] by
-//! several of them. [`Thresholds`] turn that into facts.
+//! [`Properties`] are those that a training file is annotated for. [`sentences`] splits a document's mentions
+//! into sentences with candidate pairs. A [`RelationModel`] predicts the probability of each property for
+//! each pair. [`LinearRelations`] uses hashed features of the words, [`BilstmRelations`] is the BiLSTM of
+//! KnowledgeNet's baselines. [`MarkedEntities`] is an encoder over the sentence with marked mentions, and
+//! [`Averaged`] averages several models. [`Thresholds`] turn probabilities into facts.
 
 mod averaged;
 mod background;
@@ -41,36 +42,36 @@ pub use thresholds::{Judged, Outcomes, Thresholds};
 
 use crate::{Document, Mention, Result};
 
-/// A sentence to read: its document, the document's mentions, and the pairs that are asked for.
+/// A sentence to classify: its document, the document's mentions, and the candidate pairs.
 pub type Asked<'a> = (&'a Document, &'a [Mention], &'a Candidates);
 
-/// Tells which properties hold between mentions.
+/// Predicts the properties between mentions.
 ///
-/// Result `i` is that of `asked[i]`, whatever stands beside it but for the rounding of sums.
+/// Result `i` is that of `asked[i]`, independently of the others up to rounding.
 pub trait RelationModel: Send + Sync {
-    /// What may hold.
+    /// The possible properties.
     fn properties(&self) -> &Properties;
 
-    /// The probability from which each property counts as stated.
+    /// A property is predicted from this probability on.
     fn thresholds(&self) -> &Thresholds;
 
-    /// The probability from which the links of a fact are told, where the model judges them; else they are told wherever the
-    /// linker has them.
+    /// The probability from which the links of a fact are included, if the model predicts it. Otherwise all
+    /// links of the linker are included.
     fn link_thresholds(&self) -> Option<&Thresholds> {
         None
     }
 
-    /// How likely each property is of each pair.
+    /// The probability of each property for each pair.
     ///
     /// # Errors
-    /// Where a tokenizer or a model fails.
+    /// Errors of a tokenizer or a model.
     fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>>;
 }
 
-/// Loads the model that a folder holds. Device and precision are those of an encoder.
+/// Loads the model in a folder. Device and precision are those of an encoder.
 ///
 /// # Errors
-/// Where a file is missing or wrong.
+/// A missing or wrong file.
 pub fn open(folder: &Path, device: DeviceName, precision: Precision) -> Result<Box<dyn RelationModel>> {
     if folder.join(LINEAR).is_file() {
         return Ok(Box::new(LinearRelations::load(folder)?));

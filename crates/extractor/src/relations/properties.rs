@@ -8,28 +8,29 @@ use sporran_kilt::knowledgenet;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Property {
-    /// Its number, such as `15`.
+    /// Its id, such as `15`.
     pub id: String,
     /// Its name, such as `DATE_OF_BIRTH`.
     pub name: String,
-    /// Whether a fact holds the other way round as well, as of spouses.
+    /// Whether a fact also holds in the other direction, as for spouses.
     pub symmetric: bool,
 }
 
-/// The properties that a training file is annotated for, in the order of their names.
+/// The properties that a training file is annotated for, ordered by name.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Properties(Vec<Property>);
 
 impl Properties {
-    /// The given ones, in the order of their names.
+    /// The given properties, ordered by name.
     #[must_use]
     pub fn new(mut properties: Vec<Property>) -> Self {
         properties.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Self(properties)
     }
 
-    /// Those that some passage is annotated for. One is symmetric where most of its facts are annotated both ways.
+    /// The properties with annotated passages. A property is symmetric if most of its facts are annotated in
+    /// both directions.
     #[must_use]
     pub fn of(documents: &[knowledgenet::Document]) -> Self {
         let mut names: FxHashMap<String, String> = FxHashMap::default();
@@ -59,13 +60,13 @@ impl Properties {
         Self::new(properties)
     }
 
-    /// All of them, in the order of their numbers here.
+    /// All properties in order.
     #[must_use]
     pub fn all(&self) -> &[Property] {
         &self.0
     }
 
-    /// How many there are.
+    /// The number of properties.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -77,7 +78,7 @@ impl Properties {
         self.0.is_empty()
     }
 
-    /// The number here of the property with this id.
+    /// The index of the property with this id.
     #[must_use]
     pub fn position(&self, id: &str) -> Option<usize> {
         self.0.iter().position(|property| property.id == id)

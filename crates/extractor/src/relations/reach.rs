@@ -1,4 +1,4 @@
-//! Which annotated facts reach a classifier of candidate pairs.
+//! The recall of candidate pairs: which annotated facts a classifier can predict.
 
 use sporran_kilt::{
     knowledgenet,
@@ -8,24 +8,24 @@ use sporran_kilt::{
 use super::{Annotated, Properties};
 use crate::{Link, Span};
 
-/// How many annotated facts there are, and how many of them a classifier is asked about: what KnowledgeNet calls the maximum
-/// recall (Mesquita et al., 2019, table 4). Facts count as its scorer counts them.
+/// The number of annotated facts, and how many of them a classifier can predict: KnowledgeNet's maximum
+/// recall (Mesquita et al., 2019, table 4). Facts are counted as by its scorer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// Annotated facts.
     pub facts: usize,
-    /// Those whose property is asked of a pair whose mentions both overlap the fact's.
+    /// Facts with a classified pair whose mentions both overlap the fact's.
     pub text: usize,
-    /// Facts with two links, each once a passage, where links were looked for.
+    /// Facts with two links, each once a passage, if a linker was used.
     pub linked: usize,
-    /// Those whose property is asked of a pair of their passage that has the same two links.
+    /// Facts with a classified pair in their passage that has the same two links.
     pub link: usize,
 }
 
 impl Reach {
-    /// Adds the facts of a document. `links` has the link of each of its mentions, and is nothing where no linker looked for
-    /// them; `asks` says whether the classifier is asked for a property of a pair, from the numbers of the sentence among the
-    /// document's candidates, of the pair there, and of the property.
+    /// Adds the facts of a document. `links` has the link of each mention, or is none without a linker.
+    /// `asks` returns whether a pair is classified for a property, from the index of the sentence among the
+    /// document's candidates, of the pair, and of the property.
     pub fn add(
         &mut self,
         source: &knowledgenet::Document,
@@ -151,11 +151,11 @@ mod tests {
             reach
         };
         let by_type = || vec![vec![(EntityType::Person, EntityType::Person)]];
-        // Ann and Dan are of different sentences, so that no pair holds them; that fact has one link only.
+        // Ann and Dan are in different sentences, so no pair covers them. That fact has only one link.
         let links = Some(["Q1", "Q2", "Q3", "Q4"]);
         assert_eq!(reach(Vec::new(), links), Reach { facts: 3, text: 2, linked: 2, link: 2 });
         assert_eq!(reach(by_type(), links), Reach { facts: 3, text: 1, linked: 2, link: 1 });
-        // The text is reached where a link is another's.
+        // A wrong link does not affect the text recall.
         let wrong = Some(["Q1", "Q2", "Q3", "Q9"]);
         assert_eq!(reach(Vec::new(), wrong), Reach { facts: 3, text: 2, linked: 2, link: 1 });
         assert_eq!(reach(by_type(), None), Reach { facts: 3, text: 1, linked: 0, link: 0 });

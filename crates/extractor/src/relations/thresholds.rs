@@ -1,32 +1,32 @@
-//! From which probability on a property counts as stated.
+//! Decision thresholds of properties.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Annotated, Scores};
 
-/// One probability for each property.
+/// One probability threshold a property.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Thresholds(Vec<f32>);
 
-/// Thresholds that are tried.
+/// The thresholds to try.
 fn grid() -> impl Iterator<Item = f32> {
     (2..=38).map(|at| at as f32 / 40.0)
 }
 
-/// What a threshold gives on judged data.
+/// The counts of a threshold on annotated data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     /// Gold facts that are predicted.
     pub found: usize,
-    /// Predictions that no gold fact bears out.
+    /// Predictions that match no gold fact.
     pub wrong: usize,
     /// Gold facts that are not predicted.
     pub missed: usize,
 }
 
 impl Judged {
-    /// The harmonic mean of precision and recall; 0 where nothing is found.
+    /// The harmonic mean of precision and recall; 0 without correct predictions.
     #[must_use]
     pub fn f1(&self) -> f64 {
         let all = 2 * self.found + self.wrong + self.missed;
@@ -35,43 +35,43 @@ impl Judged {
 }
 
 impl std::iter::Sum for Judged {
-    fn sum<I: Iterator<Item = Self>>(judged: I) -> Self {
-        judged.fold(Self::default(), |sum, own| Self {
-            found: sum.found + own.found,
-            wrong: sum.wrong + own.wrong,
-            missed: sum.missed + own.missed,
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, one| Self {
+            found: sum.found + one.found,
+            wrong: sum.wrong + one.wrong,
+            missed: sum.missed + one.missed,
         })
     }
 }
 
 impl Thresholds {
-    /// The given ones.
+    /// These thresholds.
     #[must_use]
     pub fn new(values: Vec<f32>) -> Self {
         Self(values)
     }
 
-    /// One for all of `labels` properties.
+    /// The same threshold for all of `labels` properties.
     #[must_use]
     pub fn even(labels: usize, value: f32) -> Self {
         Self(vec![value; labels])
     }
 
-    /// One a property.
+    /// One threshold a property.
     #[must_use]
     pub fn all(&self) -> &[f32] {
         &self.0
     }
 
-    /// Those with the best F1 on annotated documents, whose sentences have these scores.
+    /// The thresholds with the best F1 on annotated documents with these scores of their sentences.
     #[must_use]
     pub fn tuned(labels: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
         let outcomes: Vec<Outcomes> = (0..labels).map(|label| Outcomes::of(label, documents)).collect();
         Self::fitted(&outcomes)
     }
 
-    /// Those with the best F1, given what came of each property. So that chance has little say, F1 is smoothed over
-    /// neighbouring thresholds, and a property with few facts leans on all others.
+    /// The thresholds with the best F1, given the outcomes of each property. Against overfitting, F1 is
+    /// smoothed over neighbouring thresholds, and properties with few facts are combined with all others.
     #[must_use]
     pub fn fitted(outcomes: &[Outcomes]) -> Self {
         let curves: Vec<Vec<Judged>> = outcomes
@@ -79,29 +79,29 @@ impl Thresholds {
             .map(|outcomes| grid().map(|threshold| outcomes.judged(threshold)).collect())
             .collect();
         let all: Vec<Judged> =
-            (0..grid().count()).map(|at| curves.iter().map(|curve| curve[at]).sum()).collect();
-        let facts: usize = all.first().map_or(0, |judged| judged.found + judged.missed);
+            (0..grid().count()).map(|index| curves.iter().map(|curve| curve[index]).sum()).collect();
+        let facts: usize = all.first().map_or(0, |counts| counts.found + counts.missed);
         let values = curves.iter().map(|curve| {
             // All properties together weigh as much as twenty facts of this one.
             let share = 20.0 / facts.max(1) as f64;
             let f1: Vec<f64> = curve
                 .iter()
                 .zip(&all)
-                .map(|(own, all)| {
-                    let sum = |of: fn(&Judged) -> usize| of(own) as f64 + share * of(all) as f64;
-                    let found = sum(|judged| judged.found);
+                .map(|(one, all)| {
+                    let sum = |of: fn(&Judged) -> usize| of(one) as f64 + share * of(all) as f64;
+                    let found = sum(|counts| counts.found);
                     2.0 * found
-                        / (2.0 * found + sum(|judged| judged.wrong) + sum(|judged| judged.missed)).max(1e-9)
+                        / (2.0 * found + sum(|counts| counts.wrong) + sum(|counts| counts.missed)).max(1e-9)
                 })
                 .collect();
-            let smooth = |at: usize| {
-                let near = &f1[at.saturating_sub(2)..(at + 3).min(f1.len())];
+            let smooth = |index: usize| {
+                let near = &f1[index.saturating_sub(2)..(index + 3).min(f1.len())];
                 near.iter().sum::<f64>() / near.len() as f64
             };
             let mut best = (0, f64::NEG_INFINITY);
-            for at in 0..f1.len() {
-                if smooth(at) > best.1 {
-                    best = (at, smooth(at));
+            for index in 0..f1.len() {
+                if smooth(index) > best.1 {
+                    best = (index, smooth(index));
                 }
             }
             grid().nth(best.0).unwrap_or(0.5)
@@ -109,20 +109,20 @@ impl Thresholds {
         Self(values.collect())
     }
 
-    /// What these give on annotated documents, for each property.
+    /// The counts of these thresholds on annotated documents, for each property.
     #[must_use]
     pub fn judge(&self, documents: &[(&Annotated, &[Scores])]) -> Vec<Judged> {
-        let judged = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).judged(*threshold);
-        self.0.iter().enumerate().map(judged).collect()
+        let counts = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).judged(*threshold);
+        self.0.iter().enumerate().map(counts).collect()
     }
 }
 
-/// What came of one property.
+/// The predictions for one property.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
-    /// How likely each gold fact was found; 0 or less where it was not at all.
+    /// The probability of each gold fact; 0 or less if no candidate pair covers it.
     pub gold: Vec<f32>,
-    /// How likely each prediction was that can be right or wrong, and whether a gold fact bears it out.
+    /// The probability of each prediction that can be evaluated, and whether it matches a gold fact.
     pub predicted: Vec<(f32, bool)>,
 }
 
@@ -143,7 +143,7 @@ impl Outcomes {
         Self { gold, predicted }
     }
 
-    /// What a threshold gives.
+    /// The counts of a threshold.
     #[must_use]
     pub fn judged(&self, threshold: f32) -> Judged {
         let found = self.gold.iter().filter(|value| **value >= threshold).count();
@@ -159,8 +159,8 @@ mod tests {
     use super::*;
     use crate::{Document, relations::examples::GoldFact};
 
-    /// Ten pairs of one property; the first four are gold, and their scores fall from 0.9.
-    fn judged() -> (Annotated, Vec<Scores>) {
+    /// Ten pairs of one property; the first four are gold, with scores falling from 0.9.
+    fn annotated() -> (Annotated, Vec<Scores>) {
         let scores: Vec<f32> = vec![0.9, 0.8, 0.7, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.02];
         let target =
             |pair: usize| PairTarget { pair, label: 0, value: f32::from(u8::from(pair < 4)), weight: 1.0 };
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_lies_where_gold_and_the_rest_part() {
-        let (annotated, scores) = judged();
+    fn the_threshold_separates_gold_from_the_rest() {
+        let (annotated, scores) = annotated();
         let documents = [(&annotated, &*scores)];
         let tuned = Thresholds::tuned(1, &documents);
         assert!((0.45..=0.6).contains(&tuned.all()[0]), "{tuned:?}");

@@ -1,5 +1,5 @@
-//! Scores of tags by a BiLSTM over hashed embeddings of words and their parts (as in Lample et al. 2016, with hashes in the place
-//! of vocabularies).
+//! Tag scores by a BiLSTM over hashed embeddings of words and their parts (after Lample et al. 2016, with
+//! hashing instead of a vocabulary).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const TABLE: &str = "words.weight";
 const LSTM: &str = "lstm";
 const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
-/// The tagger under training.
+/// The tagger during training.
 pub struct BiLstmEmitter {
     features: WordFeatures,
     variables: Variables,
@@ -30,11 +30,11 @@ pub struct BiLstmEmitter {
 }
 
 impl BiLstmEmitter {
-    /// A model over `variables`, which draw what they do not hold yet. `dropout` is the share of words' groups, of inputs and of
-    /// states that training drops.
+    /// A model over `variables`. Missing variables are initialised at random. `dropout` applies to groups of
+    /// words, to inputs and to hidden states.
     ///
     /// # Errors
-    /// Where a size is 0 or variables have another shape.
+    /// A size of 0, or variables of another shape.
     pub fn new(
         features: WordFeatures,
         hidden: usize,
@@ -102,7 +102,7 @@ pub(crate) fn head(weights: &Matrix, bias: &[f32], states: &[f32]) -> Vec<f32> {
     product.values(&mut Machine::alone(), &input)
 }
 
-/// A seed of its own for each use of dropout.
+/// A separate seed for each use of dropout.
 pub(crate) fn seed_of(seed: u64, which: u64) -> u64 {
     let x = seed.wrapping_add((which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -140,7 +140,7 @@ impl Emitter for BiLstmEmitter {
         let words: Vec<&WordRows> = inputs.iter().flat_map(|input| input.iter()).collect();
         let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
         let table = self.table.flatten_all()?.to_vec1::<f32>()?;
-        // A word without one of its groups is known by the others, so that no group does all the work.
+        // Dropout of whole groups, so that the model uses all of them.
         let mut kept = vec![1.0; words.len() * GROUPS];
         Dropout::new(self.dropout / 2.0, seed_of(seed, 0)).apply(isa, 0, &mut kept);
         let mut xs = self.features.vectors(&table, &words, Some(&kept));
@@ -214,7 +214,7 @@ impl BiLstmTagger {
         })
     }
 
-    /// The scores of the words of some sentences, sentence after sentence.
+    /// The scores of the words of some sentences, sentence by sentence.
     pub(super) fn scores(&self, sentences: &[Vec<&str>]) -> Model<Vec<f32>> {
         let rows: Vec<WordRows> = sentences
             .iter()
@@ -227,7 +227,7 @@ impl BiLstmTagger {
     }
 }
 
-/// The field of a tagger's file that a tensor's shape belongs to.
+/// The field in a tagger's file that determines a tensor's shape.
 pub(super) fn field_of(tensor: &str, expected: &[usize], found: Option<&[usize]>) -> &'static str {
     let differs = |at: usize| found.is_none_or(|found| found.get(at) != expected.get(at));
     match tensor {
@@ -261,7 +261,7 @@ mod tests {
             words.split(' ').enumerate().map(|(at, word)| features.rows(word, at == 0)).collect();
         let mut allowed = vec![1; input.len()];
         allowed[1] = 1 << label;
-        // What is free has no part in the loss but through its neighbours.
+        // An unconstrained word affects the loss only through its neighbours.
         allowed[0] = u32::MAX;
         TaggedRow { input, allowed }
     }

@@ -1,14 +1,14 @@
-//! Words as numbers of rows in a table of hashed embeddings: no vocabulary is kept, and no word is unknown.
+//! Words as rows of a hashed embedding table. There is no vocabulary, so no word is unknown.
 
 use serde::{Deserialize, Serialize};
 
-/// What the BiLSTM tagger reads of a word.
+/// The word features of the BiLSTM tagger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WordFeatures {
-    /// Rows of the table, which words and parts of words share by their hashes.
+    /// The number of rows, which words and parts of words share by hash.
     pub buckets: usize,
-    /// The width of a row.
+    /// The size of a row.
     pub width: usize,
 }
 
@@ -18,9 +18,9 @@ impl Default for WordFeatures {
     }
 }
 
-/// Groups of rows whose means stand side by side in a word's vector: the word, its parts, its form.
+/// Groups of rows whose means are concatenated to a word's vector: the word, its parts, its shape.
 pub(crate) const GROUPS: usize = 3;
-/// Flags behind the groups.
+/// The number of flags after the groups.
 pub(super) const FLAGS: usize = 8;
 
 /// The rows of a word, group by group, and its flags.
@@ -31,14 +31,14 @@ pub struct WordRows {
 }
 
 impl WordFeatures {
-    /// The width of a word's vector.
+    /// The size of a word's vector.
     #[must_use]
     pub fn inputs(&self) -> usize {
         GROUPS * self.width + FLAGS
     }
 
-    /// The vectors of words over a table (buckets, width): each group's mean, then the flags, (words, inputs). `kept` has a
-    /// factor for each group of each word, so that training can drop whole groups.
+    /// The vectors of words from a table (buckets, width): each group's mean, then the flags, (words,
+    /// inputs). `kept` has a factor for each group of each word, for dropout of whole groups.
     pub(crate) fn vectors(&self, table: &[f32], words: &[&WordRows], kept: Option<&[f32]>) -> Vec<f32> {
         let (inputs, width) = (self.inputs(), self.width);
         let mut out = vec![0.0; words.len() * inputs];
@@ -56,8 +56,8 @@ impl WordFeatures {
         out
     }
 
-    /// Adds the gradient of the table to `to_table`, from that of the vectors of words, whose first [`inputs`](Self::inputs)
-    /// values stand at the start of each row of `to_vectors`, `stride` wide.
+    /// Adds the gradient of the table to `to_table`. The gradients of word vectors are the first
+    /// [`inputs`](Self::inputs) values of each row of `to_vectors`, with rows of `stride` values.
     pub(crate) fn add_gradient(
         &self,
         words: &[&WordRows],
@@ -78,13 +78,13 @@ impl WordFeatures {
         }
     }
 
-    /// What is read of a word, the first of its sentence or a later one.
+    /// The features of a word. `is_first` marks the first word of a sentence.
     #[must_use]
     pub fn rows(&self, word: &str, is_first: bool) -> WordRows {
         let lower = word.to_lowercase();
         let buckets = self.buckets.max(1) as u64;
         let row = |salt: u64, text: &str| (hash(salt, text.as_bytes()) % buckets) as u32;
-        // Two rows for a word, so that two words seldom have both in common (Tito Svenstrup et al. 2017).
+        // Two rows a word, so that two words rarely share both (Tito Svenstrup et al. 2017).
         let words = vec![row(1, &lower), row(2, &lower)];
         let characters: Vec<char> = std::iter::once('<').chain(lower.chars().take(24)).chain(['>']).collect();
         let mut parts = Vec::new();
@@ -119,7 +119,7 @@ impl WordFeatures {
     }
 }
 
-/// Runs of capital letters, small letters and digits, each as at most two of its kind: `Xxd-X`.
+/// Runs of capitals, lower-case letters and digits, each shortened to at most two: `Xxd-X`.
 fn shape(word: &str) -> String {
     let mut shape = String::new();
     let mut run = (' ', 0);
@@ -138,7 +138,7 @@ fn shape(word: &str) -> String {
     shape
 }
 
-/// FNV-1a with the finaliser of SplitMix64, whose low bits are as good as its high ones.
+/// FNV-1a with the finaliser of SplitMix64, which mixes the low bits well.
 fn hash(salt: u64, bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
@@ -158,7 +158,7 @@ mod tests {
         let (upper, lower) = (features.rows("Anna", false), features.rows("anna", false));
         // <an ann nna na> <ann anna nna>
         assert_eq!((upper.groups[0].len(), upper.groups[1].len(), upper.groups[2].len()), (2, 7, 3));
-        // Case is in the form and the flags alone.
+        // Only shape and flags depend on case.
         assert_eq!(upper.groups[..2], lower.groups[..2]);
         assert!(upper.groups[2] != lower.groups[2] && upper.flags[1] == 1.0 && lower.flags[1] == 0.0);
         assert!(upper.groups.iter().flatten().all(|row| *row < 1000));

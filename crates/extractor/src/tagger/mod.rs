@@ -1,4 +1,4 @@
-//! Names and dates by a trained tagger: an encoder or a BiLSTM under a conditional random field.
+//! Names and dates by a trained tagger: an encoder or a BiLSTM with a conditional random field.
 
 pub(crate) mod bilstm;
 pub(crate) mod features;
@@ -27,11 +27,11 @@ use crate::{
 /// How a tagger computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Computing {
-    /// The numbers of an encoder: `f32` or `int8` on a CPU.
+    /// The precision of an encoder: `f32` or, on a CPU, `int8`.
     pub precision: Precision,
-    /// Where an encoder computes.
+    /// The device of an encoder.
     pub device: DeviceName,
-    /// Tokens of a batch, at most; a longer sentence is a batch of its own.
+    /// The largest number of tokens in a batch; a longer sentence is a batch.
     pub batch_tokens: usize,
 }
 
@@ -41,14 +41,14 @@ impl Default for Computing {
     }
 }
 
-/// What scores the labels of words.
+/// The model that scores word labels.
 enum Scorer {
     Encoder { model: EncoderModel, input: Box<WordInput> },
     BiLstm(bilstm::BiLstmTagger),
 }
 
-/// A tagger of a folder; as a [`MentionFinder`] it also finds what needs no training: pronouns, descriptions such as `the
-/// company`, and dates that their form gives away.
+/// A trained tagger. As a [`MentionFinder`] it adds rule-based mentions: pronouns, nominals such as `the
+/// company`, and dates by pattern.
 pub struct Tagger {
     scorer: Scorer,
     crf: Crf,
@@ -62,15 +62,15 @@ pub struct Tagged {
     pub tokens: Range<usize>,
     /// Its type.
     pub kind: EntityType,
-    /// The least probability among those of its tokens' labels.
+    /// The smallest probability of its tokens' labels.
     pub confidence: f32,
 }
 
 impl Tagger {
-    /// Opens a folder that `sporran train` made.
+    /// Opens a folder that `sporran train` wrote.
     ///
     /// # Errors
-    /// What reading `tagger.json` gives; [`Error::Model`] with its field where weights are missing or have another shape.
+    /// Errors of reading `tagger.json`; [`Error::Model`] with its field for missing weights or other shapes.
     pub fn open(folder: &Path, computing: Computing) -> Result<Self> {
         let saved = SavedTagger::read(folder)?;
         let path = folder.join("model.safetensors");
@@ -97,12 +97,12 @@ impl Tagger {
         Ok(Self { scorer, crf, batch_tokens: computing.batch_tokens.max(1) })
     }
 
-    /// The names and dates of each document, in order; none overlap.
+    /// The names and dates of each document, in order, without overlaps.
     ///
     /// # Errors
-    /// Where the model fails.
+    /// Errors of the model.
     pub fn tag(&self, documents: &[Document]) -> Result<Vec<Vec<Tagged>>> {
-        // Sentences of like length are scored together, whatever document they are of.
+        // Sentences of similar length share a batch, across documents.
         let mut order: Vec<(usize, usize)> = documents
             .iter()
             .enumerate()
@@ -145,7 +145,7 @@ impl Tagger {
         Ok(found)
     }
 
-    /// The names of some sentences, the first tokens of which have the numbers `firsts`.
+    /// The names of some sentences. `firsts` are the document indices of their first tokens.
     fn batch(&self, sentences: &[Vec<&str>], firsts: &[usize]) -> Result<Vec<Vec<Tagged>>> {
         let scores = match &self.scorer {
             Scorer::BiLstm(tagger) => tagger.scores(sentences)?,
@@ -174,7 +174,7 @@ impl Tagger {
     }
 }
 
-/// The scores of the words of some sentences by an encoder. A sentence longer than a window is read in several.
+/// The word scores of an encoder. Sentences longer than a window are read in several.
 fn encoder_scores(model: &EncoderModel, input: &WordInput, sentences: &[Vec<&str>]) -> Result<Vec<f32>> {
     let Head::Token(head) = &model.head else { return Ok(Vec::new()) };
     let windows: Vec<WordRow> =
@@ -200,11 +200,11 @@ fn encoder_scores(model: &EncoderModel, input: &WordInput, sentences: &[Vec<&str
     Ok(pick()?)
 }
 
-/// How sure a date is that its form gives away.
+/// The confidence of a date by pattern.
 const DATE: f32 = 0.9;
-/// How sure a pronoun is to be one.
+/// The confidence of a pronoun.
 const PRONOUN: f32 = 1.0;
-/// How sure a description is to mean something.
+/// The confidence of a nominal.
 const NOMINAL: f32 = 0.5;
 
 impl MentionFinder for Tagger {
@@ -214,7 +214,7 @@ impl MentionFinder for Tagger {
     }
 }
 
-/// Puts the names of a document beside its pronouns, its descriptions and the dates that the names miss.
+/// Adds a document's pronouns, nominals and missing dates to its names.
 #[must_use]
 pub fn with_rest(document: &Document, tagged: Vec<Tagged>) -> Vec<Mention> {
     let mut found: Vec<Mention> = Vec::new();
@@ -235,7 +235,8 @@ pub fn with_rest(document: &Document, tagged: Vec<Tagged>) -> Vec<Mention> {
         for date in dates(document, place.tokens.clone()) {
             let meets =
                 |mention: &Mention| mention.tokens.start < date.end && date.start < mention.tokens.end;
-            // The form knows where a date ends; another name that holds one, such as an event's, stays.
+            // The pattern decides the end of a date. Another name that contains it, such as an event's,
+            // stays.
             let in_way = own.iter().any(|other| {
                 meets(other) && (other.kind != EntityType::Date || !contains(&date, &other.tokens))
             });
@@ -251,7 +252,7 @@ pub fn with_rest(document: &Document, tagged: Vec<Tagged>) -> Vec<Mention> {
         let mut rest: Vec<Mention> = Vec::new();
         for at in place.tokens.clone() {
             let Some(known) = pronoun(document.word(at)) else { continue };
-            // After a name, `that` stands for it; elsewhere it mostly points at nothing.
+            // After a name, `that` refers to it; elsewhere it usually does not refer to an entity.
             let is_other = document.word(at).eq_ignore_ascii_case("that");
             let is_behind = own.iter().any(|other| other.tokens.end == at && other.kind != EntityType::Date);
             if (!is_other || is_behind) && free(&own, &(at..at + 1)) {
@@ -260,7 +261,7 @@ pub fn with_rest(document: &Document, tagged: Vec<Tagged>) -> Vec<Mention> {
         }
         for (tokens, kind) in nominals(document, place.tokens.clone()) {
             if free(&own, &tokens) {
-                // `his company` holds a pronoun of its own, which stands before the description.
+                // `his company` contains a pronoun, which precedes the nominal.
                 let start = tokens.start + usize::from(pronoun(document.word(tokens.start)).is_some());
                 rest.push(make(start..tokens.end, kind, MentionForm::Nominal, NOMINAL));
             }
@@ -293,12 +294,12 @@ mod tests {
             name(at("Ann")..at("Ann") + 1, EntityType::Person),
         ];
         let found = with_rest(&document, tagged);
-        let told: Vec<(&str, MentionForm, usize)> = found
+        let mentions: Vec<(&str, MentionForm, usize)> = found
             .iter()
             .map(|mention| (document.slice(mention.span).unwrap(), mention.form, mention.sentence))
             .collect();
         assert_eq!(
-            told,
+            mentions,
             [
                 ("Acme Inc.", MentionForm::Name, 0),
                 ("it", MentionForm::Pronoun, 0),

@@ -1,4 +1,4 @@
-//! A tagger's folder: `tagger.json` says what it is, and the weights stand beside it.
+//! A tagger's folder: the description `tagger.json` and the weights.
 
 use std::path::Path;
 
@@ -9,29 +9,29 @@ use sporran_transformers::LstmOptions;
 use super::WordFeatures;
 use crate::{Error, Result};
 
-/// The file that says what a folder holds.
+/// The file that describes the folder.
 pub(super) const FILE: &str = "tagger.json";
 
-/// What a folder holds beside `model.safetensors`.
+/// The description of a tagger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SavedTagger {
-    /// An encoder in the Hugging Face layout, with the field's weights among its own.
+    /// An encoder in the Hugging Face layout. Its weights include those of the CRF.
     #[serde(rename_all = "kebab-case")]
     EncoderCrf {
-        /// The names of the labels in their order.
+        /// The names of the labels in order.
         labels: Vec<String>,
-        /// Tokens of a window, at most.
+        /// The largest number of tokens in a window.
         max_tokens: usize,
-        /// Whether token types tell it of capitals.
+        /// Whether token types mark capitals.
         marks_case: bool,
     },
     /// A BiLSTM over hashed embeddings.
     #[serde(rename_all = "kebab-case")]
     BilstmCrf {
-        /// The names of the labels in their order.
+        /// The names of the labels in order.
         labels: Vec<String>,
-        /// What it reads of words.
+        /// The word features.
         features: WordFeatures,
         /// The shape of the LSTM.
         lstm: LstmOptions,
@@ -42,7 +42,7 @@ impl SavedTagger {
     /// Reads the file of `folder`.
     ///
     /// # Errors
-    /// What reading gives, with the field; [`Error::Labels`] for labels that are not those of this program.
+    /// Read errors, with the field; [`Error::Labels`] for other labels than those of this program.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let saved: Self = jsonl::read_json(&path)?;
@@ -55,10 +55,10 @@ impl SavedTagger {
         Ok(saved)
     }
 
-    /// Its name and bytes, to be put beside the weights.
+    /// The name and bytes of the file.
     #[must_use]
     pub fn file(&self) -> (String, Vec<u8>) {
-        // A struct of strings and numbers always has a form in JSON.
+        // Structs of strings and numbers are always valid JSON.
         let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
         json.push(b'\n');
         (FILE.to_owned(), json)

@@ -1,4 +1,4 @@
-//! What may be written: spans of the text, known relations, and the marks between them.
+//! The decoding constraint: spans of the text, known relations, and the marks between them.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use sporran_transformers::Constraint;
 use super::linear::{MARKS, Marks, line};
 use crate::{Document, Result, Sentence, Span};
 
-/// Words of a head or a tail, at most.
+/// The largest number of words of a head or a tail.
 pub(super) const MAX_WORDS: usize = 16;
 
-/// A set of token sequences, each with what it stands for.
+/// A trie of token sequences with their values.
 #[derive(Clone, Debug)]
 pub(super) struct Pieces<T> {
-    /// The first is the empty beginning.
+    /// The root is first.
     nodes: Vec<Node<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Node<T> {
-    /// Tokens that may follow, with the nodes that they lead to.
+    /// The possible next tokens with their nodes.
     next: Vec<(u32, usize)>,
     values: Vec<T>,
 }
@@ -30,7 +30,7 @@ impl<T> Pieces<T> {
         Self { nodes: vec![Node { next: Vec::new(), values: Vec::new() }] }
     }
 
-    /// Adds a sequence. The empty one is not kept.
+    /// Adds a sequence. An empty one is ignored.
     pub(super) fn insert(&mut self, tokens: &[u32], value: T) {
         let mut at = 0;
         for &token in tokens {
@@ -55,20 +55,20 @@ impl<T> Pieces<T> {
         })
     }
 
-    /// What a whole sequence stands for, in the order of [`insert`](Self::insert); nothing where it is none.
+    /// The values of a complete sequence, in the order of [`insert`](Self::insert); empty for any other.
     pub(super) fn values(&self, tokens: &[u32]) -> &[T] {
         self.node(tokens).map_or(&[], |node| &node.values)
     }
 }
 
-/// Spells what stands between two marks in the tokens of one tokenizer.
+/// Tokenizes the text between two marks.
 pub(super) struct Speller {
     tokenizer: Tokenizer,
     marks: Marks,
     ends: Vec<u32>,
-    /// What the blank before a mark becomes; nothing where it vanishes.
+    /// The tokens of the blank before a mark, possibly none.
     gap: Vec<u32>,
-    /// What stands before every text, as BART's `<s>`.
+    /// The tokens before every text, such as BART's `<s>`.
     begin: Vec<u32>,
 }
 
@@ -91,15 +91,15 @@ impl Speller {
     }
 
     fn between(&self, text: &str) -> Result<Vec<u32>> {
-        // Some tokenizers begin every text with a token of its own, before a mark as well.
+        // Some tokenizers start every text with a special token, before a mark as well.
         let tokens = self.tokenizer.encode_plain(&format!("{} {text}{}", MARKS[1], MARKS[2]))?;
         let start = tokens.iter().position(|token| *token == self.marks.tail);
         let end = tokens.iter().rposition(|token| *token == self.marks.relation);
         Ok(start.zip(end).and_then(|(start, end)| tokens.get(start + 1..end)).unwrap_or_default().to_vec())
     }
 
-    /// The tokens of a text as they stand between marks, without the blank before the second one. None where they would be
-    /// read as something else: as a mark or as the end.
+    /// The tokens of a text between marks, without the blank before the second one. None if they contain a
+    /// mark or an end token.
     pub(super) fn spell(&self, text: &str) -> Result<Option<Vec<u32>>> {
         let mut tokens = self.between(&format!("{text} "))?;
         tokens.truncate(self.without_gap(&tokens).len());
@@ -107,12 +107,12 @@ impl Speller {
         Ok((!tokens.is_empty() && tokens.iter().all(is_text)).then_some(tokens))
     }
 
-    /// What was written between two marks, without the blank before the second one.
+    /// The tokens between two marks, without the blank before the second one.
     pub(super) fn without_gap<'t>(&self, tokens: &'t [u32]) -> &'t [u32] {
         tokens.strip_suffix(&self.gap[..]).unwrap_or(tokens)
     }
 
-    /// The spans of a sentence that begin and end at its words and have at most [`MAX_WORDS`] of them.
+    /// The spans of whole words in a sentence, with at most [`MAX_WORDS`] words.
     pub(super) fn spans(&self, document: &Document, sentence: &Sentence) -> Result<Pieces<Span>> {
         let mut pieces = Pieces::new();
         let all = &sentence.tokens;
@@ -128,7 +128,7 @@ impl Speller {
     }
 }
 
-/// Holds sequences to linearised facts.
+/// Constrains sequences to linearised facts.
 pub(super) struct TripletConstraint<'a> {
     pub(super) speller: &'a Speller,
     pub(super) end: u32,
@@ -148,7 +148,7 @@ impl Constraint for TripletConstraint<'_> {
             return;
         };
         let spans = &self.spans[input];
-        // Whatever stands before the last mark was allowed when it was written.
+        // The constraint allowed everything before the last mark.
         let Some(at) = rest.iter().rposition(|token| marks.contains(*token)) else {
             if rest.is_empty() {
                 allowed.extend([marks.head, end]);
@@ -165,7 +165,7 @@ impl Constraint for TripletConstraint<'_> {
 }
 
 impl TripletConstraint<'_> {
-    /// What may follow the beginning of a piece, `then` being what may stand after a whole one.
+    /// The tokens allowed after the partial sequence `tokens`. `then` may follow a complete one.
     fn follow<T>(&self, pieces: &Pieces<T>, tokens: &[u32], then: &[u32], allowed: &mut Vec<u32>) {
         if let Some(node) = pieces.node(tokens) {
             allowed.extend(node.next.iter().map(|(token, _)| *token));

@@ -1,4 +1,4 @@
-//! What annotated documents tell of the facts of their sentences.
+//! Training and evaluation data for sentences' facts from annotated documents.
 
 use sporran_kilt::knowledgenet;
 use sporran_training::Row;
@@ -9,8 +9,8 @@ use crate::{
     relations::{Annotated, GoldFact, Outcomes, Properties},
 };
 
-/// The sentence of an annotated fact and the fact as it can be written: between whole words. None where its ends are not in
-/// one sentence, overlap, or have more words than a span may have.
+/// The sentence of an annotated fact, and the fact with whole-word spans. None if its ends are not in one
+/// sentence, overlap, or are too long.
 fn written(document: &Document, fact: &GoldFact) -> Option<(usize, Triplet)> {
     let (subject, object) = (document.tokens_of(fact.subject), document.tokens_of(fact.object));
     let is_span = |words: &std::ops::Range<usize>| (1..=MAX_WORDS).contains(&words.len());
@@ -29,23 +29,23 @@ fn written(document: &Document, fact: &GoldFact) -> Option<(usize, Triplet)> {
         .then_some((sentence, triplet))
 }
 
-/// How many of a document's facts can be written, and how many there are.
+/// The number of a document's facts that can be generated, and of all its facts.
 #[must_use]
 pub fn writable(document: &Annotated) -> (usize, usize) {
     let is_written = |fact: &&GoldFact| written(&document.document, fact).is_some();
     (document.facts.iter().filter(is_written).count(), document.facts.len())
 }
 
-/// The sentences of a document's passages with the facts that are annotated in them, as `reader` reads and writes them. Of a
-/// symmetric property the fact whose head comes first is written.
+/// Training examples: the sentences of a document's passages with their annotated facts, tokenized by
+/// `reader`. Of a symmetric property, the fact whose head comes first is generated.
 ///
-/// A sentence of a passage that is annotated for any property is an example, one without facts included. What no passage is
-/// annotated for is learned to be left out although it may hold: a sequence has no place to say that it does not know.
-/// Confidences of such properties are low by that, and thresholds follow them, as only passages that are annotated
-/// exhaustively for a property [judge](outcomes) it.
+/// Every sentence of an annotated passage is an example, including those without facts. A sequence cannot
+/// express unknown facts, so properties that a passage is not annotated for count as absent. This lowers the
+/// confidence of such properties. Thresholds compensate, because only exhaustively annotated passages
+/// [evaluate](outcomes) a property.
 ///
 /// # Errors
-/// Where the tokenizer fails.
+/// Errors of the tokenizer.
 pub fn triplet_examples(
     source: &knowledgenet::Document,
     annotated: &Annotated,
@@ -73,9 +73,9 @@ pub fn triplet_examples(
         .collect()
 }
 
-/// Adds to each property's outcomes what was read of a document, passage by passage as KnowledgeNet's evaluator does: facts
-/// are the same where both mentions overlap, and only a passage that is annotated exhaustively for a property can tell that
-/// one is wrong.
+/// Adds a document's predictions to each property's outcomes, passage by passage as in KnowledgeNet's
+/// evaluator. Facts match if both mentions overlap. Only a passage with exhaustive annotation of a property
+/// counts wrong predictions.
 pub fn outcomes(
     source: &knowledgenet::Document,
     properties: &Properties,

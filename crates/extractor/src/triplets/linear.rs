@@ -1,7 +1,7 @@
 //! Facts as one line of text, and back: REBEL's linearisation (Huguet Cabot and Navigli 2021, section 3.1).
 //!
-//! `<triplet> head <subj> tail <obj> relation`, then `<subj> tail <obj> relation` for each further fact of the same head, then
-//! `<triplet>` with the next head. Heads stand in the order of the text, and so do the tails of a head.
+//! `<triplet> head <subj> tail <obj> relation`, then `<subj> tail <obj> relation` for each further fact with
+//! the same head, then `<triplet>` with the next head. Heads are in text order, as are the tails of a head.
 
 use std::path::Path;
 
@@ -24,15 +24,15 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Those of a tokenizer; `folder` names it in errors.
+    /// The mark tokens of a tokenizer; `folder` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Model`] where it has no such token.
+    /// [`Error::Model`] if it lacks a mark.
     pub(super) fn of(tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
         let token = |mark: &str| {
             tokenizer.token_id(mark).ok_or_else(|| Error::Model {
                 what: format!("the tokenizer of {}", folder.display()),
-                expected: format!("the added token `{mark}`, as models that write triplets have it"),
+                expected: format!("the added token `{mark}`, as in models that generate triplets"),
                 found: "none".into(),
             })
         };
@@ -47,11 +47,11 @@ impl Marks {
 /// A fact of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Triplet {
-    /// Where its subject stands.
+    /// The span of its subject.
     pub head: Span,
-    /// Where its object stands.
+    /// The span of its object.
     pub tail: Span,
-    /// The property's number.
+    /// The index of the property.
     pub label: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn line(document: &Document, span: Span) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Facts as text, in the order of their heads, then tails, then properties; `relations` are the names that are written.
+/// Facts as text, ordered by head, tail and property. `relations` are the names of properties.
 pub(super) fn linearise(document: &Document, triplets: &[Triplet], relations: &[&str]) -> String {
     let mut triplets = triplets.to_vec();
     triplets.sort_unstable();
@@ -79,7 +79,7 @@ pub(super) fn linearise(document: &Document, triplets: &[Triplet], relations: &[
     parts.join(" ")
 }
 
-/// What was written of a fact, in tokens.
+/// The token sequences of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub(super) head: &'a [u32],
@@ -87,8 +87,9 @@ pub(super) struct Parts<'a> {
     pub(super) relation: &'a [u32],
 }
 
-/// The facts of a sequence. What lacks a head, a tail or a relation, or has its parts in another order, is left out; so is
-/// the last one of a sequence that does not reach one of the end tokens `ends`, as its relation may go on.
+/// The facts of a sequence. Facts without a head, a tail or a relation, or with parts in another order, are
+/// skipped. So is the last fact if the sequence reaches none of the tokens `ends`, because its relation may
+/// be incomplete.
 pub(super) fn split<'a>(tokens: &'a [u32], marks: Marks, ends: &[u32]) -> Vec<Parts<'a>> {
     let end = tokens.iter().position(|token| ends.contains(token));
     let (tokens, is_whole) = (&tokens[..end.unwrap_or(tokens.len())], end.is_some());
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(linearise(&document, &[], &[]), "");
     }
 
-    /// The facts of tokens as numbers, 10 to 12 being the marks and 1 the end.
+    /// The facts of tokens as numbers; 10 to 12 are the marks and 1 the end.
     fn read(tokens: &[u32]) -> Vec<[Vec<u32>; 3]> {
         let found = split(tokens, MARKS, &[1]);
         found.iter().map(|parts| [parts.head, parts.tail, parts.relation].map(<[u32]>::to_vec)).collect()
@@ -165,7 +166,7 @@ mod tests {
         assert!(read(&[10, 2, 11, 4, 12, 1]).is_empty());
         assert!(read(&[10, 2, 12, 5, 11, 4, 1]).is_empty());
         assert_eq!(read(&[10, 2, 11, 4, 12, 5, 12, 6, 1]).len(), 1);
-        // A sequence that was cut off loses the fact that it was at.
+        // A truncated sequence loses its last fact.
         assert_eq!(read(&[10, 2, 11, 4, 12, 5, 11, 3, 12, 6]).len(), 1);
         assert_eq!(read(&[10, 2, 11, 4, 12, 5, 11, 3]).len(), 1);
     }

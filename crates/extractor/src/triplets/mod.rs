@@ -1,8 +1,8 @@
-//! Relation extraction by an encoder-decoder that writes facts as text (REBEL; Huguet Cabot and Navigli 2021, "REBEL:
-//! Relation Extraction By End-to-end Language generation").
+//! Relation extraction by an encoder-decoder that generates facts as text (REBEL; Huguet Cabot and Navigli
+//! 2021, "REBEL: Relation Extraction By End-to-end Language generation").
 //!
-//! A [`TripletReader`] reads a sentence and writes its facts with the mentions that they hold between, so that no mentions
-//! have to be found before. It can only write spans of the sentence and relations that it knows.
+//! A [`TripletReader`] reads a sentence and generates its facts with their mentions, so it needs no mention
+//! finder. Decoding is constrained to spans of the sentence and known relations.
 
 mod constraint;
 mod examples;

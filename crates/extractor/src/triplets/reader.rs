@@ -1,4 +1,4 @@
-//! The model with its tokenizer and its folder.
+//! The triplet model with its tokenizer and its folder.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -21,37 +21,38 @@ use crate::{
     relations::{Properties, Thresholds},
 };
 
-/// The file of a model's folder that says what it writes.
+/// The file of a model's folder with its options.
 pub const TRIPLETS: &str = "triplets.json";
 
-/// What a folder of a model that writes triplets has beside the model and its tokenizer.
+/// The contents of that file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TripletOptions {
-    /// The layout of this file; 1.
+    /// The version of this file; 1.
     pub version: u32,
-    /// What may hold.
+    /// The possible properties.
     pub properties: Properties,
-    /// For each property the relations that stand for it; training writes the first of them.
+    /// For each property its relation names; training uses the first.
     pub relations: Vec<Vec<String>>,
-    /// Tokens of a sentence, at most; the rest is not read.
+    /// The largest number of input tokens of a sentence; the rest is truncated.
     pub max_tokens: usize,
-    /// Tokens that are written of a sentence, its end included, at most; a sequence of so many loses its last fact.
+    /// The largest number of output tokens of a sentence, end included; a sequence of that length loses its
+    /// last fact.
     pub max_written: usize,
-    /// Sequences that are followed for a sentence; all of them have a say in a fact's confidence.
+    /// The number of beams; all final sequences contribute to a fact's confidence.
     pub beams: usize,
-    /// The confidence from which a property counts as stated.
+    /// A property is predicted from this confidence on.
     pub thresholds: Thresholds,
 }
 
 impl TripletOptions {
-    /// The layout that is written.
+    /// The version that is written.
     pub const VERSION: u32 = 1;
 
     /// Reads the file of a folder.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::Model`] where it is of another layout or its parts do not fit each other.
+    /// Read errors; [`Error::Model`] for another version or inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(TRIPLETS);
         let options: Self = jsonl::read_json(&path)?;
@@ -87,28 +88,28 @@ impl TripletOptions {
         Ok(())
     }
 
-    /// The file's bytes.
+    /// The contents of the file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        // Numbers and strings, which JSON has.
+        // Numbers and strings are always valid JSON.
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
         bytes
     }
 }
 
-/// A fact that was read.
+/// A generated fact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadTriplet {
-    /// The sentence's number in its document.
+    /// The index of the sentence in its document.
     pub sentence: usize,
     /// The fact.
     pub triplet: Triplet,
-    /// The share of the sequences that have it, 0 to 1.
+    /// The probability share of the sequences with this fact, 0 to 1.
     pub confidence: f32,
 }
 
-/// An encoder-decoder that writes the facts of sentences.
+/// An encoder-decoder that generates the facts of sentences.
 pub struct TripletReader {
     model: Arc<dyn Seq2Seq>,
     speller: Speller,
@@ -116,16 +117,17 @@ pub struct TripletReader {
     relations: Pieces<usize>,
 }
 
-/// Sentences, and tokens of them, that are read at once.
+/// The largest number of sentences, and of their tokens, in a batch.
 const BATCH: (usize, usize) = (16, 1024);
-/// Sentences that are made ready at once, so that memory does not grow with a document.
+/// The number of sentences prepared at once, so that memory does not grow with a document.
 const PORTION: usize = 512;
 
 impl TripletReader {
-    /// Loads a folder of a BART or a T5. `options` stand in for a [`TRIPLETS`] file, which released checkpoints do not have.
+    /// Loads a folder of a BART or a T5. `options` replace a [`TRIPLETS`] file, which released checkpoints
+    /// lack.
     ///
     /// # Errors
-    /// Where the folder is not such a model's, and as for [`new`](Self::new).
+    /// If the folder does not contain such a model; as for [`new`](Self::new).
     pub fn load(
         folder: &Path,
         options: Option<TripletOptions>,
@@ -141,11 +143,11 @@ impl TripletReader {
         Self::new(model.into(), checkpoint.tokenizer()?, options, folder)
     }
 
-    /// A model that is loaded already, such as one in training; `folder` names it in errors.
+    /// Wraps a loaded model, such as one in training; `folder` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Model`] where its tokenizer has not the [`MARKS`](super::MARKS), where it cannot tell two relations apart, and
-    /// where it has fewer positions than the options ask for.
+    /// [`Error::Model`] if its tokenizer lacks the [`MARKS`](super::MARKS) or maps two relations to the same tokens, or if the
+    /// options need more positions than it has.
     pub fn new(
         model: Arc<dyn Seq2Seq>,
         tokenizer: Tokenizer,
@@ -165,7 +167,8 @@ impl TripletReader {
         for (label, name) in all.flat_map(|(label, names)| names.iter().map(move |name| (label, name))) {
             let tokens = speller.spell(name)?.filter(|tokens| relations.values(tokens).is_empty());
             let Some(tokens) = tokens else {
-                let expected = "relations that its tokenizer tells from each other and from its marks".into();
+                let expected =
+                    "relations that its tokenizer distinguishes from each other and from its marks".into();
                 return Err(Error::Model { what, expected, found: format!("`{name}`") });
             };
             relations.insert(&tokens, label);
@@ -173,19 +176,19 @@ impl TripletReader {
         Ok(Self { model, speller, options, relations })
     }
 
-    /// What it writes and how.
+    /// The options.
     #[must_use]
     pub fn options(&self) -> &TripletOptions {
         &self.options
     }
 
-    /// The tokens of a sentence as the model reads it.
+    /// The input tokens of a sentence.
     pub(super) fn source(&self, document: &Document, sentence: &Sentence) -> Result<Vec<u32>> {
         let most = self.options.max_tokens.min(self.model.max_input_length().unwrap_or(usize::MAX));
         Ok(self.speller.tokenizer().encode(&line(document, sentence.span), Some(most))?)
     }
 
-    /// The tokens of facts as the model should write them: of what does not fit the last facts are left out.
+    /// The target tokens of facts. The last facts are dropped if they do not fit.
     pub(super) fn target(&self, document: &Document, triplets: &[Triplet]) -> Result<Vec<u32>> {
         let names: Vec<&str> = self.options.relations.iter().map(|names| names[0].as_str()).collect();
         let mut triplets = triplets.to_vec();
@@ -198,14 +201,14 @@ impl TripletReader {
         }
     }
 
-    /// The facts of documents, of each in the order of their sentences; result `i` is that of `documents[i]`. None is left out
-    /// for its confidence.
+    /// The facts of documents in the order of their sentences; result `i` is that of `documents[i]`. No fact
+    /// is dropped for its confidence.
     ///
-    /// A head or a tail that stands in the sentence several times is taken where the two are nearest to each other; where
-    /// they overlap, there is no fact. A symmetric property is read both ways.
+    /// If a head or a tail occurs several times in the sentence, the nearest non-overlapping occurrences
+    /// count. If all occurrences overlap, there is no fact. A symmetric property holds in both directions.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     pub fn read(&self, documents: &[&Document]) -> Result<Vec<Vec<ReadTriplet>>> {
         let asked: Vec<(usize, usize)> = documents
             .iter()
@@ -265,8 +268,8 @@ impl TripletReader {
         Ok(found.iter().zip(&spans).map(|(hypotheses, spans)| self.facts(hypotheses, spans)).collect())
     }
 
-    /// What a folder says of lengths and of n-grams that come once is for prose: facts of one property repeat its name.
-    /// Sequences are scored by their log-probability, which no length divides.
+    /// A folder's settings for lengths and repeated n-grams are for prose, but facts of one property repeat
+    /// its name. Sequences are scored by log-probability without length normalisation.
     fn generation(&self) -> GenerationOptions {
         GenerationOptions {
             max_new_tokens: Some(self.options.max_written),
@@ -281,11 +284,11 @@ impl TripletReader {
         }
     }
 
-    /// The facts of a sentence's sequences, in the order of the text.
+    /// The facts of a sentence's sequences, in text order.
     ///
-    /// A fact's confidence is the share of the sequences' probability that belongs to those which have it: an estimate of
-    /// how likely the model writes it at all. Unlike the score of the best sequence alone it differs from fact to fact, and
-    /// where annotated sentences name one fact of several, what is written by turns is found in full. With one beam it is 1.
+    /// A fact's confidence is the probability share of the sequences that contain it, which estimates its
+    /// marginal probability. The score of the best sequence would be the same for all facts. If annotations
+    /// name one fact of several, all of them are found. With one beam it is 1.
     pub(super) fn facts(&self, hypotheses: &[Hypothesis], spans: &Pieces<Span>) -> Vec<(Triplet, f32)> {
         let best = hypotheses.iter().map(|hypothesis| hypothesis.score).fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f32> = hypotheses.iter().map(|hypothesis| (hypothesis.score - best).exp()).collect();
@@ -296,14 +299,14 @@ impl TripletReader {
                 *found.entry(triplet).or_default() += weight / all;
             }
         }
-        // Rounding may lead beyond 1; what is impossible has no share.
+        // Rounding may exceed 1. An impossible sequence has no share.
         let share = |(triplet, share): (Triplet, f32)| (triplet, share.min(1.0));
         found.into_iter().filter(|(_, share)| *share > 0.0).map(share).collect()
     }
 
     /// The facts of one sequence, each once.
     fn triplets(&self, tokens: &[u32], spans: &Pieces<Span>) -> Vec<Triplet> {
-        // The last token that there is room for may be an end that was forced upon the sequence.
+        // The last possible token may be a forced end.
         let tokens = &tokens[..tokens.len().min(self.options.max_written - 1)];
         let mut own = Vec::new();
         for parts in split(tokens, self.speller.marks(), &self.model.special_tokens().eos) {
@@ -325,7 +328,7 @@ impl TripletReader {
     }
 }
 
-/// The head and the tail that are nearest to each other, of those that do not overlap; of several the first.
+/// The nearest head and tail that do not overlap; the first of several.
 fn nearest(heads: &[Span], tails: &[Span]) -> Option<(Span, Span)> {
     let pairs = heads.iter().flat_map(|head| tails.iter().map(move |tail| (*head, *tail)));
     let distance = |(a, b): &(Span, Span)| a.start.max(b.start) - a.end.min(b.end);

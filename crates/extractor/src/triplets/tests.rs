@@ -19,7 +19,7 @@ use crate::{
 
 const RELATIONS: [&str; 4] = ["award", "award of", "place of birth", "spouse"];
 
-/// A vocabulary of some texts, as training learns one.
+/// A vocabulary of some texts, as training creates it.
 fn fresh() -> Tokenizer {
     let marks = MARKS.map(str::to_owned).to_vec();
     let texts = ["Ann Lee met Bob in Rome, her place of birth. He won an award; Bob is her spouse."; 2];
@@ -28,7 +28,7 @@ fn fresh() -> Tokenizer {
     Tokenizer::from_json(Path::new("tokenizer.json"), String::from_utf8(files[0].1.clone()).unwrap()).unwrap()
 }
 
-/// A tokenizer of `transformers`' tests with the marks added, as REBEL's training adds them.
+/// A tokenizer of the tests of `transformers` with the marks added, as in REBEL's training.
 fn with_marks(name: &str) -> Tokenizer {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data").join(name);
     let text = std::fs::read_to_string(path.join("tokenizer.json")).unwrap();
@@ -41,15 +41,15 @@ fn with_marks(name: &str) -> Tokenizer {
     Tokenizer::from_json(&path, json.to_string()).unwrap()
 }
 
-/// Byte-level BPE that learns a text, byte-level BPE with `<s>` before a text, and a unigram model whose words begin with `▁`.
-/// Each with its end token and a sentence, of the letters that it knows.
+/// Byte-level BPE from a training text, byte-level BPE with `<s>` before a text, and a unigram model whose
+/// words start with `▁`. Each has its end token and a sentence of letters that it knows.
 fn tokenizers() -> [(Tokenizer, u32, &'static str); 3] {
     let plain = "where the  first award was, the north,\nsouth? of the queen who wrote a song";
     let wild = "where the  first Zoë was, the \"north-south\" 😀 of the queen\nwho's (born): the first";
     [(fresh(), 1, wild), (with_marks("bart"), 2, plain), (with_marks("t5-relu"), 1, plain)]
 }
 
-/// What the constraint of one sentence needs.
+/// The inputs of the constraint of one sentence.
 struct Held {
     speller: Speller,
     spans: Vec<Pieces<Span>>,
@@ -76,7 +76,7 @@ impl Held {
         allowed
     }
 
-    /// Every text that leads from `start` to one of `stops`, as the tokenizer reads its tokens.
+    /// Every text from `start` to one of `stops`, as the tokenizer decodes its tokens.
     fn texts(&self, start: &[u32], stops: &[u32]) -> BTreeSet<String> {
         let (mut open, mut found) = (vec![start.to_vec()], BTreeSet::new());
         while let Some(tokens) = open.pop() {
@@ -120,7 +120,7 @@ fn what_can_be_written_is_the_spans_of_the_text_and_the_known_relations() {
         let relation = [&tail[..], &some, &[marks.relation]].concat();
         let after = [marks.head, marks.tail, end];
         assert_eq!(held.texts(&relation, &after), RELATIONS.map(str::to_owned).into());
-        // Beside the language nothing is allowed.
+        // Outside of the language nothing is allowed.
         assert!(held.allowed(&[&begin[..], &some].concat()).is_empty());
     }
 }
@@ -180,7 +180,7 @@ fn options() -> TripletOptions {
     }
 }
 
-/// A reader with random weights, so small that every token is nearly as likely as any other.
+/// A reader with tiny random weights, so that all tokens are almost equally likely.
 fn reader(options: TripletOptions) -> Result<TripletReader, crate::Error> {
     let tokenizer = fresh();
     let config = T5Config {
@@ -217,9 +217,9 @@ fn a_reader_writes_words_of_the_sentence_whatever_is_read_beside_it() {
         }
         let alone = &reader.read(&[document]).unwrap()[0];
         assert_eq!(alone.len(), read.len());
-        for (alone, beside) in alone.iter().zip(read) {
-            assert_eq!((alone.sentence, alone.triplet), (beside.sentence, beside.triplet));
-            assert!((alone.confidence - beside.confidence).abs() < 1e-4);
+        for (alone, batched) in alone.iter().zip(read) {
+            assert_eq!((alone.sentence, alone.triplet), (batched.sentence, batched.triplet));
+            assert!((alone.confidence - batched.confidence).abs() < 1e-4);
         }
     }
 }
@@ -244,20 +244,20 @@ fn a_fact_is_as_sure_as_the_sequences_that_have_it() {
         Hypothesis { tokens: vec![7, 7, 7], score: -1e9 },
     ];
     let found = reader.facts(&hypotheses, &held.spans[0]);
-    let told: Vec<(String, String, usize, f32)> = found
+    let facts: Vec<(String, String, usize, f32)> = found
         .iter()
         .map(|(fact, share)| {
             let at = |span: Span| format!("{}@{}", line(&document, span), span.start);
             (at(fact.head), at(fact.tail), fact.label, (share * 1000.0).round())
         })
         .collect();
-    let told: Vec<(&str, &str, usize, f32)> = told
+    let facts: Vec<(&str, &str, usize, f32)> = facts
         .iter()
         .map(|(head, tail, label, share)| (head.as_str(), tail.as_str(), *label, *share))
         .collect();
-    // Of 0.04 in all. The second Ann is nearest to the first Bob; two Anns do not overlap; no one is called Anna.
+    // Of 0.04 in all. The second Ann is nearest to the first Bob; two Anns do not overlap; there is no Anna.
     assert_eq!(
-        told,
+        facts,
         [
             ("Ann@0", "Ann@8", 3, 125.0),
             ("Ann@8", "Ann@0", 3, 125.0),
@@ -266,7 +266,7 @@ fn a_fact_is_as_sure_as_the_sequences_that_have_it() {
             ("Bob@16", "Ann@8", 3, 500.0),
         ]
     );
-    // An end may have been forced upon a sequence that fills all the room, such as one that was at `award of`.
+    // A sequence of the largest length may have a forced end, for example after a part of `award of`.
     let full = written("<triplet> Ann <subj> Bob <obj> award", 1.0);
     for (room, count) in [(full.tokens.len(), 0), (full.tokens.len() + 1, 1)] {
         let reader = super::tests::reader(TripletOptions { max_written: room, ..options() }).unwrap();
@@ -296,7 +296,8 @@ fn what_cannot_be_read_or_told_apart_is_refused() {
     assert!(error.contains("there") && error.contains("`<triplet>`"), "{error}");
 }
 
-/// Two passages, the first annotated for `award` and `spouse`, the second for nothing; `award` is 0 and `spouse` 3.
+/// Two passages, the first annotated for `award` and `spouse`, the second for nothing; `award` is 0 and
+/// `spouse` 3.
 fn source() -> (knowledgenet::Document, Annotated) {
     let fact = |id: &str, places: [usize; 4]| {
         json!({"propertyId": id, "subjectStart": places[0], "subjectEnd": places[1],
@@ -328,7 +329,7 @@ fn a_sentence_of_an_annotated_passage_is_learned_with_its_facts_or_with_none() {
         [row("Bob met Ann Lee.", "<triplet> Bob <subj> Ann Lee <obj> spouse"), row("Both left Rome.", "")]
     );
     assert_eq!(writable(&annotated), (2, 3));
-    // What does not fit is left out, fact by fact.
+    // Facts that do not fit are dropped one by one.
     let short = reader(TripletOptions { max_written: 8, ..options() }).unwrap();
     assert_eq!(triplet_examples(&source, &annotated, &short).unwrap()[0].target, [1]);
 }
@@ -347,7 +348,8 @@ fn only_what_is_annotated_exhaustively_can_be_wrong() {
     };
     let mut all = vec![Outcomes::default(); RELATIONS.len()];
     let found = [
-        // Right, right by an overlap and less sure, wrong, of a property that nobody asked for, in no annotated passage.
+        // Correct; correct by overlap with less confidence; wrong; of a property without annotation; outside
+        // of annotated passages.
         read((0, 3), (8, 15), 3, 0.9),
         read((0, 3), (12, 15), 3, 0.4),
         read((0, 3), (8, 15), 0, 0.7),

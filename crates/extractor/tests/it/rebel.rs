@@ -1,4 +1,5 @@
-//! A folder in the shape of REBEL's released checkpoints beside `transformers`: `scripts/reference/rebel_parity.py` made both.
+//! A folder in the layout of REBEL's released checkpoints, compared with `transformers`.
+//! `scripts/reference/rebel_parity.py` created both.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ fn cases() -> Vec<Value> {
     serde_json::from_slice(&std::fs::read(folder().join("expected.json")).unwrap()).unwrap()
 }
 
-/// The relations of the script, and its search.
+/// The relations and the search of the script.
 fn reader(threshold: f32) -> TripletReader {
     let property = |id: &str, name: &str| Property { id: id.into(), name: name.into(), symmetric: false };
     let options = TripletOptions {
@@ -80,7 +81,7 @@ fn facts_are_those_of_a_search_that_is_held_to_a_list_of_all_pieces() {
                 let triplet = read.triplet;
                 text(triplet.head) == head && text(triplet.tail) == tail && triplet.label == label
             };
-            // Each of the words stands there once: where one is in the other there is no fact.
+            // Each word occurs once in the text. If one contains the other there is no fact.
             if head.contains(tail) {
                 assert!(!left.iter().any(is_same));
                 continue;
@@ -112,7 +113,7 @@ impl MentionFinder for Words {
     }
 }
 
-/// The first mention means the same as the last, which names it.
+/// The first mention refers to the same entity as the last, which is the representative.
 struct Ends;
 
 impl Coreference for Ends {
@@ -126,7 +127,7 @@ impl Coreference for Ends {
 fn facts_have_the_names_of_the_mentions_that_they_stand_at_and_need_none() {
     let documents =
         [Document::new("d", "Cleo Nash, the spouse of Dan Orr, was born in Bern. She is Cleopatra.")];
-    let told = |words: Vec<std::ops::Range<usize>>| -> Vec<[String; 3]> {
+    let facts = |words: Vec<std::ops::Range<usize>>| -> Vec<[String; 3]> {
         let coreference: Option<Box<dyn Coreference>> =
             if words.is_empty() { None } else { Some(Box::new(Ends)) };
         let (mentions, relations) = (Box::new(Words(words)), Relations::Triplets(Box::new(reader(0.5))));
@@ -142,16 +143,16 @@ fn facts_have_the_names_of_the_mentions_that_they_stand_at_and_need_none() {
     let expected = |subject: &str, spouse: &str| {
         [[subject, "SPOUSE", spouse], [subject, "PLACE_OF_BIRTH", "Bern"]].map(|fact| fact.map(str::to_owned))
     };
-    assert_eq!(told(Vec::new()), expected("Cleo Nash", "Dan Orr"));
-    // In `Dan Orr` stands one mention; no mention is where Bern is.
+    assert_eq!(facts(Vec::new()), expected("Cleo Nash", "Dan Orr"));
+    // `Dan Orr` contains one mention; Bern has none.
     let words = |of: &str| {
         documents[0].tokens.iter().position(|token| documents[0].slice(*token) == Some(of)).unwrap()
     };
     let (orr, last) = (words("Orr"), words("Cleopatra"));
-    assert_eq!(told(vec![0..2, orr..orr + 1, last..last + 1]), expected("Cleopatra", "Orr"));
-    // In it stand two: neither is it.
+    assert_eq!(facts(vec![0..2, orr..orr + 1, last..last + 1]), expected("Cleopatra", "Orr"));
+    // It contains two mentions: neither counts.
     assert_eq!(
-        told(vec![0..2, orr - 1..orr, orr..orr + 1, last..last + 1]),
+        facts(vec![0..2, orr - 1..orr, orr..orr + 1, last..last + 1]),
         expected("Cleopatra", "Dan Orr")
     );
 }

@@ -1,4 +1,4 @@
-//! Words as the states of all layers of an encoder that is not trained further.
+//! Words as the hidden states of all layers of a frozen encoder.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use sporran_transformers::{
 use super::EncoderWords;
 use crate::error::{Error, Result};
 
-/// The folder of an encoder in that of a model.
+/// The encoder's folder, inside the model's.
 pub const LAYERS: &str = "encoder";
-/// Tokens of a window, at most; a longer sentence is read in several.
+/// The largest number of tokens in a window; longer sentences are read in several.
 const WINDOW: usize = 256;
-/// Tokens that are read at once, padding included.
+/// The number of tokens in a batch, padding included.
 const BATCH: usize = 2048;
 
-/// An encoder whose layers are read.
+/// An encoder whose layers are inputs of the model.
 pub struct LayerEncoder {
     body: Box<dyn Encoder>,
     input: WordInput,
@@ -28,7 +28,7 @@ impl LayerEncoder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// Where it is not an encoder's.
+    /// If it does not contain an encoder.
     pub fn open(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
         let checkpoint = Checkpoint::open(folder)?;
         let ModelConfig::Bert(config) = checkpoint.config() else {
@@ -44,16 +44,16 @@ impl LayerEncoder {
         Ok(Self { body, input, words })
     }
 
-    /// What it makes of words.
+    /// The number and width of its layers.
     #[must_use]
     pub fn words(&self) -> &EncoderWords {
         &self.words
     }
 
-    /// For each sentence the states of its words' first pieces, (words, layers, width).
+    /// For each sentence the hidden states of the words' first tokens, (words, layers, width).
     ///
     /// # Errors
-    /// Where the tokenizer or the encoder fails.
+    /// Errors of the tokenizer or the encoder.
     pub fn layers(&self, sentences: &[Vec<&str>]) -> Result<Vec<Vec<f32>>> {
         let mut windows: Vec<(usize, WordRow)> = Vec::new();
         for (at, words) in sentences.iter().enumerate() {

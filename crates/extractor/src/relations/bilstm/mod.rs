@@ -1,12 +1,15 @@
-//! The relation model of KnowledgeNet's baselines (Mesquita et al. 2019): a BiLSTM over the tokens around two mentions.
+//! The relation model of KnowledgeNet's baselines (Mesquita et al. 2019): a BiLSTM over the tokens around two
+//! mentions.
 //!
-//! A token has its word (hashed and learned from nothing, or the layers of an encoder that is not trained further, mixed as in
-//! Peters et al. 2018), the class of its mention, its distances to both mentions of the pair, how sure and how far coreference
-//! and links are, the types of what its mention may mean, and the properties that a knowledge base has between both.
+//! The features of a token are its word, the class of its mention, its distances to both mentions, and the
+//! confidence and distance of coreference and links. They also include the types of possible entities, and
+//! the properties of a knowledge base between both. Words are hashed embeddings trained from scratch, or the
+//! mixed layers of a frozen encoder (Peters et al. 2018).
 //!
-//! The paper's two features of the path between the mentions in a dependency parse have substitutes here, where nothing parses:
-//! the number of tokens and of mentions between the two, and whether a token stands between them. The paper reads a sentence
-//! once for each ordered pair; here two mentions are read once, with outputs for both directions.
+//! The paper has two features of the dependency path between the mentions. There is no parser here, so
+//! substitutes are the number of tokens and of mentions between the two, and whether a token is between them.
+//! The paper reads a sentence once for each ordered pair. Here two mentions are read once, with outputs for
+//! both directions.
 
 mod encoder;
 mod layout;
@@ -30,7 +33,7 @@ use super::{Asked, Properties, RelationModel, Scores, Thresholds};
 use crate::error::{Error, Result};
 use weights::{LSTM, Sizes, Weights};
 
-/// Sentences whose words' vectors are in memory at once.
+/// The number of sentences whose word vectors are in memory at once.
 const PORTION: usize = 64;
 
 /// The model for inference.
@@ -46,7 +49,7 @@ impl BilstmRelations {
     /// Loads a folder. Device and precision are those of its encoder.
     ///
     /// # Errors
-    /// Where a file is missing or wrong, or its parts do not fit each other.
+    /// A missing or wrong file; inconsistent parts.
     pub fn load(folder: &Path, device: DeviceName, precision: Precision) -> Result<Self> {
         let file = BilstmFile::load(folder)?;
         let path = folder.join("model.safetensors");

@@ -1,4 +1,4 @@
-//! The network under training, with gradients by hand.
+//! The network during training, with hand-written gradients.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::tagger::{WordRows, bilstm::seed_of, features::GROUPS};
 
-/// Two BiLSTM layers over the tokens around a pair of mentions, pooled, with two outputs a property and direction: whether the
-/// text says it, and whether its links are worth telling (Mesquita et al. 2019).
+/// Two BiLSTM layers over the tokens around a pair of mentions, with pooling. Each property and direction has
+/// two outputs: whether the text expresses it, and whether its links are correct (Mesquita et al. 2019).
 pub struct RelationNetwork {
     sizes: Sizes,
     lstm: BiLstm,
@@ -28,10 +28,10 @@ pub struct RelationNetwork {
 }
 
 impl RelationNetwork {
-    /// A network over `variables`, which draw what they do not hold yet.
+    /// A network over `variables`. Missing variables are initialised at random.
     ///
     /// # Errors
-    /// Where a size is 0 or variables have another shape.
+    /// A size of 0, or variables of another shape.
     pub fn new(
         shape: &BilstmShape,
         encoder: Option<&EncoderWords>,
@@ -49,21 +49,21 @@ impl RelationNetwork {
         Ok(Self { sizes, lstm, variables: variables.clone(), weights })
     }
 
-    /// What is trained.
+    /// The trained variables.
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables
     }
 
-    /// The logits of the pairs of each sentence with the weights as they are now.
+    /// The logits of the pairs of each sentence with the current weights.
     ///
     /// # Errors
-    /// Where the model fails.
+    /// Errors of the model.
     pub fn logits(&self, sentences: &[&ReadSentence]) -> Model<Vec<Vec<f32>>> {
         self.now()?.logits(&self.lstm.pack()?, sentences)
     }
 
-    /// The weights as they are now.
+    /// The current weights.
     fn now(&self) -> Model<Weights> {
         Weights::new(self.sizes.clone(), |name, _| {
             let found = self.weights.iter().find(|(own, _)| *own == name);
@@ -77,14 +77,14 @@ impl RelationNetwork {
         place.map(|place| &mut gradients[place]).ok_or_else(|| missing(name))
     }
 
-    /// Adds the gradients of the summed cross-entropy of what is known, over `weight`, and gives that sum.
+    /// Adds the gradients of the summed cross-entropy of the known outputs, over `weight`. Returns that sum.
     fn learn(&self, batch: &[Picked<'_>], weight: f64, seed: u64, gradients: &mut Gradients) -> Model<f64> {
         let isa = Isa::detected();
         let weights = self.now()?;
         let dropout = self.sizes.shape.dropout;
         let sentences: Vec<&ReadSentence> = batch.iter().map(|picked| picked.sentence).collect();
         let words: Vec<&WordRows> = hashed(&sentences).collect();
-        // A word without one of its groups is known by the others, so that no group does all the work.
+        // Dropout of whole groups, so that the model uses all of them.
         let mut kept = vec![1.0; words.len() * GROUPS];
         Dropout::new(dropout / 2.0, seed_of(seed, 0)).apply(isa, 0, &mut kept);
         let tokens = weights.tokens(&sentences, Some(&kept));
@@ -144,7 +144,7 @@ impl RelationNetwork {
         Ok(sum / weight)
     }
 
-    /// Goes back from the gradient of what the LSTM reads to features and words.
+    /// Propagates the gradient of the LSTM's inputs to features and words.
     fn learn_tokens(
         &self,
         weights: &Weights,
@@ -195,7 +195,7 @@ impl RelationNetwork {
                 to_mixed.iter_mut().zip(&weights.words[row]).for_each(|(sum, w)| *sum += slope * w);
             }
         }
-        // What each layer's share would change, all of them under the common factor.
+        // The gradients of the layers' shares, which have a common factor.
         let mut to_shares = vec![0.0f64; layers];
         let states = sentences.iter().flat_map(|sentence| sentence.layers().chunks_exact(width));
         for (at, state) in states.enumerate() {
@@ -217,7 +217,8 @@ impl RelationNetwork {
     }
 }
 
-/// The gradient of states from that of pooled ones; `from` has the tokens that were greatest, and nothing where it was the mean.
+/// The gradient of hidden states from that of pooled ones. `from` has the tokens of the maxima; it is empty
+/// for the mean.
 fn spread(to_pooled: &[f32], from: &[u32], lengths: &[usize], width: usize) -> Vec<f32> {
     let mut to_states = vec![0.0; lengths.iter().sum::<usize>() * width];
     if from.is_empty() {
@@ -243,7 +244,7 @@ fn missing(name: &str) -> Error {
     }
 }
 
-/// The binary cross-entropy of what is known of pairs.
+/// The binary cross-entropy of the known outputs of pairs.
 pub struct RelationObjective<'a> {
     network: &'a RelationNetwork,
     examples: Arc<Vec<RelationExample>>,
@@ -252,14 +253,14 @@ pub struct RelationObjective<'a> {
     seed: u64,
 }
 
-/// Pairs that are learned together.
+/// A batch of pairs.
 pub struct RelationBatch {
     examples: Arc<Vec<RelationExample>>,
-    /// Numbers of examples, with those of their pairs.
+    /// Indices of examples, each with those of its pairs.
     members: Vec<(usize, Vec<usize>)>,
 }
 
-/// Pairs of a sentence that are learned from.
+/// The pairs of a sentence that are trained on.
 struct Picked<'a> {
     sentence: &'a ReadSentence,
     pairs: Vec<&'a (usize, KnownOutputs)>,
@@ -283,8 +284,8 @@ impl RelationBatch {
 }
 
 impl<'a> RelationObjective<'a> {
-    /// Learns examples. Of the pairs that have no property each pass draws the share `negatives`. The tokens of a batch are
-    /// those of its pairs, each by itself.
+    /// An objective over examples. Each epoch samples the share `negatives` of the pairs without property.
+    /// The size of a batch is the number of its pairs' tokens.
     #[must_use]
     pub fn new(
         network: &'a RelationNetwork,
@@ -304,7 +305,7 @@ impl Objective for RelationObjective<'_> {
         if options.label_smoothing > 0.0 {
             return Err(Error::Options {
                 option: "label-smoothing",
-                expected: "0 where relations are learned".into(),
+                expected: "0 for the training of relations".into(),
                 found: options.label_smoothing.to_string(),
             });
         }

@@ -1,4 +1,4 @@
-//! Sentences and their pairs as the BiLSTM reads them.
+//! Sentences and their pairs as inputs of the BiLSTM.
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,13 +17,13 @@ use crate::{EntityType, MentionForm, error::Result, tagger::WordRows};
 /// The words of a sentence.
 #[derive(Clone, Debug)]
 pub(super) enum Words {
-    /// Rows of the table of words.
+    /// Rows of the word table.
     Hashed(Vec<WordRows>),
-    /// The states of an encoder's layers, (tokens, layers, width).
+    /// The hidden states of an encoder's layers, (tokens, layers, width).
     Layers(Vec<f32>),
 }
 
-/// A sentence with the pairs that are asked for.
+/// A sentence with its candidate pairs.
 #[derive(Clone, Debug)]
 pub struct ReadSentence {
     pub(super) words: Words,
@@ -33,18 +33,18 @@ pub struct ReadSentence {
     pub(super) pairs: Vec<ReadPair>,
 }
 
-/// Two mentions in the order of the text, read once for both directions.
+/// Two mentions in text order, read once for both directions.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPair {
-    /// The tokens that are read, counted within the sentence.
+    /// The token range to read, relative to the sentence.
     pub(super) tokens: Range<usize>,
     pub(super) first: Range<usize>,
     pub(super) second: Range<usize>,
-    /// The rows of the tokens and of the mentions between.
+    /// The rows for the numbers of tokens and of mentions between.
     between: [u32; 2],
     /// The rows of known properties.
     facts: Vec<u32>,
-    /// The candidates' numbers of the pair from the first mention to the second, and back.
+    /// The candidate indices of the pair from the first mention to the second, and back.
     candidates: [Option<usize>; 2],
 }
 
@@ -71,13 +71,13 @@ impl ReadPair {
         ]
     }
 
-    /// Whether a token stands between both mentions.
+    /// Whether a token is between both mentions.
     pub(super) fn is_between(&self, token: usize) -> bool {
         (self.first.end..self.second.start).contains(&token)
     }
 }
 
-/// The numbers of all rows, so that a slot of one row is a slice as any other.
+/// All row indices, so that a slot with one row is a slice like any other.
 static EVERY_ROW: [u32; layout::ROWS] = {
     let mut rows = [0; layout::ROWS];
     let mut at = 0;
@@ -88,24 +88,24 @@ static EVERY_ROW: [u32; layout::ROWS] = {
     rows
 };
 
-/// What is known of a pair: outputs of the network with their values.
+/// The known outputs of a pair: output indices with their values.
 pub(super) type KnownOutputs = Vec<(usize, f32)>;
 
-/// Pairs of a sentence of which something is known.
+/// The pairs of a sentence with known outputs.
 #[derive(Clone, Debug)]
 pub struct RelationExample {
     pub(super) sentence: Arc<ReadSentence>,
-    /// Numbers of pairs with what is known of them.
+    /// Pair indices with their known outputs.
     pub(super) pairs: Vec<(usize, KnownOutputs)>,
 }
 
-/// Pairs that are learned together at most, so that a long sentence does not make a batch as long.
+/// The largest number of pairs in a batch member, which limits batches of long sentences.
 const PAIRS: usize = 64;
 
-/// Of a property's facts one in so many makes its types count.
+/// A property covers a pair of types from one in this many facts on.
 const RARE: usize = 20;
 
-/// Reads sentences.
+/// Converts sentences to inputs.
 #[derive(Clone, Debug)]
 pub struct BilstmReader {
     shape: BilstmShape,
@@ -120,8 +120,8 @@ impl BilstmReader {
         Self { shape: file.shape.clone(), labels: file.properties.len(), kinds: file.kinds.clone() }
     }
 
-    /// The types that each property is asked of, as far as documents tell: those of at least one in twenty of its facts.
-    /// Nothing where all pairs are asked for everything.
+    /// The pairs of types of each property in documents, if they have at least one in twenty of its facts.
+    /// Empty if all pairs are classified.
     #[must_use]
     pub fn kinds(
         shape: &BilstmShape,
@@ -150,16 +150,16 @@ impl BilstmReader {
         self.kinds.get(label).is_none_or(|allowed| allowed.contains(&kinds))
     }
 
-    /// Whether the network is asked for a property of a pair, a pair counted among its sentence's candidates.
+    /// Whether the network classifies a pair of a sentence for a property.
     #[must_use]
     pub fn asks(&self, candidates: &Candidates, pair: usize, label: usize) -> bool {
         self.allows(label, candidates.kinds(pair))
     }
 
-    /// Sentences as the network reads them; with an encoder, words are the states of its layers.
+    /// Sentences as inputs of the network. With an encoder, words are its hidden states.
     ///
     /// # Errors
-    /// Where the encoder fails.
+    /// Errors of the encoder.
     pub fn sentences(
         &self,
         asked: &[Asked<'_>],
@@ -248,10 +248,11 @@ impl BilstmReader {
         }
     }
 
-    /// The examples of documents: what their passages say of pairs. A fact without both links says nothing of links.
+    /// The training examples of documents: the annotations of pairs. A fact without both links gives no
+    /// target for links.
     ///
     /// # Errors
-    /// Where the encoder fails.
+    /// Errors of the encoder.
     pub fn examples(
         &self,
         documents: &[Annotated],
@@ -298,8 +299,8 @@ impl BilstmReader {
         Ok(examples)
     }
 
-    /// The scores of a sentence's candidates from the logits of the pairs that were read; what is not asked is not likely at
-    /// all.
+    /// The scores of a sentence's candidates from the logits of the pairs. Pairs that are not classified have
+    /// probability 0.
     #[must_use]
     pub fn scores(&self, asked: Asked<'_>, sentence: &ReadSentence, logits: &[f32]) -> Scores {
         let labels = self.labels;

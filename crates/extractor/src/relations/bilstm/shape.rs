@@ -1,4 +1,4 @@
-//! The sizes of the BiLSTM and what stands beside its weights.
+//! The sizes of the BiLSTM and the file with its settings.
 
 use std::path::Path;
 
@@ -14,58 +14,58 @@ use crate::{
     tagger::WordFeatures,
 };
 
-/// The file of a model's folder that says what it is.
+/// The file of a model's folder with its settings.
 pub const BILSTM: &str = "bilstm.json";
 
-/// How the states of a pair's tokens become one vector.
+/// The pooling of a pair's hidden states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// The greatest of each value.
+    /// The maximum of each value.
     #[default]
     Max,
     /// The mean of each value.
     Mean,
 }
 
-/// Which pairs of mentions are asked for a property.
+/// The pairs of mentions that are classified for a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pairing {
-    /// Those whose types are the types of one in twenty of the property's facts at least.
+    /// Pairs whose types cover at least one in twenty of the property's facts.
     ByType,
-    /// All.
+    /// All pairs.
     #[default]
     All,
 }
 
-/// What the BiLSTM reads of a sentence, and its sizes.
+/// The inputs and sizes of the BiLSTM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmShape {
-    /// The table of words and their parts, which are learned from nothing. An encoder takes its place.
+    /// The hashed word table, trained from scratch. An encoder replaces it.
     pub words: WordFeatures,
-    /// The width that an encoder's states are projected to.
+    /// The size that an encoder's hidden states are projected to.
     pub projected: usize,
-    /// The width of each feature that is embedded.
+    /// The size of each embedded feature.
     pub width: usize,
-    /// Cells of each direction.
+    /// The hidden size of each direction.
     pub hidden: usize,
-    /// Layers.
+    /// The number of layers.
     pub layers: usize,
-    /// The share of inputs, of states between layers and of pooled states that training drops.
+    /// The dropout of inputs, between layers, and of pooled states.
     pub dropout: f64,
-    /// Tokens that are read before the first and after the second mention of a pair.
+    /// The number of context tokens before the first and after the second mention of a pair.
     pub around: usize,
-    /// How the states of the tokens become one vector: `max` or `mean`.
+    /// The pooling of hidden states: `max` or `mean`.
     pub pooling: Pooling,
-    /// Which pairs are asked for a property: `by-type` or `all`.
+    /// The pairs that are classified for a property: `by-type` or `all`.
     pub pairs: Pairing,
-    /// Whether it is read how a mention is put (a name, a pronoun), beside the type of its chain.
+    /// Whether the form of a mention (a name, a pronoun) is an input, in addition to the type of its chain.
     pub enriched_types: bool,
-    /// Whether the types of what names may mean are read, and the properties that a knowledge base has between that.
+    /// Whether the types of possible entities, and the knowledge base's properties between them, are inputs.
     pub knowledge: bool,
-    /// Whether it is read how sure and how far coreference is, and how sure links are.
+    /// Whether the confidences of coreference and links, and the distance of coreference, are inputs.
     pub confidence: bool,
 }
 
@@ -89,12 +89,12 @@ impl Default for BilstmShape {
 }
 
 impl BilstmShape {
-    /// The width of a word's vector.
+    /// The size of a word's vector.
     pub(super) fn word_width(&self, encoder: bool) -> usize {
         if encoder { self.projected } else { self.words.inputs() }
     }
 
-    /// The width of what a token says by itself, whatever pair is asked for.
+    /// The size of a token's vector without features of the pair.
     pub(super) fn token_width(&self, encoder: bool) -> usize {
         self.word_width(encoder) + layout::TOKEN_SLOTS * self.width + layout::TOKEN_NUMBERS
     }
@@ -109,10 +109,10 @@ impl BilstmShape {
         }
     }
 
-    /// Refuses sizes of 0 and shares that are none.
+    /// Rejects sizes of 0 and wrong shares.
     ///
     /// # Errors
-    /// With the option's name and what was expected.
+    /// The option's name and the expected value.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let counts = [
             ("words.buckets", self.words.buckets),
@@ -132,44 +132,44 @@ impl BilstmShape {
     }
 }
 
-/// The encoder whose layers stand in the place of learned words.
+/// The encoder whose hidden states replace the word table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderWords {
-    /// Its layers that are mixed, the embeddings among them.
+    /// The number of mixed layers, embeddings included.
     pub layers: usize,
-    /// The width of its states.
+    /// The size of its hidden states.
     pub width: usize,
 }
 
-/// What a folder of this model has beside its weights.
+/// The contents of the settings file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BilstmFile {
-    /// The layout of this file; 1.
+    /// The version of this file; 1.
     pub version: u32,
-    /// What it reads, and its sizes.
+    /// Inputs and sizes.
     pub shape: BilstmShape,
-    /// The encoder in the folder `encoder`, where words are its states.
+    /// The encoder in the folder `encoder`, if words are its hidden states.
     pub encoder: Option<EncoderWords>,
-    /// For each property the types of subjects and objects that it is asked of; empty where that is all.
+    /// For each property the types of subjects and objects that are classified; empty for all.
     pub kinds: Vec<Vec<(EntityType, EntityType)>>,
-    /// What may hold.
+    /// The possible properties.
     pub properties: Properties,
-    /// The probability from which a property counts as stated.
+    /// A property is predicted from this probability on.
     pub thresholds: Thresholds,
-    /// The probability from which its links are told.
+    /// The links of a property are included from this probability on.
     pub link_thresholds: Thresholds,
 }
 
 impl BilstmFile {
-    /// The layout that is written.
+    /// The version that is written.
     pub const VERSION: u32 = 1;
 
     /// Reads the file of a folder.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::Model`] where it is of another layout or its parts do not fit each other.
+    /// Read errors; [`Error::Model`] for another version or inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(BILSTM);
         let file: Self = jsonl::read_json(&path)?;
@@ -196,15 +196,15 @@ impl BilstmFile {
     /// Writes the file into a folder.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Write errors.
     pub fn save(&self, folder: &Path) -> Result<()> {
         Ok(jsonl::write(folder.join(BILSTM), &self.bytes())?)
     }
 
-    /// What the file holds.
+    /// The contents of the file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        // A struct of strings and finite numbers always has a form in JSON.
+        // Structs of strings and finite numbers are always valid JSON.
         let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
         json.push(b'\n');
         json

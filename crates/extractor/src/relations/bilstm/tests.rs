@@ -7,8 +7,8 @@ use crate::{
     relations::{Annotated, Background, EntityFacts, linear::tests::documents},
 };
 
-/// Annotated sentences with chains, links and a knowledge base that know something of some of their mentions.
-fn told() -> (Vec<Annotated>, Properties) {
+/// Annotated sentences; chains, links and a knowledge base cover some of their mentions.
+fn with_background() -> (Vec<Annotated>, Properties) {
     let (mut documents, properties) = documents();
     let mut names = AliasTableBuilder::default();
     let mut facts = EntityFacts::default();
@@ -65,7 +65,7 @@ fn zeros(variables: &Variables) -> Gradients {
     variables.all().iter().map(|(_, var)| vec![0.0; var.elem_count()]).collect()
 }
 
-/// The slope along a gradient's own direction is its norm.
+/// The slope along a gradient's direction is its norm.
 fn check_gradients(variables: &Variables, learn: &dyn Fn() -> (f64, Gradients)) {
     let (_, found) = learn();
     for ((name, var), gradient) in variables.all().iter().zip(&found) {
@@ -86,7 +86,7 @@ fn check_gradients(variables: &Variables, learn: &dyn Fn() -> (f64, Gradients)) 
 
 #[test]
 fn every_variable_has_the_gradient_that_differences_show() {
-    let (documents, properties) = told();
+    let (documents, properties) = with_background();
     for (pooling, dropout) in [(Pooling::Mean, 0.0), (Pooling::Max, 0.0), (Pooling::Mean, 0.3)] {
         let shape = shape(pooling, dropout);
         let reader = BilstmReader::new(&file(&shape, &properties, &documents));
@@ -110,7 +110,7 @@ fn encoder() -> std::path::PathBuf {
 
 #[test]
 fn the_mix_of_an_encoder_s_layers_has_its_gradient_too() {
-    let (documents, properties) = told();
+    let (documents, properties) = with_background();
     let shape = shape(Pooling::Mean, 0.0);
     let encoder = LayerEncoder::open(&encoder(), DeviceName::Cpu, Precision::F32).unwrap();
     let reader = BilstmReader::new(&file(&shape, &properties, &documents));
@@ -127,7 +127,7 @@ fn the_mix_of_an_encoder_s_layers_has_its_gradient_too() {
 
 #[test]
 fn a_model_survives_its_folder_and_reads_sentences_by_themselves() {
-    let (documents, properties) = told();
+    let (documents, properties) = with_background();
     let shape = shape(Pooling::Max, 0.0);
     let file = file(&shape, &properties, &documents);
     let variables = Variables::new(5);
@@ -153,18 +153,18 @@ fn a_model_survives_its_folder_and_reads_sentences_by_themselves() {
     }
     let path = folder.path().join(BILSTM);
     let text = std::fs::read_to_string(&path).unwrap();
-    let told = |from: &str, to: &str| {
+    let message = |from: &str, to: &str| {
         std::fs::write(&path, text.replace(from, to)).unwrap();
         BilstmRelations::load(folder.path(), DeviceName::Cpu, Precision::F32).err().unwrap().to_string()
     };
-    assert!(told("\"version\": 1", "\"version\": 2").contains("expected version 1, found 2"));
-    assert!(told("\"hidden\": 4", "\"hidden\": 5").contains("lstm.weight_ih_l0"));
-    assert!(told("\"layers\": 2", "\"layers\": 0").contains("shape.layers"));
+    assert!(message("\"version\": 1", "\"version\": 2").contains("expected version 1, found 2"));
+    assert!(message("\"hidden\": 4", "\"hidden\": 5").contains("lstm.weight_ih_l0"));
+    assert!(message("\"layers\": 2", "\"layers\": 0").contains("shape.layers"));
 }
 
 #[test]
 fn types_decide_what_is_asked() {
-    let (mut documents, properties) = told();
+    let (mut documents, properties) = with_background();
     let person = crate::EntityType::Person;
     let place = crate::EntityType::Location;
     for annotated in &mut documents {
@@ -191,13 +191,13 @@ fn types_decide_what_is_asked() {
 
 #[test]
 fn a_fact_without_links_says_nothing_of_links() {
-    let (mut documents, properties) = told();
+    let (mut documents, properties) = with_background();
     let reader = BilstmReader::new(&file(&shape(Pooling::Max, 0.0), &properties, &documents));
     let outputs = |documents: &[Annotated]| -> Vec<(usize, f32)> {
         let examples = reader.examples(&documents[..1], None).unwrap();
         examples[0].pairs[0].1.clone()
     };
-    // Text and link, forth and back: the fact holds forth.
+    // Text and link, in both directions: the fact holds from the first mention to the second.
     assert_eq!(outputs(&documents), [(0, 1.0), (2, 0.0), (3, 0.0)]);
     documents[0].facts[0].linked = true;
     assert_eq!(outputs(&documents), [(0, 1.0), (1, 1.0), (2, 0.0), (3, 0.0)]);
@@ -206,7 +206,7 @@ fn a_fact_without_links_says_nothing_of_links() {
 
 #[test]
 fn each_pass_draws_its_own_negatives_and_has_all_positives() {
-    let (documents, properties) = told();
+    let (documents, properties) = with_background();
     let shape = shape(Pooling::Max, 0.0);
     let reader = BilstmReader::new(&file(&shape, &properties, &documents));
     let examples = reader.examples(&documents, None).unwrap();
@@ -217,8 +217,8 @@ fn each_pass_draws_its_own_negatives_and_has_all_positives() {
         let batches = objective.epoch(number).unwrap();
         (objective.weight(&batches[0]), objective.tokens(&batches[0]))
     };
-    // Twelve sentences state a fact and twelve do not: three outputs are known of the former (the fact has no links), four of
-    // the latter.
+    // Twelve sentences express a fact and twelve do not. The former have three known outputs (the fact has no
+    // links), the latter four.
     assert_eq!((pairs(1.0, 0).0, pairs(0.0, 0).0), (12.0 * 3.0 + 12.0 * 4.0, 12.0 * 3.0));
     let halves: Vec<f64> = (0..6).map(|number| pairs(0.5, number).0).collect();
     assert!(halves.iter().all(|weight| (36.0..=84.0).contains(weight)));

@@ -1,4 +1,4 @@
-//! The way forth: from sentences to the logits of their pairs.
+//! The forward pass: from sentences to the logits of their pairs.
 
 use candle_nn::Init;
 use rayon::prelude::*;
@@ -14,16 +14,16 @@ use crate::tagger::{WordRows, bilstm::head};
 pub(super) type Model<T> = sporran_checkpoint::Result<T>;
 
 pub(super) const LSTM: &str = "lstm";
-/// The table of words, or the projection of an encoder's states.
+/// The word table, or the projection of an encoder's hidden states.
 pub(super) const WORDS: &str = "words.weight";
 pub(super) const WORDS_BIAS: &str = "words.bias";
-/// The logarithms of the layers' weights up to a common factor, and the factor of their mean.
+/// The logits of the layers' weights, and the scale of their mean.
 pub(super) const MIX: &str = "mix.weight";
 pub(super) const SCALE: &str = "mix.scale";
 pub(super) const FEATURES: &str = "features.weight";
 pub(super) const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
-/// Tokens of pairs that are read at once.
+/// The number of pairs' tokens in a batch.
 const BATCH: usize = 4096;
 
 /// The sizes of a network.
@@ -40,7 +40,7 @@ impl Sizes {
         4 * self.labels
     }
 
-    /// The width of a token's vector without what its pair adds.
+    /// The size of a token's vector without features of the pair.
     pub(super) fn token_width(&self) -> usize {
         self.shape.token_width(self.encoder.is_some())
     }
@@ -49,7 +49,7 @@ impl Sizes {
         self.shape.word_width(self.encoder.is_some())
     }
 
-    /// Names, shapes and first values of all weights but the LSTM's.
+    /// Names, shapes and initial values of all weights except the LSTM's.
     pub(super) fn parameters(&self) -> Vec<(&'static str, Vec<usize>, Init)> {
         let normal = |stdev: f64| Init::Randn { mean: 0.0, stdev };
         let share = |inputs: usize| normal((inputs as f64).powf(-0.5));
@@ -73,7 +73,7 @@ impl Sizes {
     }
 }
 
-/// All weights but the LSTM's, and their sizes.
+/// All weights except the LSTM's, and their sizes.
 #[derive(Debug)]
 pub(super) struct Weights {
     pub(super) sizes: Sizes,
@@ -86,7 +86,7 @@ pub(super) struct Weights {
     head_bias: Vec<f32>,
 }
 
-/// What the tokens of some sentences say by themselves.
+/// The vectors of sentences' tokens, without features of a pair.
 pub(super) struct Tokens {
     /// (tokens, token width)
     pub(super) vectors: Vec<f32>,
@@ -94,14 +94,14 @@ pub(super) struct Tokens {
     pub(super) mixed: Vec<f32>,
 }
 
-/// A pair with the number of its sentence's first token among those of all sentences.
+/// A pair with the index of its sentence's first token among all tokens.
 pub(super) struct Placed<'a> {
     pub(super) first: usize,
     pub(super) pair: &'a ReadPair,
 }
 
 impl Weights {
-    /// Takes the weights from `take`, which is asked by name and shape.
+    /// Takes the weights from `take` by name and shape.
     pub(super) fn new(sizes: Sizes, take: impl Fn(&str, &[usize]) -> Model<Vec<f32>>) -> Model<Self> {
         let parameters = sizes.parameters();
         let of = |name: &str| match parameters.iter().find(|(own, ..)| *own == name) {
@@ -128,7 +128,7 @@ impl Weights {
         raised.into_iter().map(|value| value / sum).collect()
     }
 
-    /// The mean of rows of the table of features; nothing where there is none.
+    /// Adds the mean of rows of the feature table; nothing without rows.
     fn add_slot(&self, rows: &[u32], out: &mut [f32]) {
         let width = self.sizes.shape.width;
         for row in rows {
@@ -137,8 +137,8 @@ impl Weights {
         }
     }
 
-    /// What the tokens of sentences say by themselves, sentence after sentence. `kept` has a factor for each group of each hashed
-    /// word.
+    /// The vectors of sentences' tokens, without features of a pair. `kept` has a dropout factor for each
+    /// group of each hashed word.
     pub(super) fn tokens(&self, sentences: &[&ReadSentence], kept: Option<&[f32]>) -> Tokens {
         let count: usize = sentences.iter().map(|sentence| sentence.slots.len()).sum();
         let (word_width, token_width) = (self.sizes.word_width(), self.sizes.token_width());
@@ -175,7 +175,7 @@ impl Weights {
         Tokens { vectors, mixed }
     }
 
-    /// What the LSTM reads of pairs, (tokens of all pairs, inputs), and the length of each.
+    /// The LSTM's inputs for pairs, (tokens of all pairs, inputs), and the length of each.
     pub(super) fn inputs(&self, tokens: &Tokens, pairs: &[Placed<'_>]) -> (Vec<f32>, Vec<usize>) {
         let token_width = self.sizes.token_width();
         let inputs = self.sizes.shape.lstm(self.sizes.encoder.is_some()).inputs;
@@ -195,8 +195,7 @@ impl Weights {
         (xs, lengths)
     }
 
-    /// The pooled states of pairs, (pairs, 2 hidden), and for each value the token that it comes from where the greatest is
-    /// taken.
+    /// The pooled hidden states of pairs, (pairs, 2 hidden). For max pooling, also the token of each maximum.
     pub(super) fn pooled(&self, states: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<u32>) {
         let width = 2 * self.sizes.shape.hidden;
         let mut start = 0;
@@ -231,13 +230,13 @@ impl Weights {
         }
     }
 
-    /// The outputs of pooled states.
+    /// The outputs from pooled states.
     pub(super) fn outputs(&self, pooled: &[f32]) -> Vec<f32> {
         let matrix = Matrix::pack(&[&self.head], 2 * self.sizes.shape.hidden, Precision::F32);
         head(&matrix, &self.head_bias, pooled)
     }
 
-    /// The logits of the pairs of each sentence, pair after pair.
+    /// The logits of the pairs of each sentence, pair by pair.
     pub(super) fn logits(&self, lstm: &PackedBiLstm, sentences: &[&ReadSentence]) -> Model<Vec<Vec<f32>>> {
         let tokens = self.tokens(sentences, None);
         let mut pairs: Vec<Placed<'_>> = Vec::new();
@@ -280,7 +279,7 @@ pub(super) fn hashed<'a>(sentences: &[&'a ReadSentence]) -> impl Iterator<Item =
 }
 
 impl ReadSentence {
-    /// The states of an encoder's layers.
+    /// The hidden states of an encoder's layers.
     pub(super) fn layers(&self) -> &[f32] {
         match &self.words {
             Words::Hashed(_) => &[],
