@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, jsonl};
 
-/// A document, cut into sentences and tokens.
+/// A document, split into sentences and tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// The title.
@@ -18,7 +18,7 @@ pub struct Document {
     /// The mentions of each entity.
     #[serde(rename = "vertexSet")]
     pub entities: Vec<Vec<Mention>>,
-    /// What holds between entities; a file of texts alone has none.
+    /// The relations between entities; empty in a file of texts only.
     #[serde(default, rename = "labels")]
     pub relations: Vec<Relation>,
 }
@@ -39,41 +39,41 @@ pub struct Mention {
     pub kind: String,
 }
 
-/// A relation that a document states.
+/// A relation that a document expresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relation {
-    /// The subject's number among the entities.
+    /// The index of the subject among the entities.
     #[serde(rename = "h")]
     pub head: usize,
-    /// The object's.
+    /// The index of the object.
     #[serde(rename = "t")]
     pub tail: usize,
     /// The Wikidata property, such as `P17`.
     #[serde(rename = "r")]
     pub property: String,
-    /// Sentences that show it.
+    /// The supporting sentences.
     #[serde(default)]
     pub evidence: Vec<usize>,
 }
 
-/// A relation that was found, as files of predictions have it.
+/// A predicted relation, as in prediction files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The document's title.
     pub title: String,
-    /// The subject's number among the document's entities.
+    /// The index of the subject among the document's entities.
     #[serde(rename = "h_idx")]
     pub head: usize,
-    /// The object's.
+    /// The index of the object.
     #[serde(rename = "t_idx")]
     pub tail: usize,
     /// The Wikidata property.
     #[serde(rename = "r")]
     pub property: String,
-    /// Sentences that show it.
+    /// The supporting sentences.
     #[serde(default)]
     pub evidence: Vec<usize>,
-    /// How sure it is, from 0 to 1, where that is told; scorers do not read it.
+    /// The confidence from 0 to 1, if known; scorers ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f32>,
 }
@@ -81,7 +81,7 @@ pub struct Found {
 /// Reads a file of documents, one JSON list.
 ///
 /// # Errors
-/// What reading gives, with the field; [`Error::Record`] where a mention is not in its sentence or a relation's entity does not
+/// Read errors, with the field; [`Error::Record`] if a mention is not in its sentence or a relation's entity does not
 /// exist.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
     let path = path.as_ref();

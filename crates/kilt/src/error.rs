@@ -1,11 +1,11 @@
-//! What can go wrong with a file of records, a store or a score.
+//! The errors of this crate.
 
 use std::path::{Path, PathBuf};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which reading, writing, storing or scoring can fail.
+/// The errors of reading, writing, storing and scoring.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,20 +14,20 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried: `open`, `read`, `write`, `rename`.
+        /// The failed action: `open`, `read`, `write`, `rename`.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A compressed file ends before its stream does, or its checksum disagrees.
+    /// A damaged or truncated compressed file.
     #[error("{path}: after line {line}: the compressed stream is damaged or cut off")]
     Compressed {
         /// The file.
         path: PathBuf,
-        /// The last line that could be read whole, counted from 1.
+        /// The last complete line, counted from 1.
         line: u64,
-        /// What the decoder said.
+        /// The decoder's error.
         #[source]
         source: std::io::Error,
     },
@@ -41,7 +41,7 @@ pub enum Error {
         /// The first wrong byte in the line, counted from 0.
         byte: usize,
     },
-    /// A line that is not the record that was expected.
+    /// A line that is not the expected record.
     #[error("{path}:{line}: field `{field}`: {message}")]
     Record {
         /// The file.
@@ -50,10 +50,10 @@ pub enum Error {
         line: u64,
         /// The path of the field, such as `output[0].provenance[1].title`; `.` is the record itself.
         field: String,
-        /// What was expected and what came.
+        /// The expected and the actual value.
         message: String,
     },
-    /// The same id stands on two lines of one file.
+    /// The same id on two lines of one file.
     #[error("{path}:{line}: field `id`: `{id}` stands on line {first} already")]
     DuplicateId {
         /// The file.
@@ -65,12 +65,12 @@ pub enum Error {
         /// The id.
         id: String,
     },
-    /// A file without a single record where at least one is needed.
+    /// A file without records.
     #[error("{path}: expected at least one {what}, found none")]
     Empty {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The kind of record.
         what: &'static str,
     },
     /// A gold record without a prediction.
@@ -78,29 +78,29 @@ pub enum Error {
     MissingPrediction {
         /// The file of predictions.
         path: PathBuf,
-        /// The first id without one.
+        /// The first id without a prediction.
         id: String,
-        /// How many have none.
+        /// The number of ids without a prediction.
         count: usize,
     },
-    /// A store's file is not what its manifest says.
+    /// A store file that does not match its manifest.
     #[error("{path}: {message}")]
     Store {
         /// The file or folder.
         path: PathBuf,
-        /// What was expected and what was found.
+        /// The expected and the actual value.
         message: String,
     },
-    /// A file whose content is not what was written.
+    /// A file that was damaged after it was written.
     #[error(
         "{path}: the checksum is wrong: expected BLAKE3 {expected}, found {found}; the file was damaged after it was written; delete the folder {folder}, and the next run builds it again"
     )]
     Checksum {
         /// The file.
         path: PathBuf,
-        /// The hash by the header.
+        /// The hash in the header.
         expected: String,
-        /// The hash of what is there.
+        /// The actual hash.
         found: String,
         /// The store or index that the file is part of.
         folder: PathBuf,
@@ -117,12 +117,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Something in the place of a new store or index that is none itself, so it is not replaced.
+    /// A new store or index cannot replace a path of another kind.
     #[error(
-        "{path}: expected nothing, or a folder of the same kind, in the place of the new one, found something else; move it away or choose another folder"
+        "{path}: expected nothing, or a folder of the same kind, at this path, found something else; move it away or choose another folder"
     )]
     InTheWay {
-        /// What stands there.
+        /// The path.
         path: PathBuf,
     },
     /// An argument outside its range.
@@ -146,13 +146,13 @@ impl Error {
         Self::Store { path: path.to_owned(), message: message.into() }
     }
 
-    /// Whether the input (a file's content or an argument) is at fault, rather than the work: exit code 2, not 1.
+    /// Whether the input (a file's content or an argument) is wrong: exit code 2 instead of 1.
     pub fn is_input(&self) -> bool {
         use std::io::ErrorKind;
         match self {
             Self::Io { action, source, .. } => match source.kind() {
                 ErrorKind::NotFound => *action == "open",
-                // A file where a folder should be, or the other way round.
+                // A file where a folder should be, or the reverse.
                 ErrorKind::NotADirectory | ErrorKind::IsADirectory => true,
                 _ => false,
             },

@@ -1,4 +1,4 @@
-//! Ids as data sets write them, and ids of our own.
+//! Ids in data sets, and ids of passages.
 
 use std::{
     borrow::Cow,

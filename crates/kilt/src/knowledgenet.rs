@@ -1,7 +1,7 @@
-//! KnowledgeNet: documents with facts, for filling a knowledge base from text (Mesquita et al., 2019).
+//! KnowledgeNet: documents with facts for knowledge-base population (Mesquita et al., 2019).
 //!
-//! A file of predictions has the same documents with other facts. All offsets are in the document, in Unicode scalar
-//! values, and ends are exclusive.
+//! A file of predictions has the same documents with predicted facts. All offsets are in Unicode scalar
+//! values of the document, and ends are exclusive.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{Error, Id, Result, jsonl, open_record::open_record};
 /// One line: a document with its annotated passages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Folds 1 to 3 train, 4 develops, 5 is the hidden test.
+    /// Folds 1 to 3 are for training, 4 is for development, 5 is the hidden test.
     pub fold: i64,
     /// Unique in its file.
     pub id: Id,
@@ -40,7 +40,7 @@ pub struct Passage {
     pub end: usize,
     /// Its text.
     pub text: String,
-    /// The properties whose facts were all annotated, so that others count as wrong.
+    /// The properties with exhaustive annotation, whose other facts count as wrong.
     pub exhaustive: Vec<Property>,
     /// The facts.
     pub facts: Vec<Fact>,
@@ -64,7 +64,7 @@ pub struct Property {
     pub id: Id,
     /// Its name, such as `DATE_OF_BIRTH`.
     pub name: String,
-    /// What it means.
+    /// Its description.
     pub description: Option<String>,
     /// Fields that KnowledgeNet does not define.
     pub extra: Map<String, Value>,
@@ -93,11 +93,11 @@ pub struct Fact {
     pub annotated_passage: Option<String>,
     /// The subject's mention.
     pub subject_text: Option<String>,
-    /// The subject's link; empty or missing where it has none.
+    /// The subject's link; empty or missing without one.
     pub subject_uri: Option<String>,
     /// The object's mention.
     pub object_text: Option<String>,
-    /// The object's link; empty or missing where it has none.
+    /// The object's link; empty or missing without one.
     pub object_uri: Option<String>,
     /// Fields that KnowledgeNet does not define.
     pub extra: Map<String, Value>,
@@ -130,7 +130,7 @@ impl Fact {
 }
 
 impl Document {
-    /// The first passage whose id an earlier one has: its field, and what is wrong with it.
+    /// The first passage with a duplicate id: its field and the problem.
     #[must_use]
     pub fn repeated(&self) -> Option<(String, String)> {
         let mut passages = self.passages.iter().enumerate();
@@ -142,7 +142,8 @@ impl Document {
             })
     }
 
-    /// The first passage or fact that leaves the document or ends before it starts: its field, and what is wrong with it.
+    /// The first passage or fact that exceeds the document or ends before it starts: its field and the
+    /// problem.
     #[must_use]
     pub fn misplaced(&self) -> Option<(String, String)> {
         let length = self.text.chars().count();
@@ -163,11 +164,11 @@ impl Document {
     }
 }
 
-/// Reads a file of documents to read or learn from, in its order.
+/// Reads a file of documents to read or to train on, in order.
 ///
 /// # Errors
-/// Where the file cannot be opened; each document what reading gives, with line and field, which a repeated passage and a passage or
-/// fact outside its document are told by, too.
+/// If the file cannot be opened. Each document has read errors with line and field, including a repeated passage and a
+/// passage or fact outside its document.
 pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<Document>>> {
     let path = path.as_ref().to_owned();
     let lines = jsonl::open(&path)?.numbered::<Document>();
@@ -180,10 +181,10 @@ pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<D
     }))
 }
 
-/// Reads a file of documents to be scored, in its order: a fact outside its document is one that matches nothing.
+/// Reads a file of documents to be scored, in order. A fact outside its document matches nothing.
 ///
 /// # Errors
-/// What reading gives, with line and field.
+/// Read errors, with line and field.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
     jsonl::open(path)?.records().collect()
 }

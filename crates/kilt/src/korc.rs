@@ -12,7 +12,7 @@ use crate::{Error, Id, Provenance, Result, jsonl, open_record::open_record};
 pub struct Question {
     /// Unique in its file.
     pub id: Id,
-    /// The question as people put it.
+    /// The question, written by a person.
     pub question: String,
     /// The document's title.
     pub title: Option<String>,
@@ -20,9 +20,9 @@ pub struct Question {
     pub context: Option<String>,
     /// The document, as older files name it.
     pub text: Option<String>,
-    /// The best question that a language model wrote.
+    /// The best question written by a language model.
     pub gpt_best_question: Option<String>,
-    /// The question that a template wrote.
+    /// The question from a template.
     pub template_question: Option<String>,
     /// Labels of the gold answers.
     pub answers: Option<Vec<String>>,
@@ -30,10 +30,10 @@ pub struct Question {
     pub answer_ids: Option<Vec<String>>,
     /// Wikidata ids of the gold answers, as older files name them.
     pub ans_ids: Option<Vec<String>>,
-    /// Wikidata ids of what the question is about.
+    /// The Wikidata ids of the topic entities.
     pub topic_entity: Option<TopicEntity>,
-    /// Where the document stands in the knowledge source, as KILT writes evidence. KoRC does not have it; what Sporran builds
-    /// from pages does.
+    /// The source of the document in the knowledge source, in KILT's evidence layout. KoRC lacks it;
+    /// benchmarks that Sporran builds from pages have it.
     pub provenance: Option<Vec<Provenance>>,
     /// Fields that KoRC does not define.
     pub extra: Map<String, Value>,
@@ -78,7 +78,7 @@ impl Question {
         self.answer_ids.as_deref().or(self.ans_ids.as_deref()).unwrap_or_default()
     }
 
-    /// The Wikidata ids of what the question is about.
+    /// The Wikidata ids of the topic entities.
     pub fn topics(&self) -> &[String] {
         match &self.topic_entity {
             Some(TopicEntity::Many(ids)) => ids,
@@ -91,7 +91,7 @@ impl Question {
 /// Reads a file: one list of questions.
 ///
 /// # Errors
-/// What reading gives, with line and field; the same id twice.
+/// Read errors, with line and field; the same id twice.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Question>> {
     let path = path.as_ref();
     let questions: Vec<Question> = jsonl::read_json(path)?;
@@ -108,7 +108,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Vec<Question>> {
 /// Writes a file.
 ///
 /// # Errors
-/// [`Error::Io`] where the disk refuses; then nothing appears.
+/// [`Error::Io`] if writing fails; then no file appears.
 pub fn save(path: impl AsRef<Path>, questions: &[Question]) -> Result<()> {
     let mut writer = jsonl::Writer::create(path)?;
     writer.record(questions)?;

@@ -1,7 +1,8 @@
-//! The nouns, files and scores of knowledge-intensive language tasks; no machine learning.
+//! The data types, files and metrics of knowledge-intensive language tasks; no machine learning.
 //!
-//! A [`Page`] of a knowledge source is cut into [`Passage`]s that a [`PassageStore`] holds; a [`Record`] of a task file
-//! is a [`Query`] for systems and an [`Example`] for scoring; a system answers with a [`Prediction`].
+//! A [`Page`] of a knowledge source is split into [`Passage`]s, which a [`PassageStore`] holds. A [`Record`]
+//! of a task file is a [`Query`] for systems and an [`Example`] for scoring. A system answers with a
+//! [`Prediction`].
 
 pub mod docred;
 mod error;

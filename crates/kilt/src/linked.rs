@@ -1,9 +1,9 @@
-//! Texts whose mentions are linked, as collections for entity linking have them: one JSON object a line.
+//! Texts with linked mentions, as in entity-linking collections: one JSON object a line.
 //!
-//! Two layouts are read. In the first, a line has `labels`, each with a `span` and the `entity_id` of Wikidata (KORE50, MSNBC, OKE
-//! and Wiki-Fair as ELEVANT gives them; Bast et al., 2022). In the second it has `mentions`, a list of spans, and beside it
-//! `label_id`, the number of each mention's entity in a file of entities (TABi; Leszczynski et al., 2022). Spans count code
-//! points.
+//! Two layouts are read. In the first, a line has `labels`, each with a `span` and the `entity_id` of
+//! Wikidata (KORE50, MSNBC, OKE and Wiki-Fair in ELEVANT's form; Bast et al., 2022). In the second it has
+//! `mentions`, a list of spans, and `label_id`, the number of each mention's entity in an entity file (TABi;
+//! Leszczynski et al., 2022). Spans count code points.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -18,18 +18,18 @@ pub struct LinkedText {
     pub id: Id,
     /// The text.
     pub text: String,
-    /// Its mentions, in the file's order; they may stand within one another.
+    /// Its mentions in the file's order; they may be nested.
     pub mentions: Vec<LinkedMention>,
 }
 
-/// A mention and what it means.
+/// A mention with its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedMention {
     /// The first code point.
     pub start: usize,
-    /// The code point behind the last.
+    /// The code point after the last.
     pub end: usize,
-    /// The entity's id, such as `Q42`; none for what Wikidata does not have, and for dates and quantities.
+    /// The entity's id, such as `Q42`; none if it is not in Wikidata, and for dates and quantities.
     pub entity: Option<String>,
 }
 
@@ -55,10 +55,10 @@ struct Entity {
     kb_idx: Option<String>,
 }
 
-/// The ids of a file of entities in TABi's layout, by their numbers; entities without an id of Wikidata are left out.
+/// The ids in an entity file of TABi's layout, by number. Entities without a Wikidata id are skipped.
 ///
 /// # Errors
-/// What reading gives, with line and field.
+/// Read errors, with line and field.
 pub fn numbered_entities(path: impl AsRef<Path>) -> Result<BTreeMap<u64, String>> {
     let entities = jsonl::open(path)?.records::<Entity>();
     entities
@@ -68,10 +68,10 @@ pub fn numbered_entities(path: impl AsRef<Path>) -> Result<BTreeMap<u64, String>
         .collect()
 }
 
-/// Reads a file in either layout; `numbered` gives the entities of the second.
+/// Reads a file in either layout; `numbered` has the entities of the second.
 ///
 /// # Errors
-/// What reading gives, with line and field; [`Error::Record`] for spans outside the text, for mentions without numbers, and for
+/// Read errors, with line and field; [`Error::Record`] for spans outside the text, for mentions without numbers, and for
 /// lines of neither layout.
 pub fn load(path: impl AsRef<Path>, numbered: &BTreeMap<u64, String>) -> Result<Vec<LinkedText>> {
     let path = path.as_ref();
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn faults_are_named_with_line_and_field() {
-        let told = |text: &str| read(text).unwrap_err().to_string();
+        let message = |text: &str| read(text).unwrap_err().to_string();
         let good = r#"{"id": 1, "text": "Paris", "labels": []}"#;
-        let outside = told(&format!(
+        let outside = message(&format!(
             "{good}\n{}",
             r#"{"id": 2, "text": "Paris", "labels": [{"span": [0, 6], "entity_id": "Q90"}]}"#
         ));
@@ -166,9 +166,9 @@ mod tests {
             outside.contains(":2") && outside.contains("labels[0].span") && outside.contains("0 to 6"),
             "{outside}"
         );
-        let fewer = told(r#"{"id": 1, "text": "Paris", "mentions": [[0, 5]], "label_id": []}"#);
+        let fewer = message(r#"{"id": 1, "text": "Paris", "mentions": [[0, 5]], "label_id": []}"#);
         assert!(fewer.contains("label_id") && fewer.contains("expected 1 numbers, found 0"), "{fewer}");
-        assert!(told(r#"{"id": 1, "text": "Paris"}"#).contains("`labels` or `mentions`"));
-        assert!(told("").contains("at least one text"));
+        assert!(message(r#"{"id": 1, "text": "Paris"}"#).contains("`labels` or `mentions`"));
+        assert!(message("").contains("at least one text"));
     }
 }

@@ -1,7 +1,7 @@
 //! Serde for records whose unknown fields must survive a round trip.
 //!
-//! `#[serde(flatten)]` would buffer every record before it reads the known fields; these implementations read known
-//! fields straight into place and only keep what is left.
+//! `#[serde(flatten)]` would buffer every record before it reads the known fields. These implementations read
+//! known fields directly and buffer only the rest.
 
 /// Implements `Serialize` and `Deserialize` for a struct with required fields, optional fields (`Option<_>`) and
 /// `extra: Map<String, Value>`. A known field that is `null` is kept in `extra` too, so that it is written again.

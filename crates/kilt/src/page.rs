@@ -13,13 +13,13 @@ pub struct Page {
     pub wikipedia_title: String,
     /// The paragraphs; the first repeats the title. Headers start with `Section::::`, list items with `BULLET::::`.
     pub text: Vec<String>,
-    /// The record's own id; equal to `wikipedia_id` in the published file.
+    /// The record's id; equal to `wikipedia_id` in the published file.
     pub record_id: Option<Id>,
     /// Links to other pages.
     pub anchors: Option<Vec<Anchor>>,
     /// Category names, joined by commas.
     pub categories: Option<String>,
-    /// The revision that the text was taken from.
+    /// The revision of the text.
     pub history: Option<Value>,
     /// The Wikidata item: `wikidata_id`, `aliases`, ..
     pub wikidata_info: Option<Value>,
@@ -38,12 +38,12 @@ open_record!(Page,
     }
 );
 
-/// A link inside a page: `text` at `start..end` (Unicode scalar values) of a paragraph leads to the page `href`.
+/// A link in a page: the span `start..end` (Unicode scalar values) of a paragraph links to the page `href`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Anchor {
     /// The words that are the link.
     pub text: Option<String>,
-    /// The title of the page that it leads to, percent-encoded as in an address.
+    /// The title of the linked page, percent-encoded as in a URL.
     pub href: Option<String>,
     /// The paragraph, counted from 0.
     pub paragraph_id: Option<i64>,
@@ -59,7 +59,7 @@ open_record!(Anchor, required {}, optional {
     text = "text", href = "href", paragraph_id = "paragraph_id", start = "start", end = "end"
 });
 
-/// What a paragraph of a page is, told by its first characters.
+/// The kind of a page's paragraph, detected by its first characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParagraphKind {
     /// Running text.

@@ -1,23 +1,23 @@
-//! Cutting pages into passages that still know where they stand.
+//! Splitting pages into passages with their provenance.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Id, PassageId, Provenance, page::ParagraphKind};
 
-/// The section that text before a page's first header belongs to, as KILT's files write it.
+/// The section of text before a page's first header, as in KILT's files.
 pub const ABSTRACT: &str = "Section::::Abstract.";
 
-/// How pages are cut.
+/// How pages are split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// 100 white-space words, as KILT's published passages and DPR's: across paragraphs, without headers and list
-    /// items, the last passage of a page shorter.
+    /// 100 white-space words across paragraphs, without headers and list items, as in KILT's and DPR's
+    /// published passages. The last passage of a page is shorter.
     #[default]
     Words,
     /// Every paragraph and list item alone.
     Paragraph,
-    /// All that stands under one header.
+    /// All text under one header.
     Section,
     /// The whole page.
     Page,
@@ -33,20 +33,21 @@ impl Split {
     }
 }
 
-/// A piece of a page with its exact place.
+/// A part of a page with its exact span.
 ///
 /// Paragraphs count from 0 (the title); characters count Unicode scalar values, the end is exclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// Its place in the store.
+    /// Its index in the store.
     pub id: PassageId,
     /// The id of its page.
     pub page_id: String,
     /// The title of its page.
     pub title: String,
-    /// The header it starts under, as the page writes it; [`ABSTRACT`] before the first one.
+    /// The header above its start, as in the page; [`ABSTRACT`] before the first one.
     pub section: String,
-    /// The text; paragraphs are joined by one blank, headers (and list items, with [`Split::Words`]) are left out.
+    /// The text. Paragraphs are joined by one blank; headers (and list items, with [`Split::Words`]) are
+    /// omitted.
     pub text: String,
     /// The paragraph in which it starts.
     pub start_paragraph: u32,
@@ -59,7 +60,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// The place as KILT's files write evidence.
+    /// The span as KILT evidence.
     pub fn provenance(&self) -> Provenance {
         Provenance {
             wikipedia_id: Some(Id::Text(self.page_id.clone())),
@@ -74,7 +75,7 @@ impl Passage {
     }
 }
 
-/// A passage that a retriever found; higher scores are better.
+/// A retrieved passage; higher scores are better.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
     /// The passage.
@@ -83,7 +84,7 @@ pub struct Hit {
     pub score: f32,
 }
 
-/// A passage's place in bytes, as the store keeps it.
+/// A passage's span in bytes, as in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start_paragraph: u32,
@@ -104,7 +105,7 @@ fn trimmed(paragraph: &str) -> (u32, u32) {
     (start as u32, (start + paragraph.trim().len()) as u32)
 }
 
-/// Cuts a page. A page without text gives one passage, its title, so that every page can be found.
+/// Splits a page. A page without text gives one passage, its title, so that every page can be retrieved.
 pub(crate) fn split(paragraphs: &[String], split: Split) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut section = Span::NO_SECTION;
@@ -162,7 +163,8 @@ fn word_ranges(text: &str) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// The text of a span: paragraphs joined by one blank, headers left out, list items only where the split keeps them.
+/// The text of a span: paragraphs joined by one blank, without headers; with list items only if the split
+/// keeps them.
 pub(crate) fn text<'a>(span: Span, list_items: bool, paragraph: impl Fn(u32) -> &'a str) -> String {
     let mut text = String::new();
     for number in span.start_paragraph..=span.end_paragraph {

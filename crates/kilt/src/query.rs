@@ -1,27 +1,27 @@
-//! What systems see, what they answer, and what only scoring sees.
+//! Queries for systems, their predictions, and examples with gold for scoring only.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Dataset, Id, Output, Provenance, Record};
 
-/// What a system is asked. It cannot hold gold, so gold cannot leak into a prediction.
+/// A query for a system. It cannot hold gold, so gold cannot leak into a prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     /// The record's id.
     pub id: Id,
-    /// The input, or a form of it that retrieval asks for; never empty.
+    /// The input, or another form of it for retrieval; never empty.
     pub text: String,
-    /// The input, where `text` is another form of it.
+    /// The input, if `text` is another form of it.
     pub original: Option<String>,
-    /// The dataset it comes from, where that is known.
+    /// The dataset, if known.
     pub dataset: Option<Dataset>,
-    /// The mention that entity linking asks about, between `[START_ENT]` and `[END_ENT]`.
+    /// The mention of an entity-linking query, between `[START_ENT]` and `[END_ENT]`.
     pub mention: Option<String>,
-    /// Zero-shot RE's questions for the slot, as its files give them for test records too.
+    /// Zero-shot RE's template questions, which test files also have.
     pub template_questions: Vec<String>,
 }
 
-/// What stands before, in and after the tagged mention of an input.
+/// Splits an input into the text before, in and after its tagged mention.
 pub fn split_mention(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once("[START_ENT]")?;
     let (mention, after) = rest.split_once("[END_ENT]")?;
@@ -29,7 +29,7 @@ pub fn split_mention(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 impl Query {
-    /// A text that is asked by itself.
+    /// A query from a text alone.
     pub fn of_text(id: impl Into<Id>, text: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -51,8 +51,7 @@ impl Query {
     /// The query of a record.
     ///
     /// # Errors
-    /// The name of the field at fault and what is wrong with it: an `input` that is missing or blank (TriviaQA before
-    /// its questions are joined).
+    /// The name of the wrong field and the problem: a missing or blank `input` (TriviaQA before its questions are joined).
     pub fn from_record(record: &Record, dataset: Option<Dataset>) -> Result<Self, (&'static str, String)> {
         let text = record.input.as_deref().unwrap_or_default();
         if text.trim().is_empty() {
@@ -74,17 +73,17 @@ impl Query {
     }
 }
 
-/// A query with its gold; only training and scoring hold one.
+/// A query with its gold, for training and scoring only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
-    /// What is asked.
+    /// The query.
     pub query: Query,
     /// The gold outputs.
     pub gold: Vec<Output>,
 }
 
 impl Example {
-    /// The gold answers: trimmed, not empty, each once, in the file's order.
+    /// The distinct gold answers: trimmed, not empty, in the file's order.
     pub fn answers(&self) -> Vec<&str> {
         let mut answers: Vec<&str> = Vec::new();
         for answer in self.gold.iter().filter_map(|output| output.answer.as_deref()).map(str::trim) {
@@ -101,14 +100,14 @@ impl Example {
 pub struct Prediction {
     /// The record's id.
     pub id: Id,
-    /// The answer; empty where the system gives none.
+    /// The answer; possibly empty.
     pub answer: String,
     /// The evidence, best first.
     pub provenance: Vec<Provenance>,
 }
 
 impl Prediction {
-    /// The line that KILT's scorers read: exactly one output.
+    /// The record for KILT's scorers: exactly one output.
     pub fn into_record(self, input: Option<String>) -> Record {
         let output =
             Output { answer: Some(self.answer), provenance: Some(self.provenance), extra: Map::new() };
@@ -116,7 +115,8 @@ impl Prediction {
     }
 }
 
-/// Adds the retriever's score and the passage's text to a provenance item, as KILT's `*_in_context` scores expect.
+/// Adds the retriever's score and the passage's text to a provenance item, as KILT's `*_in_context` scores
+/// require.
 pub fn with_context(mut item: Provenance, text: &str, score: f32) -> Provenance {
     item.extra.insert("score".into(), json!(score));
     item.extra.insert("text".into(), json!(text));

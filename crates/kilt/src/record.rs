@@ -9,11 +9,11 @@ use crate::{Id, open_record::open_record};
 pub struct Record {
     /// Unique in its file.
     pub id: Id,
-    /// What is asked; TriviaQA's files leave it out.
+    /// The input; TriviaQA's files lack it.
     pub input: Option<String>,
-    /// Gold or predicted outputs; test files leave them out.
+    /// Gold or predicted outputs; test files lack them.
     pub output: Option<Vec<Output>>,
-    /// What the dataset adds, such as `template_questions`.
+    /// Fields of the dataset, such as `template_questions`.
     pub meta: Option<Value>,
     /// Fields that KILT does not define.
     pub extra: Map<String, Value>,
@@ -33,7 +33,7 @@ impl Record {
 pub struct Output {
     /// The answer's text.
     pub answer: Option<String>,
-    /// Where it stands.
+    /// The evidence.
     pub provenance: Option<Vec<Provenance>>,
     /// Fields that KILT does not define.
     pub extra: Map<String, Value>,
@@ -57,7 +57,7 @@ pub struct Provenance {
     pub wikipedia_id: Option<Id>,
     /// The page's title.
     pub title: Option<String>,
-    /// The header that the span stands under.
+    /// The header above the span.
     pub section: Option<String>,
     /// The paragraph in which it starts.
     pub start_paragraph_id: Option<Id>,
@@ -69,7 +69,7 @@ pub struct Provenance {
     pub end_character: Option<Id>,
     /// How well the span matches the dataset's own evidence, 0 to 1.
     pub bleu_score: Option<f64>,
-    /// What the dataset adds.
+    /// Fields of the dataset.
     pub meta: Option<Value>,
     /// Fields that KILT does not define, `text` and `score` of a prediction among them.
     pub extra: Map<String, Value>,
@@ -88,7 +88,7 @@ open_record!(Provenance, required {}, optional {
 });
 
 impl Provenance {
-    /// The span's text where the item carries it.
+    /// The span's text, if the item has it.
     pub fn text(&self) -> Option<&str> {
         self.extra.get("text")?.as_str()
     }

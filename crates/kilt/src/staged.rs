@@ -1,4 +1,4 @@
-//! Folders that appear whole or not at all, and what is left of those that did not.
+//! Folders that are written atomically, and leftovers of interrupted writes.
 
 use std::{
     fs::{self, File},
@@ -12,19 +12,20 @@ use crate::{
     jsonl::TEMPORARY,
 };
 
-/// How the name of the hidden folder ends in which another is written.
+/// The ending of hidden folders for writing.
 const UNFINISHED: &str = ".unfinished";
-/// How the names of folders begin that a training writes before it renames them.
+/// The prefix of folders that a training writes before it renames them.
 const TEMPORARY_FOLDER: &str = ".unfinished-";
-/// What is in it: the lock of the process that writes, what it writes, and what stood in the place before.
+/// Its contents: the writing process's lock, the new content, and the previous folder.
 const LOCK: &str = "lock";
 const NEW: &str = "new";
 const OLD: &str = "old";
 
-/// A folder that appears in its place only when all of it is written; one that is there already stays until then.
+/// A folder that appears at its path only when it is complete. An existing folder stays until then.
 ///
-/// It is written in a hidden folder beside its place, `.NAME.unfinished`. Dropped without [`commit`](Self::commit), nothing
-/// is left behind; what a killed process left goes away when the same folder is written again.
+/// It is written in a hidden folder next to its path, `.NAME.unfinished`. If it is dropped without
+/// [`commit`](Self::commit), nothing remains. The next write of the same folder removes leftovers of a killed
+/// process.
 #[derive(Debug)]
 pub struct StagedFolder {
     target: PathBuf,
@@ -34,10 +35,10 @@ pub struct StagedFolder {
 }
 
 impl StagedFolder {
-    /// Starts a folder; missing ones around it are made.
+    /// Starts a folder. Missing parents are created.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses, where `target` has no name, and where another process is writing it.
+    /// [`Error::Io`] if writing fails, if `target` has no name, or if another process is writing it.
     pub fn create(target: impl AsRef<Path>) -> Result<Self> {
         let target = target.as_ref();
         let failed = |source| Error::io(target, "write", source);
@@ -58,22 +59,23 @@ impl StagedFolder {
         Ok(staged)
     }
 
-    /// Whether a process writes the folder `target` and none stands there yet, or one was killed while it wrote it.
+    /// Whether the folder `target` does not exist yet, but a running or killed process has started to write
+    /// it.
     #[must_use]
     pub fn is_unfinished(target: &Path) -> bool {
         !target.exists() && hidden(target).is_some_and(|hidden| hidden.is_dir())
     }
 
-    /// Where its files are written.
+    /// The folder for its files.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.hidden.join(NEW)
     }
 
-    /// Makes the folder appear, in the place of one that is there.
+    /// Moves the folder to its path and replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses; then what was there before is there still.
+    /// [`Error::Io`] if writing fails; then the previous folder is unchanged.
     pub fn commit(self) -> Result<()> {
         let Self { target, hidden, .. } = &self;
         let failed = |source| Error::io(target, "write", source);
@@ -85,7 +87,7 @@ impl StagedFolder {
     }
 }
 
-/// The folder that `target` is written in; none for a path without a name.
+/// The folder in which `target` is written; none for a path without a name.
 fn hidden(target: &Path) -> Option<PathBuf> {
     let name = target.file_name()?;
     Some(target.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy())))
@@ -99,7 +101,7 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Makes sure that all files below a folder are on disk.
+/// Flushes all files of a folder to disk.
 fn sync(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -108,12 +110,11 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes what killed processes left in a folder and in all folders below that are not hidden: temporary files, and folders
-/// that were not finished. No other process may write there, except where a lock says so. A folder that does not exist has
-/// no leftovers.
+/// Removes leftovers of killed processes in a folder and its visible subfolders: temporary files and
+/// unfinished folders. No other process may write there without a lock. A missing folder has no leftovers.
 ///
 /// # Errors
-/// [`Error::Io`] where a folder cannot be read or something cannot be removed.
+/// [`Error::Io`] if a folder cannot be read or something cannot be removed.
 pub fn remove_leftovers(folder: &Path) -> Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -135,7 +136,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<()> {
         if name.starts_with(TEMPORARY_FOLDER) {
             removed(fs::remove_dir_all(&path))?;
         } else if let Some(of) = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED)) {
-            // Where a process is writing it, it stays.
+            // It stays if a process is writing it.
             if let Some(_lock) = Lock::try_take(&path.join(LOCK))? {
                 removed(put_back(&folder.join(of), &path.join(OLD)).and_then(|_| fs::remove_dir_all(&path)))?;
             }

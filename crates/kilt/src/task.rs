@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One of the eleven datasets of KILT (Petroni et al., 2021, table 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Dataset {
-    /// FEVER: is a claim supported or refuted.
+    /// FEVER: whether a claim is supported or refuted.
     #[serde(rename = "fever")]
     Fever,
     /// AIDA CoNLL-YAGO: entity linking in news.
@@ -62,9 +62,9 @@ pub enum Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// What models learn from.
+    /// For training.
     Train,
-    /// What choices are made on.
+    /// For validation.
     Dev,
     /// Inputs without gold.
     Test,
@@ -148,7 +148,7 @@ impl Dataset {
         }
     }
 
-    /// The answer score that stands for it in the paper's tables.
+    /// The answer score in the paper's tables.
     pub fn metric(self) -> Metric {
         match self {
             Self::Fever
@@ -163,7 +163,7 @@ impl Dataset {
         }
     }
 
-    /// Whether a split is published: WNED-WIKI and WNED-CWEB have nothing to train on.
+    /// Whether a split is published: WNED-WIKI and WNED-CWEB have no training part.
     pub fn has_split(self, split: Split) -> bool {
         split != Split::Train || !matches!(self, Self::Wned | Self::Cweb)
     }
@@ -179,8 +179,8 @@ impl Dataset {
         format!("{}-{split}-kilt.jsonl", self.stem())
     }
 
-    /// The dataset that a task file's name begins with: that of `hotpotqa-dev-kilt.jsonl`, and of a part of it such as
-    /// `hotpotqa-covered-kilt.jsonl`.
+    /// The dataset at the start of a task file's name: of `hotpotqa-dev-kilt.jsonl`, and of a part of it such
+    /// as `hotpotqa-covered-kilt.jsonl`.
     pub fn of_file_name(name: &str) -> Option<Self> {
         let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
         let rest = name.strip_suffix("-kilt.jsonl")?;
@@ -188,8 +188,8 @@ impl Dataset {
         Self::ALL.into_iter().find(is)
     }
 
-    /// The dataset and split of a file with a published name, compressed or not, or with TriviaQA's `_id` taken out
-    /// (the name that the joined file has).
+    /// The dataset and split of a file with a published name, compressed or not. TriviaQA's joined file,
+    /// without `_id`, is recognised too.
     pub fn from_file_name(name: &str) -> Option<(Self, Split)> {
         let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
         let rest = name.strip_suffix("-kilt.jsonl")?;

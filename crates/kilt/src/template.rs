@@ -1,6 +1,6 @@
-//! Texts with fields to fill in.
+//! Text templates.
 
-/// A text in which `{name}` stands for a field, `{{` and `}}` for braces.
+/// A text with fields `{name}`; `{{` and `}}` are braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -9,12 +9,12 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    /// A field's place in the list of names.
+    /// A field's index in the list of names.
     Field(usize),
 }
 
 impl Template {
-    /// Reads a template; none where it has a field that is not in `names`, or no field at all.
+    /// Parses a template; none if it has a field that is not in `names`, or no field at all.
     #[must_use]
     pub fn parse(template: &str, names: &[&str]) -> Option<Self> {
         let mut pieces = Vec::new();

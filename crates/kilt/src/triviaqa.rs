@@ -1,6 +1,6 @@
-//! TriviaQA's questions, which KILT's files leave out.
+//! TriviaQA's questions, which KILT's files lack.
 //!
-//! KILT publishes TriviaQA (Joshi et al., 2017) with ids and gold only; the questions stand in TriviaQA's own
+//! KILT publishes TriviaQA (Joshi et al., 2017) with ids and gold only. The questions are in TriviaQA's
 //! `qa/wikipedia-{train,dev,test-without-answers}.json` under `QuestionId`.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Question {
     pub id: Id,
     /// The question.
     pub text: String,
-    /// All else: the answer, the evidence.
+    /// The other fields: the answer, the evidence.
     pub extra: Map<String, Value>,
 }
 
@@ -65,7 +65,7 @@ impl Questions {
     fn archive(&mut self, path: &Path) -> Result<u64> {
         let mut stream = Stream::open(path)?;
         let mut read = 0;
-        // No line can be named: the archive itself is broken.
+        // Without a line: the archive itself is damaged.
         let fail = |source| Error::Compressed { path: path.to_owned(), line: 0, source };
         let mut archive = tar::Archive::new(stream.as_read());
         for entry in archive.entries().map_err(fail)? {
@@ -128,12 +128,11 @@ impl Questions {
     }
 }
 
-/// Copies a task file to `output`, with a question in each record that has no input; without questions, as it is.
-/// Returns how many records there are.
+/// Copies a task file to `output` and adds a question to each record without input. Without questions, it is
+/// copied unchanged. Returns the number of records.
 ///
 /// # Errors
-/// Any error of the reader or the writer; [`Error::Record`] for the first id without a question, saying how many there
-/// are.
+/// Any error of the reader or the writer; [`Error::Record`] for the first id without a question, with their number.
 pub fn join(input: &Path, questions: &Questions, output: &mut Writer) -> Result<u64> {
     let mut count = 0;
     let mut missing = 0u64;

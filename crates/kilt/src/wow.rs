@@ -1,5 +1,5 @@
-//! Wizard of Wikipedia as its authors give it (Dinan et al., 2019): conversations in which one speaker, the wizard, sees
-//! sentences of articles and says which of them a turn is made from.
+//! Wizard of Wikipedia in its published layout (Dinan et al., 2019). In a conversation, one speaker, the
+//! wizard, sees sentences of articles and marks the one that a turn is based on.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Map;
 
 use crate::wowpp::{Dialogue, Judged, SEPARATOR};
 
-/// What stands in the place of a sentence where a turn is made from none.
+/// The sentence field of a turn that is based on none.
 const NONE_USED: &str = "no_passages_used";
 
 /// Articles' sentences by title; the files have one article an object.
@@ -18,27 +18,27 @@ type Passages = Vec<BTreeMap<String, Vec<String>>>;
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Conversation {
-    /// The title of the article that it is about.
+    /// The title of its article.
     pub chosen_topic: String,
-    /// The sentences of that article, which the wizard sees all along.
+    /// The sentences of that article, which the wizard always sees.
     pub chosen_topic_passage: Vec<String>,
-    /// What was said, oldest first.
+    /// The turns, oldest first.
     pub dialog: Vec<Turn>,
 }
 
-/// What one of the two says.
+/// A turn of either speaker.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Turn {
-    /// Who: `0_Wizard`, `1_Apprentice` and the like.
+    /// The speaker: `0_Wizard`, `1_Apprentice` and the like.
     pub speaker: String,
-    /// What.
+    /// The text.
     pub text: String,
-    /// What a search for the text found; the wizard sees it from the next turn on.
+    /// The passages retrieved for the text; the wizard sees them from the next turn on.
     pub retrieved_passages: Passages,
-    /// The sentence that the wizard's text is made from, under a name of its place; nothing where it is made from none.
+    /// The sentence that the wizard's text is based on, under a key; empty if none.
     #[serde(default)]
     pub checked_sentence: Option<BTreeMap<String, String>>,
-    /// The title of that sentence's article, under a name of its place.
+    /// The title of that sentence's article, under a key.
     #[serde(default)]
     pub checked_passage: Option<BTreeMap<String, String>>,
 }
@@ -54,24 +54,24 @@ impl Turn {
     }
 }
 
-/// What the wizard's turns of a conversation come to.
+/// The knowledge selections of the wizard in a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selections {
-    /// For each turn of the wizard's that follows another turn and is made from a sentence: its number in the conversation,
-    /// counted from 0, and the choice that was made there.
+    /// The wizard's turns that follow another turn and are based on a sentence: the index in the
+    /// conversation, from 0, and the choice.
     pub dialogues: Vec<(usize, Dialogue)>,
-    /// Turns that open a conversation or are made from no sentence.
+    /// Turns that open a conversation or are based on no sentence.
     pub without: u64,
-    /// Turns that are made from a sentence that was not shown.
+    /// Turns based on a sentence that was not shown.
     pub not_shown: u64,
 }
 
 impl Conversation {
-    /// The choices of sentences that the wizard made, in WOW++'s layout: the turns before, every sentence that was shown,
-    /// the one that was used with a confidence of 1 and as `gold_sentence`, the others with 0.
+    /// The wizard's choices of sentences in WOW++'s layout: the previous turns and all shown sentences. The
+    /// chosen one has a confidence of 1 and is `gold_sentence`; the others have 0.
     ///
-    /// Shown are the topic's sentences and what was found for the two turns before, each article once, as in the authors'
-    /// own teacher of knowledge selection.
+    /// The topic's sentences and the passages retrieved for the two previous turns are shown, each article
+    /// once, as in the authors' knowledge-selection task.
     pub fn selections(&self) -> Selections {
         let mut selections = Selections::default();
         for (at, turn) in self.dialog.iter().enumerate().filter(|(_, turn)| turn.is_wizards()) {
@@ -80,7 +80,7 @@ impl Conversation {
                 continue;
             };
             let shown: Vec<(&str, &str)> = self.shown(at).collect();
-            // Articles can share a sentence, and not every one that is named as checked was shown.
+            // Articles may share a sentence, and some checked articles were not shown.
             let article = turn.checked_passage.as_ref().and_then(|titles| titles.values().next());
             let by_title =
                 shown.iter().find(|place| place.1 == used && article.is_some_and(|it| it == place.0));
@@ -91,7 +91,7 @@ impl Conversation {
             let dialogue = Dialogue {
                 turns: self.dialog[..at].iter().map(|turn| turn.text.clone()).collect(),
                 topic: self.chosen_topic.clone(),
-                annotated_sentences: shown.iter().map(|&place| judged(place, place == gold)).collect(),
+                annotated_sentences: shown.iter().map(|&place| annotated(place, place == gold)).collect(),
                 extra: Map::from_iter([("gold_sentence".to_owned(), label(gold).into())]),
             };
             selections.dialogues.push((at, dialogue));
@@ -99,7 +99,7 @@ impl Conversation {
         selections
     }
 
-    /// Titles and sentences that the wizard sees when it is their turn at a place.
+    /// Titles and sentences that the wizard sees at a turn.
     fn shown(&self, at: usize) -> impl Iterator<Item = (&str, &str)> {
         let topic = std::iter::once((self.chosen_topic.as_str(), self.chosen_topic_passage.as_slice()));
         let before = self.dialog[at.saturating_sub(2)..at].iter().rev();
@@ -119,7 +119,7 @@ fn label((title, sentence): (&str, &str)) -> String {
     format!("{title} {SEPARATOR} {sentence}")
 }
 
-fn judged(place: (&str, &str), used: bool) -> Judged {
+fn annotated(place: (&str, &str), used: bool) -> Judged {
     Judged {
         label: label(place),
         confidence: f64::from(u8::from(used)),
@@ -137,10 +137,10 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    /// The turn, the labels with their confidences, and the one that was used.
+    /// The turn, the labels with their confidences, and the chosen one.
     type Choice<'s> = (usize, Vec<(&'s str, f64)>, &'s str);
 
-    fn told(selections: &Selections) -> Vec<Choice<'_>> {
+    fn choices(selections: &Selections) -> Vec<Choice<'_>> {
         let each = selections.dialogues.iter().map(|(at, dialogue)| {
             let sentences = dialogue.annotated_sentences.iter();
             let gold = dialogue.extra["gold_sentence"].as_str().unwrap();
@@ -173,8 +173,8 @@ mod tests {
             ]
         }));
         let selections = conversation.selections();
-        // What the later of the two turns found comes first; its Milk stands for that of the earlier one, where the sentence
-        // that was used does not stand, so it is the topic's.
+        // The passages of the later turn come first, and its Milk replaces that of the earlier one. It lacks
+        // the chosen sentence, so that is the topic's.
         let tea = [
             ("Tea <knowledge_separator> Tea is a drink.", 0.0),
             ("Tea <knowledge_separator> It is hot.", 1.0),
@@ -186,7 +186,7 @@ mod tests {
             ("Milk <knowledge_separator> Milk is wet.", 0.0),
         ];
         assert_eq!(
-            told(&selections),
+            choices(&selections),
             [(2, both.to_vec(), tea[1].0), (4, both.to_vec()[..2].to_vec(), tea[1].0)]
         );
         assert_eq!((selections.without, selections.not_shown), (2, 1));
@@ -210,6 +210,6 @@ mod tests {
             ("Tea <knowledge_separator> It is hot.", 0.0),
             ("Milk <knowledge_separator> It is hot.", 1.0),
         ];
-        assert_eq!(told(&conversation.selections()), [(1, both, "Milk <knowledge_separator> It is hot.")]);
+        assert_eq!(choices(&conversation.selections()), [(1, both, "Milk <knowledge_separator> It is hot.")]);
     }
 }

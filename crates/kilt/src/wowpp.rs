@@ -1,4 +1,5 @@
-//! WOW++: Wizard of Wikipedia's dialogues with every candidate sentence judged (Eric et al., 2021).
+//! WOW++: Wizard of Wikipedia's dialogues with relevance annotations of every candidate sentence (Eric et
+//! al., 2021).
 
 use std::{fmt, path::Path};
 
@@ -10,21 +11,21 @@ use serde_json::{Map, Value};
 
 use crate::{Result, jsonl, open_record::open_record, scores::ranking::RELEVANT};
 
-/// What stands between title and sentence in a label.
+/// Separates title and sentence in a label.
 pub const SEPARATOR: &str = "<knowledge_separator>";
 
 /// A file: one object of dialogue ids and dialogues, in the file's order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dialogues(pub Vec<(String, Dialogue)>);
 
-/// A dialogue whose last turn asks for knowledge.
+/// A dialogue whose last turn requires knowledge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dialogue {
-    /// What was said, oldest first.
+    /// The turns, oldest first.
     pub turns: Vec<String>,
-    /// What the dialogue is about.
+    /// The topic of the dialogue.
     pub topic: String,
-    /// The judged sentences; labels repeat.
+    /// The annotated sentences; labels may repeat.
     pub annotated_sentences: Vec<Judged>,
     /// Fields that only some files have, such as `knowledges`, `gold_sentence`, `start_speaker` and `id`.
     pub extra: Map<String, Value>,
@@ -32,14 +33,14 @@ pub struct Dialogue {
 
 open_record!(Dialogue, required { turns = "turns", topic = "topic", annotated_sentences = "annotated_sentences" }, optional {});
 
-/// A sentence that people judged.
+/// A sentence with its relevance annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     /// Title, [`SEPARATOR`] and sentence, as the file has it.
     pub label: String,
-    /// The share of judges that found it relevant, 0 to 1.
+    /// The share of annotators that chose it as relevant, 0 to 1.
     pub confidence: f64,
-    /// The judges' word, such as `notRelevant`.
+    /// The annotators' label, such as `notRelevant`.
     pub relevance: Option<String>,
     /// The article's title.
     pub article: Option<String>,
@@ -53,18 +54,18 @@ open_record!(Judged, required { label = "label", confidence = "confidence" }, op
 });
 
 impl Judged {
-    /// Whether enough judges found it relevant: a confidence of at least 0.6.
+    /// Whether enough annotators chose it as relevant: a confidence of at least 0.6.
     pub fn is_relevant(&self) -> bool {
         self.confidence >= RELEVANT
     }
 
-    /// Title and sentence, repaired; models read these, output keeps the label.
+    /// Title and sentence with repaired encoding. Models read these; output keeps the label.
     pub fn parts(&self) -> (String, String) {
         parts(&self.label)
     }
 }
 
-/// Title and sentence of a label, repaired; the title is empty where the label has none.
+/// Title and sentence of a label with repaired encoding; an empty title if the label has none.
 pub fn parts(label: &str) -> (String, String) {
     let label = repaired(label);
     match label.split_once(SEPARATOR) {
@@ -127,7 +128,7 @@ impl<'de> Deserialize<'de> for Dialogues {
 /// Reads a file.
 ///
 /// # Errors
-/// What reading gives, with line and field; the same dialogue id twice.
+/// Read errors, with line and field; the same dialogue id twice.
 pub fn load(path: impl AsRef<Path>) -> Result<Dialogues> {
     jsonl::read_json(path)
 }
@@ -159,7 +160,7 @@ impl DialogueWriter {
         self.writer.record(dialogue)
     }
 
-    /// Makes the file appear.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
@@ -180,9 +181,9 @@ mod tests {
         let path = folder.path().join("w.json");
         jsonl::write(&path, json.as_bytes()).unwrap();
         let dialogues = load(&path).unwrap();
-        let judged = &dialogues.0[0].1.annotated_sentences[0];
-        assert!(judged.is_relevant());
-        assert_eq!(judged.parts(), ("T".into(), "S.".into()));
+        let sentence = &dialogues.0[0].1.annotated_sentences[0];
+        assert!(sentence.is_relevant());
+        assert_eq!(sentence.parts(), ("T".into(), "S.".into()));
         let mut writer = DialogueWriter::create(&path).unwrap();
         dialogues.0.iter().for_each(|(id, dialogue)| writer.dialogue(id, dialogue).unwrap());
         writer.finish().unwrap();

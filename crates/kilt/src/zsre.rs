@@ -1,14 +1,14 @@
-//! Relation extraction as reading comprehension (Levy et al., 2017): a relation's question about an entity, a sentence, and the
-//! answers that stand in it, if any does.
+//! Relation extraction as reading comprehension (Levy et al., 2017): a relation's question about an entity, a
+//! sentence, and the answers in the sentence, if it has any.
 
 use std::path::Path;
 
 use crate::{Error, Result, jsonl};
 
-/// What stands for the entity in a question.
+/// The placeholder of the entity in a question.
 const ENTITY: &str = "XXX";
 
-/// A line: relation, question, entity, sentence and answers between tabs.
+/// A line: relation, question, entity, sentence and answers, separated by tabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotQuestion {
     /// The relation.
@@ -19,7 +19,7 @@ pub struct SlotQuestion {
     pub entity: String,
     /// The sentence.
     pub sentence: String,
-    /// The answers; none where the sentence does not tell.
+    /// The answers; empty if the sentence does not contain any.
     pub answers: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl SlotQuestion {
 /// Reads a file.
 ///
 /// # Errors
-/// [`Error::Record`] for a line with fewer than four columns, an empty one, or a question that has no place for the entity;
+/// [`Error::Record`] for a line with fewer than four columns, an empty one, or a question without the placeholder;
 /// [`Error::Empty`] for a file without lines.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<SlotQuestion>> {
     let path = path.as_ref();
@@ -96,8 +96,8 @@ mod tests {
             ("author\tWho wrote it?\tEmma\tIt is.\n", "expected XXX"),
             ("", "question"),
         ] {
-            let told = read(text).unwrap_err().to_string();
-            assert!(told.contains(expected), "{told}");
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Whether the files of a folder are those that were written.
+//! Checksums of a folder's files.
 //!
-//! [`Contents::check`] runs when a folder is opened. It reads every byte of a folder of up to 64 MiB. A larger folder
-//! is read once: afterwards the file [`STAMP`] in it holds a hash over each file's expected BLAKE3, length, times of
-//! modification and of change, and inode. While that hash is the same, the files are not read again.
+//! [`Contents::check`] runs when a folder is opened. It reads every byte of a folder of up to 64 MiB. A
+//! larger folder is read once. Then the file [`STAMP`] in it stores a hash over each file's expected BLAKE3,
+//! length, modification and change times, and inode. While that hash is the same, the files are not read
+//! again.
 //!
-//! So the stamp finds every write through the file system, also one that sets the time of modification back, since the
-//! system sets the time of change. It does not find bits that the medium itself changes after the stamp was written;
-//! [`Contents::verify`] does, since it always reads everything.
+//! So the stamp detects every write through the file system. This includes writes that reset the modification
+//! time, because the system sets the change time. It does not detect bits that the medium itself changes
+//! after the stamp was written. [`Contents::verify`] does, because it always reads everything.
 
 use std::{
     fs,
@@ -16,15 +17,15 @@ use std::{
 
 use crate::{Error, Result};
 
-/// The file that says that the others were read and were right.
+/// The file that marks the other files as verified.
 pub const STAMP: &str = "verified";
 const STAMP_MAGIC: &str = "sporran-verified 1";
 
-/// Folders of at most so many bytes are read at every opening.
+/// Folders up to this size are read at every opening.
 const SMALL: u64 = 64 << 20;
-/// From so many bytes on, the log says why opening takes a while.
+/// From this size on, the log explains the slow opening.
 const LARGE: u64 = 4 << 30;
-/// Bytes that are read at once: enough for every thread to hash a part of them.
+/// The read buffer: large enough that every thread hashes a part.
 const BUFFER: usize = 4 << 20;
 
 /// A file as it was written.
@@ -80,23 +81,23 @@ impl<'a> Contents<'a> {
             tracing::warn!(folder = %self.folder.display(), "reads {gibibytes:.1} GiB once to compare checksums");
         }
         self.read()?;
-        // Not for files that somebody changed meanwhile. A folder that cannot be written to is read each time.
+        // Not if the files changed in the meantime. A read-only folder is read each time.
         if self.stamp()? == stamp
             && let Err(error) = fs::write(&path, &stamp)
         {
-            tracing::info!(file = %path.display(), %error, "could not note that the checksums are right");
+            tracing::info!(file = %path.display(), %error, "could not store the checksum stamp");
         }
         Ok(())
     }
 
-    /// Reads every file and compares its hash, whatever the stamp says. A stamp that was wrong goes away.
+    /// Reads every file and compares its hash, whatever the stamp contains. A wrong stamp is removed.
     ///
     /// # Errors
     /// As [`check`](Self::check).
     pub fn verify(&self) -> Result<()> {
         let found = self.read();
         if let Err(Error::Checksum { .. }) = found {
-            // Where it cannot be removed, the folder cannot be opened for writing by this user at all.
+            // If it cannot be removed, this user cannot write to the folder at all.
             let _ = fs::remove_file(self.folder.join(STAMP));
         }
         found
@@ -121,7 +122,7 @@ impl<'a> Contents<'a> {
         self.folder.join(file.name)
     }
 
-    /// What the stamp says if the files are as they are now.
+    /// The stamp for the files in their current state.
     fn stamp(&self) -> Result<String> {
         let mut hasher = blake3::Hasher::new();
         for file in &self.files {
@@ -134,7 +135,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// The BLAKE3 of a file, in hexadecimal. The file is read, not mapped, so that a disk's error is an error.
+/// The BLAKE3 of a file, in hexadecimal. The file is read, not mapped, so that disk errors are reported.
 fn hash(path: &Path, buffer: &mut [u8]) -> Result<String> {
     let mut file = fs::File::open(path).map_err(|error| Error::io(path, "open", error))?;
     let mut hasher = blake3::Hasher::new();
@@ -155,7 +156,7 @@ fn hash(path: &Path, buffer: &mut [u8]) -> Result<String> {
     }
 }
 
-/// What a file's metadata tells of writes to it.
+/// The metadata that changes with every write.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> [i64; 5] {
     use std::os::unix::fs::MetadataExt;
@@ -163,7 +164,7 @@ fn identity(metadata: &fs::Metadata) -> [i64; 5] {
     [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec(), inode]
 }
 
-/// What a file's metadata tells of writes to it; here only the time of modification.
+/// The metadata that changes with every write; here only the modification time.
 #[cfg(not(unix))]
 fn identity(metadata: &fs::Metadata) -> Option<u128> {
     let since = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -224,7 +225,7 @@ mod tests {
         let files = written(place.path());
         let contents = contents(place.path(), &files);
         contents.check_above(0).unwrap();
-        // A stamp over other hashes, as of a folder that was built again in the same place, counts for nothing.
+        // A stamp over other hashes, as after a rebuild at the same path, is invalid.
         let mut others = files.clone();
         others[0].2 = files[1].2.clone();
         assert!(matches!(
@@ -235,12 +236,12 @@ mod tests {
             .check_above(0),
             Err(Error::Checksum { .. })
         ));
-        // One that is cut off is written again.
+        // A truncated stamp is written again.
         let stamp = fs::read(place.path().join(STAMP)).unwrap();
         fs::write(place.path().join(STAMP), &stamp[..30]).unwrap();
         contents.check_above(0).unwrap();
         assert_eq!(fs::read(place.path().join(STAMP)).unwrap(), stamp);
-        // A write that sets the time of modification back is found by the time of change.
+        // The change time reveals a write that resets the modification time.
         let path = place.path().join("b");
         let before = fs::metadata(&path).unwrap().modified().unwrap();
         flip(&path, 7);
@@ -248,7 +249,7 @@ mod tests {
         if cfg!(unix) {
             assert!(matches!(contents.check_above(0), Err(Error::Checksum { .. })));
         }
-        // A stamp that wrongly trusts the file, as after damage by the medium, goes away when all is read.
+        // A full read removes a stamp that wrongly trusts a damaged file.
         fs::write(place.path().join(STAMP), contents.stamp().unwrap()).unwrap();
         contents.check_above(0).unwrap();
         assert!(matches!(contents.verify(), Err(Error::Checksum { .. })));

@@ -1,15 +1,15 @@
-//! Replacing a folder so that a kill loses neither the old one nor the new one.
+//! Replaces a folder so that a kill loses neither the old one nor the new one.
 
 use std::{fs, io, path::Path};
 
-/// Puts the folder `new` in the place `target`. A folder that stood there is at `new` afterwards, and this says so. `spare` is
-/// a free path on the same disk.
+/// Moves the folder `new` to `target`. Returns whether there was a previous folder, which is at `new`
+/// afterwards. `spare` is a free path on the same disk.
 ///
-/// Linux exchanges two folders in one step, on most file systems. Elsewhere the old folder is at `spare` for a moment, where
-/// [`put_back`] finds it after a kill.
+/// Linux exchanges two folders in one step on most file systems. Elsewhere the old folder is at `spare` for a
+/// moment, where [`put_back`] finds it after a kill.
 ///
 /// # Errors
-/// What the system refuses; then what was there before is there still.
+/// If the system refuses; then the previous folder is unchanged.
 pub(crate) fn replace(new: &Path, target: &Path, spare: &Path) -> io::Result<bool> {
     if !target.exists() {
         return fs::rename(new, target).map(|()| false);
@@ -20,7 +20,7 @@ pub(crate) fn replace(new: &Path, target: &Path, spare: &Path) -> io::Result<boo
     in_steps(new, target, spare).map(|()| true)
 }
 
-/// Exchanges two folders by three renamings.
+/// Exchanges two folders by three renames.
 fn in_steps(new: &Path, target: &Path, spare: &Path) -> io::Result<()> {
     fs::rename(target, spare)?;
     if let Err(error) = fs::rename(new, target) {
@@ -30,10 +30,10 @@ fn in_steps(new: &Path, target: &Path, spare: &Path) -> io::Result<()> {
     fs::rename(spare, new)
 }
 
-/// Puts a folder back that a kill between the renamings of [`replace`] took away; whether there was one.
+/// Restores a folder after a kill between the renames of [`replace`]; returns whether there was one.
 ///
 /// # Errors
-/// What the system refuses.
+/// If the system refuses.
 pub(crate) fn put_back(target: &Path, spare: &Path) -> io::Result<bool> {
     let is_lost = !target.exists() && spare.is_dir();
     if is_lost {
@@ -42,7 +42,7 @@ pub(crate) fn put_back(target: &Path, spare: &Path) -> io::Result<bool> {
     Ok(is_lost)
 }
 
-/// Exchanges two folders in one step; whether the system can.
+/// Exchanges two folders in one step; returns whether the system supports it.
 #[cfg(target_os = "linux")]
 fn exchange(one: &Path, two: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!((text(&target), text(&new)), ("2".into(), "1".into()));
             assert!(!exchange(&new, &spare));
         }
-        // Nothing to put in the place: what is there stays.
+        // Without a new folder, the existing one stays.
         assert!(in_steps(&spare.join("none"), &target, &spare).is_err());
         assert!(target.exists() && !spare.exists());
     }

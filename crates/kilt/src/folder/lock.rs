@@ -1,8 +1,9 @@
-//! A lock that one process at a time holds, as a file.
+//! A lock file that one process holds at a time.
 //!
-//! The system locks the file and releases it when the process ends, however it ends. Where the file system cannot lock, a
-//! second file stands for the lock, since only one process can create it. A killed process leaves that file. The next
-//! process on the same machine sees that the one before does not live any more, and takes the lock over.
+//! The system locks the file and releases it when the process ends for any reason. If the file system cannot
+//! lock, a second file replaces the lock, because only one process can create it. A killed process leaves
+//! that file. The next process on the same machine finds that the previous one has ended, and takes the lock
+//! over.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,17 +14,17 @@ use std::{
 
 use crate::{Error, Result};
 
-/// How the text in a lock's file begins; the number of the process follows.
+/// The start of a lock file's text; the process number follows.
 const MAGIC: &str = "sporran build, process ";
-/// How its second line begins; when the process started follows, and the machine.
+/// The start of its second line; the start time of the process and the machine follow.
 const STARTED: &str = "started ";
 
-/// How often a file that the system cannot lock is looked at.
+/// The polling interval for file systems without locks.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How often the log says that this process still waits.
+/// The interval of log messages while waiting.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// Asks the system for the lock of an open file.
+/// A function that tries to lock an open file.
 type TryLock = fn(&File) -> Result<(), TryLockError>;
 
 /// A lock that is held until it is dropped.
@@ -37,14 +38,16 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, and waits for a process that holds it; the log says so. The file goes away with the lock.
+    /// Takes the lock at `path`, and waits for a process that holds it; the log reports the wait. Releasing
+    /// the lock removes the file.
     ///
-    /// Where the file system has no locks, a file that only one process can create stands for it, with a warning.
+    /// On a file system without locks, a file that only one process can create replaces the lock, with a
+    /// warning.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be made.
+    /// [`Error::Io`] if the file cannot be created.
     pub(super) fn take(path: &Path) -> Result<Self> {
-        // Who waits never comes back with nothing.
+        // A waiting call always returns a lock.
         loop {
             if let Some(lock) = Self::acquire(path, true, false, File::try_lock)? {
                 return Ok(lock);
@@ -52,13 +55,13 @@ impl Lock {
         }
     }
 
-    /// Takes the lock at `path`; none where another process holds it. The file stays when the lock is released.
+    /// Takes the lock at `path`; none if another process holds it. The file stays when the lock is released.
     ///
-    /// Where the file system has no locks, a second file that only one process can create stands for the lock, with a
-    /// warning. It is removed with the lock. If its process was killed on this machine, it is taken over.
+    /// On a file system without locks, a second file that only one process can create replaces the lock, with
+    /// a warning. It is removed with the lock. If its process was killed on this machine, it is taken over.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be made.
+    /// [`Error::Io`] if the file cannot be created.
     pub fn try_take(path: &Path) -> Result<Option<Self>> {
         Self::acquire(path, false, true, File::try_lock)
     }
@@ -73,7 +76,7 @@ impl Lock {
                 locked = file.lock().map_err(TryLockError::Error);
             }
             match locked {
-                // The holder before may have removed the file between the opening and the locking.
+                // The previous holder may have removed the file between opening and locking.
                 Ok(()) if is_at(&file, path) => {
                     write_holder(&mut file).map_err(|error| Error::io(path, "write", error))?;
                     return Ok(Some(Self { path: path.to_owned(), file, stays }));
@@ -84,7 +87,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => {
                     tracing::warn!(
                         file = %path.display(), %error,
-                        "the file system cannot lock files; a file that only one process can create stands for the lock"
+                        "the file system cannot lock files; using a file that only one process can create"
                     );
                     if !stays {
                         let _ = fs::remove_file(path);
@@ -112,37 +115,37 @@ impl Lock {
         if stand_in.exists() {
             return !is_stale(&stand_in);
         }
-        // To ask for a lock of this kind, some file systems want to be able to write.
+        // Some file systems require write access for this kind of lock.
         let file =
             open(path, false).or_else(|_| File::open(path).map_err(|error| Error::io(path, "open", error)));
         file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// The number of the process that holds the lock at `path`, or that held it last; `unknown` where the file does not say
-    /// it. None for a file that is not a lock's.
+    /// The number of the process that holds the lock at `path`, or held it last; `unknown` if the file lacks
+    /// it. None for a file that is not a lock file.
     pub fn holder(path: &Path) -> Option<String> {
         let text = fs::read_to_string(Self::stand_in(path)).or_else(|_| fs::read_to_string(path)).ok()?;
-        // A process that was killed at once leaves an empty file.
+        // A process that was killed immediately leaves an empty file.
         if text.is_empty() {
             return Some("unknown".to_owned());
         }
         text.lines().next()?.strip_prefix(MAGIC).map(|process| process.trim().to_owned())
     }
 
-    /// The file that stands for the lock where the system has none.
+    /// The file that replaces the lock on file systems without locks.
     pub(super) fn stand_in(path: &Path) -> PathBuf {
         path.with_extension("held")
     }
 
-    /// Takes the lock by making a file that only one process can make; none where it is there and this process does not
-    /// wait.
+    /// Takes the lock by creating a file that only one process can create; none if it exists and this process
+    /// does not wait.
     fn create(path: &Path, waits: bool) -> Result<Option<Self>> {
         let path = Self::stand_in(path);
         let mut last = None;
         loop {
             match File::options().write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    // Dropped, and the file with it, where the disk is full.
+                    // Dropped, and the file with it, if the disk is full.
                     let mut lock = Self { path: path.clone(), file, stays: false };
                     write_holder(&mut lock.file).map_err(|error| Error::io(&path, "write", error))?;
                     return Ok(Some(lock));
@@ -168,7 +171,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Removed while it is still held, so that it is never another process's.
+        // Removed while the lock is held, so that it never belongs to another process.
         if !self.stays
             && is_at(&self.file, &self.path)
             && let Err(error) = fs::remove_file(&self.path)
@@ -178,7 +181,7 @@ impl Drop for Lock {
     }
 }
 
-/// Says on the log that this process waits for another, once and then at times.
+/// Logs that this process waits for another, once and then at intervals.
 fn say_that_it_waits(path: &Path, advice: &str, last: &mut Option<Instant>) {
     if last.is_none_or(|at| at.elapsed() >= REMINDER) {
         tracing::warn!(
@@ -190,7 +193,7 @@ fn say_that_it_waits(path: &Path, advice: &str, last: &mut Option<Instant>) {
     }
 }
 
-/// What a lock's file says of a process that started at `start`, on this machine where it can be named.
+/// The text of a lock file for a process that started at `start`, with this machine if it is known.
 fn text(process: u32, start: Option<&str>, machine: Option<&str>) -> String {
     let mut text = format!("{MAGIC}{process}\n");
     if let (Some(start), Some(machine)) = (start, machine) {
@@ -205,8 +208,7 @@ fn write_holder(file: &mut File) -> io::Result<()> {
     file.write_all(text(process, start_of(process).as_deref(), machine().as_deref()).as_bytes())
 }
 
-/// Whether the process that a file names ran on this machine and does not live any more. Where that is not known for
-/// certain, it is taken to live.
+/// Whether the process in a lock file ran on this machine and has ended. In doubt it counts as running.
 fn is_stale(path: &Path) -> bool {
     let Ok(text) = fs::read_to_string(path) else { return false };
     let mut lines = text.lines();
@@ -216,12 +218,12 @@ fn is_stale(path: &Path) -> bool {
     machine().is_some_and(|machine| machine == place) && !lives(process, start)
 }
 
-/// Removes the file of a process that does not live any more; whether that was done.
+/// Removes the file of a process that has ended; returns whether it did.
 fn remove_stale(path: &Path) -> bool {
     if !is_stale(path) {
         return false;
     }
-    // One process at a time: between another's look and its removal, the file could be that of a process that lives.
+    // One process at a time: otherwise another one could remove the new file of a running process.
     let guard = path.with_extension("held-by-none");
     if File::options().write(true).create_new(true).open(&guard).is_err() {
         return false;
@@ -229,7 +231,7 @@ fn remove_stale(path: &Path) -> bool {
     let removed = is_stale(path) && {
         tracing::warn!(
             file = %path.display(),
-            "the process that held this lock ({}) does not live any more; the lock is taken over",
+            "the process that held this lock ({}) has ended; taking the lock over",
             Lock::holder(path).unwrap_or_else(|| "unknown".into())
         );
         fs::remove_file(path).is_ok()
@@ -238,8 +240,8 @@ fn remove_stale(path: &Path) -> bool {
     removed
 }
 
-/// What names this machine since it was started, and those processes of it that see each other by their numbers; none
-/// where the system does not say it.
+/// Identifies this machine since its last start, and its process namespace; none if the system does not
+/// support it.
 #[cfg(target_os = "linux")]
 fn machine() -> Option<String> {
     let read = |name: &str| fs::read_to_string(name).ok().map(|text| text.trim().to_owned());
@@ -248,20 +250,20 @@ fn machine() -> Option<String> {
     Some(format!("{name} {start} {}", namespace.display()))
 }
 
-/// When a process of this machine started, as the system counts; none for one that is not there.
+/// The start time of a process on this machine in system ticks; none if it does not exist.
 #[cfg(target_os = "linux")]
 fn start_of(process: u32) -> Option<String> {
     let about = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name that may hold blanks and brackets; the 22nd is the start.
+    // The second field is a name that may contain blanks and brackets; the 22nd is the start.
     about.rsplit_once(')')?.1.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Whether a process lives that started then.
+/// Whether a process with this start time is running.
 #[cfg(target_os = "linux")]
 fn lives(process: u32, start: &str) -> bool {
     match start_of(process) {
         Some(found) => found == start,
-        // Some systems hide the processes of other users there.
+        // Some systems hide other users' processes there.
         None => i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw).is_some_and(|process| {
             rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
         }),
@@ -289,7 +291,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
     options.open(path).map_err(|error| Error::io(path, "open", error))
 }
 
-/// Whether `path` still names this open file.
+/// Whether `path` still refers to this open file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -297,7 +299,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
-/// Whether `path` still names this open file: here a file that is open cannot be removed.
+/// Whether `path` still refers to this open file: here an open file cannot be removed.
 #[cfg(not(unix))]
 fn is_at(_file: &File, path: &Path) -> bool {
     path.exists()
@@ -309,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// How many threads hold a lock at the same time, at most, where each takes it `rounds` times.
+    /// The largest number of threads that hold a lock at the same time, if each takes it `rounds` times.
     fn most_holders(take: impl Fn() -> Lock + Sync, release: impl Fn(Lock) + Sync, rounds: usize) -> usize {
         let (holders, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -328,7 +330,7 @@ mod tests {
         most.into_inner()
     }
 
-    /// A file system that cannot lock.
+    /// A file system without locks.
     fn cannot(_: &File) -> Result<(), TryLockError> {
         Err(TryLockError::Error(io::ErrorKind::Unsupported.into()))
     }
@@ -346,7 +348,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".index.building.lock");
         assert_eq!(most_holders(|| Lock::take(&path).unwrap(), drop, 200), 1);
-        // The stand-in of file systems without locks does the same.
+        // The replacement for file systems without locks behaves equally.
         let take = || Lock::acquire(&path, true, false, cannot).unwrap().unwrap();
         assert_eq!(most_holders(take, drop, 2), 1);
         assert_eq!(names(folder.path()), [""; 0]);
@@ -400,7 +402,7 @@ mod tests {
         let other = format!("{here} elsewhere");
         for (process, start, machine, is_taken) in [
             (dead, "1", &here, true),
-            // The number was given to a new process.
+            // The number belongs to a new process.
             (own, "1", &here, true),
             (own, start.as_str(), &here, false),
             (dead, "1", &other, false),
@@ -413,13 +415,13 @@ mod tests {
             assert_eq!(stand_in.exists(), !is_taken);
             assert_eq!(Lock::take_abandoned(&path).is_some(), is_taken);
         }
-        // A process that was killed before it wrote its name, and one that did not know its start.
+        // A process that was killed before it wrote its name, and one with an unknown start.
         for unknown in [String::new(), text(dead, None, None)] {
             fs::write(&stand_in, unknown).unwrap();
             assert!(Lock::acquire(&path, false, true, cannot).unwrap().is_none());
         }
         fs::remove_file(&stand_in).unwrap();
-        // Of several that see a dead process, one takes over.
+        // If several find a dead process, one takes over.
         let die = |lock: Lock| {
             fs::write(&lock.path, text(dead, Some("1"), Some(&here))).unwrap();
             std::mem::forget(lock);

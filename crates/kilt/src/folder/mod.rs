@@ -1,20 +1,22 @@
 //! Folders that one process builds and others map: stores and indexes.
 //!
-//! A folder `NAME` is built beside its place and renamed, so that it is there whole or not at all:
+//! A folder `NAME` is built under a temporary name next to its path and then renamed, so it is never
+//! incomplete:
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
 //! | `.NAME.building.lock` | a file that is locked while a process builds `NAME`; its text names the process |
-//! | `.NAME.building.held` | stands for that lock where the file system cannot lock files |
+//! | `.NAME.building.held` | replaces that lock on file systems without locks |
 //! | `.NAME.building` | the folder that is being built |
-//! | `.NAME.replaced` | the folder that stood at `NAME` before, where the system cannot exchange two folders in one step, until the new one has its name |
+//! | `.NAME.replaced` | the previous folder `NAME`, until the new one has its name; only if the system cannot exchange two folders in one step |
 //!
-//! A process that finds the lock taken waits until the other process ends, however it ends. [`Place::vacant`] then says
-//! whether there is still something to build. What a killed process left is removed by the next build in the same
-//! parent folder, except where a build can go on: such a build keeps a file named [`JOURNAL`] in its folder. A kill loses
-//! no folder that stood in the place before: [`restore`] puts it back.
+//! A process that finds the lock taken waits until the other process ends. Then [`Place::vacant`] returns
+//! whether there is still something to build. The next build in the same parent folder removes leftovers of
+//! killed processes. A resumable build is kept; it has a file named [`JOURNAL`] in its folder. A kill never
+//! loses the previous folder: [`restore`] restores it.
 //!
-//! A finished folder lists the length and the BLAKE3 hash of its files in a header. [`Contents`] compares them.
+//! A finished folder lists the length and the BLAKE3 hash of its files in a header. [`Contents`] compares
+//! them.
 
 mod contents;
 mod exchange;
@@ -30,10 +32,10 @@ use std::{fs, path::Path};
 
 use crate::{Error, Result};
 
-/// Makes a folder, and those around it that are missing.
+/// Creates a folder and its missing parents.
 ///
 /// # Errors
-/// [`Error::NotAFolder`] where one of them is a file; [`Error::Io`] where the system refuses.
+/// [`Error::NotAFolder`] if one of them is a file; [`Error::Io`] if the system refuses.
 pub fn make(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| match folder.ancestors().find(|path| path.exists()) {
         Some(path) if !path.is_dir() => Error::NotAFolder { path: path.to_owned() },

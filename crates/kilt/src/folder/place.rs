@@ -1,4 +1,4 @@
-//! Where a folder is built, and the folder while it is built.
+//! The path where a folder is built, and the folder during its build.
 
 use std::{
     fmt, fs, io,
@@ -8,24 +8,25 @@ use std::{
 use super::{Lock, make, put_back, replace};
 use crate::{Error, Result};
 
-/// A file of this name in an unfinished folder says that the next build goes on with it.
+/// An unfinished folder with a file of this name is resumed by the next build.
 pub const JOURNAL: &str = "journal";
 
 const BUILDING: &str = "building";
 const REPLACED: &str = "replaced";
 const LOCK: &str = "building.lock";
-/// What stands for the lock on file systems that cannot lock files: see [`Lock::stand_in`].
+/// The ending of the file that replaces the lock on file systems without locks: see [`Lock::stand_in`].
 const HELD: &str = "building.held";
 
-/// What has to hold before a folder gets its name.
+/// The condition for a folder to get its name.
 type Check = Box<dyn FnOnce() -> Result<()>>;
 
-/// Where a folder is to be built.
+/// A path where a folder will be built.
 ///
-/// A path is a place whose folder, if there is one, is replaced. [`vacant`](Self::vacant) gives a place that is empty.
+/// A place from a path replaces an existing folder. [`vacant`](Self::vacant) returns a place without a
+/// folder.
 pub struct Place {
     target: PathBuf,
-    /// Held from the moment at which the place was found empty.
+    /// Held since the path was found empty.
     lock: Option<Lock>,
     check: Option<Check>,
 }
@@ -43,11 +44,11 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// The place `target` if nothing stands there. Where another process builds there, this one waits for it, and the
-    /// log says so; none means that the folder is there, perhaps built by that process.
+    /// The place `target` if nothing exists there. If another process builds there, this one waits for it,
+    /// and the log reports that. None means that the folder exists, possibly built by that process.
     ///
     /// # Errors
-    /// [`Error::Io`] where the parent folder or the lock cannot be made.
+    /// [`Error::Io`] if the parent folder or the lock cannot be created.
     pub fn vacant(target: &Path) -> Result<Option<Self>> {
         if target.exists() {
             return Ok(None);
@@ -60,21 +61,21 @@ impl Place {
         Ok(Some(Self { target: target.to_owned(), lock: Some(lock), check: None }))
     }
 
-    /// The same place, where a folder gets its name only if `check` finds nothing wrong once all of it is written. Otherwise
-    /// nothing of it is kept. With it, no kill leaves a finished folder that was made from something that changed
-    /// meanwhile.
+    /// The same place with a check that runs when the folder is complete. The folder gets its name only if
+    /// `check` succeeds; otherwise it is removed. So no kill leaves a finished folder that was built from
+    /// changed inputs.
     #[must_use]
     pub fn checked(self, check: impl FnOnce() -> Result<()> + 'static) -> Self {
         Self { check: Some(Box::new(check)), ..self }
     }
 }
 
-/// A folder that gets its name when it is finished, and goes away if it is not.
+/// A folder during its build. It is renamed when it is finished, and removed if it is not.
 pub struct Building {
     target: PathBuf,
     folder: PathBuf,
     check: Option<Check>,
-    /// Whether the folder outlives this value: it has its name now, or the next build goes on with it.
+    /// Whether to keep the folder when this value is dropped: it is finished, or the next build resumes it.
     stays: bool,
     /// Released last.
     _lock: Lock,
@@ -87,11 +88,11 @@ impl fmt::Debug for Building {
 }
 
 impl Building {
-    /// Starts an empty folder for a place, after waiting for a process that builds there. `is_ours` says whether a
-    /// folder that stands there now may be replaced.
+    /// Starts an empty folder for a place, after waiting for a process that builds there. `is_ours` decides
+    /// whether an existing folder may be replaced.
     ///
     /// # Errors
-    /// [`Error::InTheWay`] where something else stands there, [`Error::Io`].
+    /// [`Error::InTheWay`] if something else exists there, [`Error::Io`].
     pub fn create(place: Place, is_ours: impl Fn(&Path) -> bool) -> Result<Self> {
         let mut building = Self::prepare(place, is_ours)?;
         remove(&building.folder)?;
@@ -100,8 +101,8 @@ impl Building {
         Ok(building)
     }
 
-    /// As [`create`](Self::create), but what an unfinished build with a [`JOURNAL`] left is still there, and what this one
-    /// leaves will be.
+    /// As [`create`](Self::create), but resumes an unfinished build with a [`JOURNAL`], and keeps the folder
+    /// if this one is not finished.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -117,7 +118,7 @@ impl Building {
     fn prepare(place: Place, is_ours: impl Fn(&Path) -> bool) -> Result<Self> {
         let Place { target, lock: held, check } = place;
         let in_the_way = || Error::InTheWay { path: target.clone() };
-        let folder = beside(&target, BUILDING).ok_or_else(in_the_way)?;
+        let folder = sibling(&target, BUILDING).ok_or_else(in_the_way)?;
         let lock = match held {
             Some(lock) => lock,
             None => lock(&target)?,
@@ -129,7 +130,7 @@ impl Building {
                 return Err(in_the_way());
             }
         }
-        if let Some(replaced) = beside(&target, REPLACED) {
+        if let Some(replaced) = sibling(&target, REPLACED) {
             remove(&replaced)?;
         }
         remove_abandoned(parent(&target));
@@ -146,16 +147,16 @@ impl Building {
         self.folder.join(name)
     }
 
-    /// Puts the folder in its place, instead of one that stands there now, and says where that is.
+    /// Moves the folder to its path, replaces an existing one, and returns the path.
     ///
     /// # Errors
-    /// What the place's check finds wrong, and then nothing of the folder is kept; [`Error::Io`] where the system refuses.
+    /// Errors of the place's check, which remove the folder; [`Error::Io`] if the system refuses.
     pub fn finish(mut self) -> Result<PathBuf> {
         if let Some(check) = self.check.take() {
             check().inspect_err(|_| self.stays = false)?;
         }
         let in_the_way = || Error::InTheWay { path: self.target.clone() };
-        let spare = beside(&self.target, REPLACED).ok_or_else(in_the_way)?;
+        let spare = sibling(&self.target, REPLACED).ok_or_else(in_the_way)?;
         let has_replaced = replace(&self.folder, &self.target, &spare)
             .map_err(|error| Error::io(&self.target, "rename", error))?;
         self.stays = true;
@@ -176,21 +177,21 @@ impl Drop for Building {
     }
 }
 
-/// What a build that is not finished keeps in a folder.
+/// An unfinished build in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The unfinished folder.
     pub path: PathBuf,
-    /// Whether a process is at work on it.
+    /// Whether a process is working on it.
     pub at_work: bool,
-    /// Whether the next build of the same folder goes on with it, rather than removing it.
+    /// Whether the next build of the same folder resumes it instead of removing it.
     pub goes_on: bool,
 }
 
-/// What unfinished builds keep in `parent`, sorted by path.
+/// The unfinished builds in `parent`, sorted by path.
 ///
 /// # Errors
-/// [`Error::Io`] where the folder cannot be read.
+/// [`Error::Io`] if the folder cannot be read.
 pub fn leftovers(parent: &Path) -> Result<Vec<Leftover>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).map_err(|error| Error::io(parent, "read", error))? {
@@ -199,7 +200,7 @@ pub fn leftovers(parent: &Path) -> Result<Vec<Leftover>> {
             continue;
         };
         if path.is_dir() {
-            let at_work = beside(&target, LOCK).is_some_and(|lock| Lock::is_held(&lock));
+            let at_work = sibling(&target, LOCK).is_some_and(|lock| Lock::is_held(&lock));
             found.push(Leftover { goes_on: path.join(JOURNAL).exists(), path, at_work });
         }
     }
@@ -207,60 +208,62 @@ pub fn leftovers(parent: &Path) -> Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// Puts back the folder `target` that a kill took away while another was put in its place. Every opening of a folder that
-/// can be replaced begins with this. What stands at `target` is left alone, and so is a missing folder that was not taken away.
+/// Restores the folder `target` if a kill interrupted its replacement. Call this before opening a folder that
+/// can be replaced. An existing `target` is left alone, as is a missing folder without a backup.
 pub fn restore(target: &Path) {
-    if target.exists() || beside(target, REPLACED).is_none_or(|replaced| !replaced.is_dir()) {
+    if target.exists() || sibling(target, REPLACED).is_none_or(|replaced| !replaced.is_dir()) {
         return;
     }
-    // A process that builds here is between two renamings, and puts the new folder in the place.
+    // A process that builds here is between two renames and finishes the replacement.
     if let Err(error) = lock(target).and_then(|_lock| restore_locked(target)) {
-        tracing::warn!("could not put back a folder that a killed process took away: {error}");
+        tracing::warn!("could not restore a folder after a killed replacement: {error}");
     }
 }
 
-/// As [`restore`], by whoever holds the lock.
+/// As [`restore`], for the holder of the lock.
 fn restore_locked(target: &Path) -> Result<()> {
-    let Some(replaced) = beside(target, REPLACED) else { return Ok(()) };
+    let Some(replaced) = sibling(target, REPLACED) else { return Ok(()) };
     if put_back(target, &replaced).map_err(|error| Error::io(target, "rename", error))? {
-        tracing::warn!(folder = %target.display(), "put back what a killed process took away");
+        tracing::warn!(folder = %target.display(), "restored a folder after a killed replacement");
     }
     Ok(())
 }
 
-/// Removes what killed builds left in `parent`, and puts back what they took away. What cannot be removed stays and does no
-/// harm.
+/// Removes leftovers of killed builds in `parent`, and restores folders that they were replacing. Files that
+/// cannot be removed stay, because they are harmless.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let Some(target) = target_of(&path, LOCK).or_else(|| target_of(&path, HELD)) else { continue };
-        let Some(path) = beside(&target, LOCK) else { continue };
-        // A file that another program made under such a name is left alone.
+        let Some(path) = sibling(&target, LOCK) else { continue };
+        // Another program's file with such a name is left alone.
         if Lock::holder(&path).is_none() {
             continue;
         }
         let Some(lock) = Lock::take_abandoned(&path) else { continue };
         if let Err(error) = restore_locked(&target) {
-            tracing::warn!("could not put back a folder that a killed process took away: {error}");
+            tracing::warn!("could not restore a folder after a killed replacement: {error}");
             continue;
         }
         for ending in [BUILDING, REPLACED] {
-            let Some(folder) = beside(&target, ending).filter(|folder| folder.is_dir()) else { continue };
+            let Some(folder) = sibling(&target, ending).filter(|folder| folder.is_dir()) else { continue };
             if folder.join(JOURNAL).exists() {
                 continue;
             }
             match remove(&folder) {
-                Ok(()) => tracing::info!(folder = %folder.display(), "removed what a killed build left"),
-                Err(error) => tracing::warn!("could not remove what a killed build left: {error}"),
+                Ok(()) => {
+                    tracing::info!(folder = %folder.display(), "removed the leftovers of a killed build")
+                }
+                Err(error) => tracing::warn!("could not remove the leftovers of a killed build: {error}"),
             }
         }
         drop(lock);
     }
 }
 
-/// The lock of the folder `target`, whose parent is made if it is missing.
+/// The lock of the folder `target`. A missing parent is created.
 fn lock(target: &Path) -> Result<Lock> {
-    let path = beside(target, LOCK).ok_or_else(|| Error::InTheWay { path: target.to_owned() })?;
+    let path = sibling(target, LOCK).ok_or_else(|| Error::InTheWay { path: target.to_owned() })?;
     let parent = parent(target);
     make(parent)?;
     Lock::take(&path)
@@ -270,13 +273,13 @@ fn parent(target: &Path) -> &Path {
     target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// `.NAME.ending` beside a folder; none for a path without a name, such as `/`.
-fn beside(target: &Path, ending: &str) -> Option<PathBuf> {
+/// The path `.NAME.ending` next to a folder; none for a path without a name, such as `/`.
+fn sibling(target: &Path, ending: &str) -> Option<PathBuf> {
     let name = target.file_name()?.to_str()?;
     Some(target.with_file_name(format!(".{name}.{ending}")))
 }
 
-/// The folder that `.NAME.ending` lies beside; none for a path of another form.
+/// The folder that `.NAME.ending` belongs to; none for another form of path.
 fn target_of(path: &Path, ending: &str) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_prefix('.')?.strip_suffix(ending)?.strip_suffix('.')?;
@@ -375,7 +378,7 @@ mod tests {
         assert!(names(place.path()).iter().all(|name| name.starts_with("index-")));
     }
 
-    /// What a kill of a build of `name` leaves: its lock and its folders with these files.
+    /// The leftovers of a killed build of `name`: its lock and its folders with these files.
     fn killed(parent: &Path, name: &str, files: &[(&str, &str)]) {
         fs::write(parent.join(format!(".{name}.building.lock")), "sporran build, process 1\n").unwrap();
         for (ending, file) in files {
@@ -398,7 +401,7 @@ mod tests {
         for open in opens {
             let place = tempfile::tempdir().unwrap();
             let (parent, target) = (place.path(), place.path().join("index"));
-            // Between two renamings, where the system cannot exchange folders.
+            // Between two renames, if the system cannot exchange folders.
             killed(parent, "index", &[("building", "header"), ("replaced", "header")]);
             fs::write(parent.join(".index.replaced/header"), "old").unwrap();
             open(&target);
@@ -415,7 +418,7 @@ mod tests {
         killed(place.path(), "index", &[("building", "header")]);
         let building = Building::resume((&target).into(), is_ours).unwrap();
         assert_eq!((names(building.folder()), text(&target).as_str()), (Vec::new(), "new"));
-        // Nothing was taken away.
+        // Without a backup.
         restore(&place.path().join("none"));
         assert!(!place.path().join("none").exists());
     }
@@ -475,7 +478,7 @@ mod tests {
             ]
         );
         drop(at_work);
-        // A build that goes on finds what was there, and leaves it.
+        // A resumed build finds the existing files and keeps them.
         for _ in 0..2 {
             let building = Building::resume((&parent.join("dense")).into(), is_ours).unwrap();
             assert_eq!(names(building.folder()), [JOURNAL]);

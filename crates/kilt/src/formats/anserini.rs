@@ -13,7 +13,7 @@ use crate::{Error, Id, Result, jsonl, open_record::open_record};
 pub struct Document {
     /// Unique in the collection.
     pub id: Id,
-    /// What is indexed: the title, a line end and the text, or the text alone.
+    /// The indexed text: the title, a line end and the text, or the text alone.
     pub contents: String,
     /// Fields that the collection adds.
     pub extra: Map<String, Value>,
@@ -31,7 +31,7 @@ impl From<Document> for document::Document {
 
 impl From<document::Document> for Document {
     fn from(document: document::Document) -> Self {
-        // A title of several lines would end in the text when it is read again.
+        // A title of several lines would become part of the text when read again.
         let title = one_line(&document.title);
         Self { id: document.id.into(), contents: format!("{title}\n{}", document.text), extra: Map::new() }
     }
@@ -42,7 +42,7 @@ impl From<document::Document> for Document {
 pub struct Topic {
     /// The query's id.
     pub id: String,
-    /// What is asked.
+    /// The text of the query.
     pub text: String,
 }
 
@@ -68,7 +68,7 @@ fn one_line(text: &str) -> String {
 /// The topics of a file, with their lines. Ends after the first error.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened; an item is [`Error::Record`] where a line has not two columns or one
+/// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] where a line has not two columns or one
 /// of them is empty.
 pub fn read_topics(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Topic)>> + use<>> {
     let reader = jsonl::open(path)?;

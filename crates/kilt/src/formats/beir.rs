@@ -51,7 +51,7 @@ impl From<document::Document> for Document {
 pub struct Query {
     /// Unique in the file.
     pub id: Id,
-    /// What is asked.
+    /// The text of the query.
     pub text: String,
     /// What the data set adds.
     pub metadata: Option<Value>,
@@ -67,7 +67,7 @@ pub const QRELS_HEADER: &str = "query-id\tcorpus-id\tscore";
 /// The judgements of a `qrels/<split>.tsv`, with their lines. Ends after the first error.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened; an item is [`Error::Record`] where the header is missing, a line has
+/// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] where the header is missing, a line has
 /// not three columns, an id is empty or the score is not an integer.
 pub fn read_qrels(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Qrel)>> + use<>> {
     let reader = jsonl::open(path)?;

@@ -1,4 +1,4 @@
-//! A document of a collection: what corpus files of all makes come down to.
+//! A document of a collection, the common form of all corpus files.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -8,7 +8,7 @@ use crate::{
     passage::{self, Split},
 };
 
-/// A text with a title that retrievers find.
+/// A text with a title, the unit of retrieval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Unique in its collection.
@@ -20,7 +20,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// A page of two paragraphs, the title and the text, so that the document can stand in a knowledge source.
+    /// A page of two paragraphs, the title and the text, for use in a knowledge source.
     pub fn into_page(self) -> Page {
         Page {
             record_id: Some(Id::Text(self.id.clone())),
@@ -37,8 +37,8 @@ impl Document {
 }
 
 impl From<&Page> for Document {
-    /// The page's text as a store with [`Split::Page`] gives it: paragraphs and list items joined by a blank, without
-    /// headers; the title where there is nothing else.
+    /// The page's text as in a store with [`Split::Page`]: paragraphs and list items joined by a blank,
+    /// without headers. If it is empty, the title.
     fn from(page: &Page) -> Self {
         let text = passage::split(&page.text, Split::Page)
             .first()

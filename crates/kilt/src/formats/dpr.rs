@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use super::Document;
 use crate::{Id, open_record::open_record};
 
-/// A score as it is written: a number, or a number in quotes as in DPR's results.
+/// A score: a number, or a number in quotes as in DPR's results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Score {
     /// A JSON number.
@@ -23,7 +23,7 @@ impl Score {
     /// The value; finite.
     pub fn value(&self) -> f64 {
         match self {
-            // serde_json's numbers have a value, and `Text` was parsed before it was kept.
+            // serde_json's numbers have a value, and `Text` was validated by parsing.
             Self::Number(number) => number.as_f64().unwrap_or_default(),
             Self::Text(text) => text.trim().parse().unwrap_or_default(),
         }
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Score {
 /// A question of DPR's training data, `{biencoder-..}-{train,dev}.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingExample {
-    /// What is asked.
+    /// The text of the query.
     pub question: String,
     /// All right answers.
     pub answers: Vec<String>,
@@ -88,7 +88,7 @@ pub struct TrainingExample {
     pub positive_ctxs: Vec<TrainingContext>,
     /// Passages of other questions.
     pub negative_ctxs: Option<Vec<TrainingContext>>,
-    /// Passages that a retriever ranks high and that do not hold the answer.
+    /// Highly ranked passages of a retriever without the answer.
     pub hard_negative_ctxs: Option<Vec<TrainingContext>>,
     /// Fields beyond these, such as `dataset`.
     pub extra: Map<String, Value>,
@@ -110,7 +110,7 @@ pub struct TrainingContext {
     pub score: Option<Score>,
     /// The passage's id in the corpus.
     pub passage_id: Option<Id>,
-    /// The same in files made from DPR's own results.
+    /// The same in files made from DPR's results.
     pub psg_id: Option<Id>,
     /// Fields beyond these, such as `title_score`.
     pub extra: Map<String, Value>,
@@ -129,7 +129,7 @@ impl TrainingContext {
 }
 
 impl TrainingExample {
-    /// All its passages, each with the name of its list and its place there, from 0.
+    /// All passages, each with the name of its list and its index there, from 0.
     pub fn contexts(&self) -> impl Iterator<Item = (&'static str, usize, &TrainingContext)> {
         let lists = [
             ("positive_ctxs", Some(&self.positive_ctxs)),
@@ -142,12 +142,12 @@ impl TrainingExample {
     }
 }
 
-/// A question with the passages that a retriever found: DPR's results, FiD's input.
+/// A question with retrieved passages: DPR's results, FiD's input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetrievedExample {
     /// The question's id; DPR writes none.
     pub id: Option<Id>,
-    /// What is asked.
+    /// The text of the query.
     pub question: String,
     /// All right answers; none for a test set.
     pub answers: Option<Vec<String>>,
@@ -162,7 +162,7 @@ open_record!(RetrievedExample,
     optional { id = "id", answers = "answers" }
 );
 
-/// A passage that was found.
+/// A retrieved passage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetrievedContext {
     /// The passage's id in the corpus.
@@ -173,7 +173,7 @@ pub struct RetrievedContext {
     pub text: String,
     /// The retriever's score.
     pub score: Option<Score>,
-    /// Whether an answer stands in the text.
+    /// Whether the text contains an answer.
     pub has_answer: Option<bool>,
     /// Fields beyond these.
     pub extra: Map<String, Value>,

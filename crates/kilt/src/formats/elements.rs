@@ -28,19 +28,19 @@ enum Layout {
     Lines,
 }
 
-/// Opens a file whose content is a JSON array or JSON lines, told by its first character; plain, gzip or zstd, `-` is
-/// standard input.
+/// Opens a JSON array or JSON lines, detected by the first character; plain, gzip or zstd, `-` is standard
+/// input.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened, [`Error::Compressed`] where its stream is damaged.
+/// [`Error::Io`] if the file cannot be opened, [`Error::Compressed`] if its stream is damaged.
 pub fn open(path: impl AsRef<Path>) -> Result<Elements<'static>> {
     Elements::start(Stream::open(path.as_ref())?, None)
 }
 
-/// Opens a file whose content is an object, and goes to the array under `key`.
+/// Opens a file with a JSON object and moves to the array under `key`.
 ///
 /// # Errors
-/// As [`open`], and [`Error::Record`] where the content is not an object or has no such array.
+/// As [`open`], and [`Error::Record`] if the content is not an object or has no such array.
 pub fn open_member(path: impl AsRef<Path>, key: &'static str) -> Result<Elements<'static>> {
     Elements::start(Stream::open(path.as_ref())?, Some(key))
 }
@@ -106,13 +106,13 @@ impl<'a> Elements<'a> {
         self.value(&place)?;
         self.count += 1;
         let bytes = &self.buffer;
-        // The fast way first; only a failure pays for following the path of the field.
+        // The fast path first; only a failure pays for tracking the field's path.
         let record = serde_json::from_slice(bytes)
             .map_err(|_| explain::<T>(self.stream.path(), start, &place, bytes))?;
         Ok(Some((start.0, record)))
     }
 
-    /// After the array: the rest of the file must be what the layout ends with.
+    /// The rest of the file after the array must match the layout.
     fn close(&mut self) -> Result<()> {
         if let Layout::Member(key) = self.layout {
             if self.peek()? == Some(b',') {
@@ -130,7 +130,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Walks an object's members: `true` at the value of `key`, `false` behind the object's end.
+    /// Walks an object's members: `true` at the value of `key`, `false` after the object's end.
     fn find(&mut self, key: &str, mut first: bool) -> Result<bool> {
         loop {
             match self.peek()? {
@@ -197,7 +197,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Reads a whole value into the buffer. Only brackets and quotes are looked at; the parser sees to the rest.
+    /// Reads a whole value into the buffer. It looks only at brackets and quotes; the parser checks the rest.
     fn value(&mut self, field: &str) -> Result<()> {
         self.buffer.clear();
         let (start, _) = self.stream.place();
@@ -274,7 +274,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Why an element is not the record that was expected.
+/// Explains why an element is not the expected record.
 fn explain<T: DeserializeOwned>(path: &Path, start: (u64, usize), place: &str, bytes: &[u8]) -> Error {
     let text = match Stream::text(path, start, bytes) {
         Ok(text) => text,
@@ -285,11 +285,11 @@ fn explain<T: DeserializeOwned>(path: &Path, start: (u64, usize), place: &str, b
         Err(error) => (error.path().to_string(), error.into_inner()),
         Ok(_) => match json.end() {
             Err(error) => (".".to_owned(), error),
-            // The same bytes failed before, so this arm needs two different answers from one parser.
+            // The same bytes failed before, so this arm is unreachable with a deterministic parser.
             Ok(()) => return Error::record(path, start.0, place, "expected a record"),
         },
     };
-    // Where the JSON breaks off inside an object, the path ends in `?`.
+    // If the JSON ends inside an object, the path ends in `?`.
     let field = field.trim_end_matches('?').trim_end_matches('.');
     let field = match (place, field.is_empty()) {
         (_, true) => place.to_owned(),
@@ -328,7 +328,7 @@ impl ElementWriter {
     /// Writes one element.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Io`] if writing fails.
     pub fn record<T: Serialize + ?Sized>(&mut self, record: &T) -> Result<()> {
         if self.array {
             self.writer.bytes(if self.count == 0 { b"[\n" } else { b"," })?;
@@ -337,10 +337,10 @@ impl ElementWriter {
         self.writer.record(record)
     }
 
-    /// Makes the file appear.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses; then nothing appears.
+    /// [`Error::Io`] if writing fails; then no file appears.
     pub fn finish(mut self) -> Result<()> {
         if self.array {
             self.writer.bytes(if self.count == 0 { b"[]\n" } else { b"]\n" })?;

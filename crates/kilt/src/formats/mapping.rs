@@ -1,7 +1,8 @@
-//! From titles or passages of another corpus to KILT's pages.
+//! A mapping from titles or passages of another corpus to KILT's pages.
 //!
-//! DPR's passages are of another Wikipedia than KILT's; the mapping that KILT's DPR baseline used takes a passage's
-//! title (or id) to a page of KILT's knowledge source. Its pickle has to be written as JSON or TSV once.
+//! DPR's passages are from another Wikipedia dump than KILT's. The mapping of KILT's DPR baseline maps a
+//! passage's title (or id) to a page of KILT's knowledge source. Its pickle must be converted to JSON or TSV
+//! once.
 
 use std::{fmt, path::Path};
 
@@ -16,11 +17,12 @@ use crate::{Error, Id, Result, jsonl};
 pub struct PageMapping(FxHashMap<String, String>);
 
 impl PageMapping {
-    /// Loads a JSON object `{title: page id, ..}` or lines of `title TAB page id`, told by the first character.
+    /// Loads a JSON object `{title: page id, ..}` or lines of `title TAB page id`, detected by the first
+    /// character.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Compressed`], [`Error::Utf8`]; [`Error::Record`] for a value that is not an id, a line of
-    /// another number of columns, or a key that leads to two pages; [`Error::Empty`].
+    /// [`Error::Io`], [`Error::Compressed`], [`Error::Utf8`]; [`Error::Record`] for a value that is not an id, a line with
+    /// another number of columns, or a key with two pages; [`Error::Empty`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut first = Stream::open(path)?;
@@ -66,7 +68,7 @@ impl PageMapping {
         }
     }
 
-    /// The page that a title or passage id leads to.
+    /// The page of a title or passage id.
     pub fn page(&self, key: &str) -> Option<&str> {
         self.0.get(key.trim()).map(String::as_str)
     }

@@ -1,7 +1,7 @@
-//! Files of other systems: corpora, queries, judgements, rankings and training data.
+//! File formats of other systems: corpora, queries, judgements, rankings and training data.
 //!
-//! Every reader streams and names file, line and field of what it cannot read; JSON records keep the fields that their
-//! format does not define. [`convert`] turns one into another.
+//! Every reader streams and reports file, line and field of errors. JSON records keep fields that their
+//! format does not define. [`convert`] converts between formats.
 
 pub mod anserini;
 pub mod beir;

@@ -1,7 +1,7 @@
-//! DPR's corpus, `psgs_w100.tsv`: `id TAB text TAB title` under a header, with csv quotes.
+//! DPR's corpus, `psgs_w100.tsv`: `id TAB text TAB title` with a header and csv quotes.
 //!
-//! A field that starts with a quote ends at the next single one; `""` inside stands for a quote; tabs and line ends
-//! may stand between them. Quotes elsewhere are text. Python's `csv` reads and writes the same.
+//! A field that starts with a quote ends at the next single quote. Inside, `""` is a quote, and tabs and line
+//! ends are text. Quotes elsewhere are text. Python's `csv` reads and writes the same format.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use super::{Document, stream::Stream};
 use crate::{Error, Result, jsonl};
 
 const HEADER: [&str; 3] = ["id", "text", "title"];
-/// No passage is longer; a quote that nobody closes must not swallow the file.
+/// The longest row. An unclosed quote must not swallow the file.
 const MAX_ROW: usize = 1 << 24;
 
 /// The documents of a file, plain, gzip or zstd, with their lines; the header may be missing. Ends after the first
 /// error.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened; an item is [`Error::Record`] for a row of another number of columns,
+/// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] for a row of another number of columns,
 /// an empty id or an open quote, [`Error::Utf8`] or [`Error::Compressed`].
 pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Document)>> + use<>> {
     let mut stream = Stream::open(path)?;
@@ -43,7 +43,7 @@ fn next(stream: &mut Stream<'_>, row: &mut Vec<u8>) -> Result<Option<(u64, Docum
             continue;
         }
         let fields = loop {
-            // Quotes, tabs and line ends are ASCII, so bytes can be cut before they are known to be UTF-8.
+            // Quotes, tabs and line ends are ASCII, so bytes can be split before UTF-8 validation.
             match fields(row) {
                 Ok(fields) => break fields,
                 Err(open) => {
@@ -85,7 +85,7 @@ fn column(at: usize) -> String {
     HEADER.get(at).map_or_else(|| (at + 1).to_string(), |&name| name.to_owned())
 }
 
-/// A row's fields, or the number of the one whose quote is still open.
+/// A row's fields, or the index of the field with an open quote.
 fn fields(row: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
     let end = row.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
     let mut fields = Vec::with_capacity(3);
@@ -105,7 +105,7 @@ fn fields(row: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
                 rest = &rest[1..];
             }
         }
-        // What is left of the row may be nothing but its line end, which lies behind `end`.
+        // The rest of the row may be only its line end, which is after `end`.
         let left = rest.len().saturating_sub(row.len() - end);
         let tab = rest[..left].iter().position(|&byte| byte == b'\t');
         field.extend_from_slice(&rest[..tab.unwrap_or(left)]);
@@ -134,7 +134,7 @@ impl Writer {
     /// Writes one row.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Io`] if writing fails.
     pub fn document(&mut self, document: &Document) -> Result<()> {
         let mut row = String::new();
         for (at, field) in [&document.id, &document.text, &document.title].into_iter().enumerate() {
@@ -152,10 +152,10 @@ impl Writer {
         self.0.line(row.as_bytes())
     }
 
-    /// Makes the file appear.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses; then nothing appears.
+    /// [`Error::Io`] if writing fails; then no file appears.
     pub fn finish(self) -> Result<()> {
         self.0.finish()
     }

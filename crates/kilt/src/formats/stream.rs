@@ -10,14 +10,14 @@ use crate::{
     jsonl::{BUFFER, Input},
 };
 
-/// A file's bytes with the place that they are read from.
+/// A file's bytes with the current position.
 pub(crate) struct Stream<'a> {
     path: PathBuf,
     input: Box<dyn BufRead + 'a>,
     compressed: bool,
     /// The line that the next byte belongs to, counted from 1.
     line: u64,
-    /// The next byte's place in its line, counted from 0.
+    /// The column of the next byte, counted from 0.
     column: usize,
 }
 
@@ -25,7 +25,7 @@ impl Stream<'static> {
     /// Opens a file, plain, gzip or zstd; `-` is standard input.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
+    /// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let Input { bytes, compressed, .. } = Input::open(path)?;
         Ok(Self { path: path.to_owned(), input: bytes, compressed, line: 1, column: 0 })
@@ -33,7 +33,7 @@ impl Stream<'static> {
 }
 
 impl<'a> Stream<'a> {
-    /// The bytes of a member of an archive; `path` stands for it in errors.
+    /// The bytes of an archive member; `path` names it in errors.
     pub(crate) fn member(path: PathBuf, input: impl Read + 'a) -> Self {
         let input = Box::new(BufReader::with_capacity(BUFFER, input));
         Self { path, input, compressed: true, line: 1, column: 0 }
@@ -48,16 +48,16 @@ impl<'a> Stream<'a> {
         (self.line, self.column)
     }
 
-    /// Bytes that are next, none at the end.
+    /// The next bytes; empty at the end.
     pub(crate) fn fill(&mut self) -> Result<&[u8]> {
-        // The borrow of a returned buffer cannot end early in one arm only, so it is asked for twice.
+        // The borrow checker does not end the borrow early in one arm only, so the buffer is requested twice.
         if let Err(source) = self.input.fill_buf() {
             return Err(self.failure(source));
         }
         self.input.fill_buf().map_err(|source| Error::io(&self.path, "read", source))
     }
 
-    /// Takes `count` of the bytes that [`fill`](Self::fill) showed, and appends them to `to`.
+    /// Appends the first `count` bytes of [`fill`](Self::fill) to `to` and consumes them.
     pub(crate) fn take(&mut self, count: usize, to: &mut Vec<u8>) -> Result<()> {
         let taken = &self.fill()?[..count];
         let lines = taken.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -81,7 +81,7 @@ impl<'a> Stream<'a> {
         Ok(read > 0)
     }
 
-    /// The bytes without their places, for a reader of another format.
+    /// The bytes without positions, for a reader of another format.
     pub(crate) fn as_read(&mut self) -> &mut (dyn BufRead + 'a) {
         &mut *self.input
     }
@@ -94,7 +94,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The text of `bytes` that began at a line and a column.
+    /// The text of `bytes` that start at a line and a column.
     pub(crate) fn text<'b>(path: &Path, (line, column): (u64, usize), bytes: &'b [u8]) -> Result<&'b str> {
         std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];

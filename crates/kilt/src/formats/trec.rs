@@ -1,7 +1,7 @@
-//! TREC's run and qrels files, as trec_eval reads them: columns between white space.
+//! TREC's run and qrels files in trec_eval's format: columns separated by white space.
 //!
-//! KILT's ids can hold blanks (`947testa CRICKET:0`), which the format cannot. They are written percent-encoded, and so
-//! is the percent sign itself; the reader takes back those codes and no others.
+//! KILT's ids can contain blanks (`947testa CRICKET:0`), which the format does not allow. Blanks and the
+//! percent sign are written percent-encoded. The reader decodes only these codes.
 
 use std::{fmt::Write, path::Path};
 
@@ -17,7 +17,7 @@ pub struct RunLine {
     pub query: String,
     /// The document's id.
     pub document: String,
-    /// The place, counted from 1 (from 0 in some files); trec_eval orders by score.
+    /// The rank, counted from 1 (from 0 in some files); trec_eval orders by score.
     pub rank: u32,
     /// The score, finite; higher is better.
     pub score: f64,
@@ -32,11 +32,11 @@ pub struct Qrel {
     pub query: String,
     /// The document's id.
     pub document: String,
-    /// How relevant it is; 0 or less is not.
+    /// The relevance; 0 or less means not relevant.
     pub relevance: i32,
 }
 
-/// All that a run says of one query.
+/// The ranking of one query in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
     /// The query's id.
@@ -54,14 +54,14 @@ pub struct RankedDocument {
     pub id: String,
     /// Its score.
     pub score: f64,
-    /// The line that says so.
+    /// The line of this document.
     pub line: u64,
 }
 
 /// The lines of a run, with their numbers. Ends after the first error.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened; an item is [`Error::Record`] where a line has not six columns, the
+/// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] where a line has not six columns, the
 /// rank is no whole number or the score is not a finite number.
 pub fn read_run(path: &Path) -> Result<impl Iterator<Item = Result<(u64, RunLine)>> + use<>> {
     columns(path, ["query", "Q0", "document", "rank", "score", "tag"], |path, line, columns| {
@@ -80,7 +80,7 @@ pub fn read_run(path: &Path) -> Result<impl Iterator<Item = Result<(u64, RunLine
 /// The judgements of a qrels file, with their lines. Ends after the first error.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened; an item is [`Error::Record`] where a line has not four columns or the
+/// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] where a line has not four columns or the
 /// relevance is not an integer.
 pub fn read_qrels(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Qrel)>> + use<>> {
     columns(path, ["query", "iteration", "document", "relevance"], |path, line, columns| {
@@ -93,7 +93,7 @@ pub fn read_qrels(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Qrel)
 /// The rankings of a run, query by query in the file's order. Ends after the first error.
 ///
 /// # Errors
-/// As [`read_run`]; also where a query's lines do not stand together or name a document twice.
+/// As [`read_run`]; also if a query's lines are not consecutive or contain a document twice.
 pub fn read_rankings(path: &Path) -> Result<impl Iterator<Item = Result<Ranking>> + use<>> {
     let path = path.to_owned();
     let mut lines = read_run(&path)?.peekable();
@@ -106,7 +106,7 @@ pub fn read_rankings(path: &Path) -> Result<impl Iterator<Item = Result<Ranking>
         let query = first.query.clone();
         if let Some(earlier) = seen.insert(query.clone(), line) {
             let message = format!(
-                "`{query}` has a ranking on line {earlier} already; expected all lines of a query to stand together"
+                "`{query}` has a ranking on line {earlier} already; expected the lines of a query to be consecutive"
             );
             return Some(Err(Error::record(&path, line, "query", message)));
         }
@@ -178,7 +178,7 @@ fn finite(path: &Path, line: u64, score: f64) -> Result<f64> {
     Err(Error::record(path, line, "score", format!("expected a finite number, found {score}")))
 }
 
-/// An id as a column.
+/// Encodes an id as a column.
 fn encoded(id: &str) -> String {
     let mut text = String::with_capacity(id.len());
     for letter in id.chars() {
@@ -194,7 +194,7 @@ fn encoded(id: &str) -> String {
     text
 }
 
-/// The id of a column.
+/// Decodes an id.
 fn decoded(column: &str) -> String {
     let mut text = String::with_capacity(column.len());
     let mut rest = column;
@@ -215,7 +215,7 @@ fn decoded(column: &str) -> String {
     text + rest
 }
 
-/// The white space or percent sign that a text starts with in code, and the code's length.
+/// The encoded white space or percent sign at the start of a text, and the code's length.
 fn code(text: &str) -> Option<(char, usize)> {
     let mut bytes = Vec::with_capacity(3);
     for piece in text.as_bytes().chunks(3).take(3) {
@@ -247,7 +247,7 @@ mod tests {
             assert!(!encoded(id).contains(char::is_whitespace), "{id}");
             assert_eq!(decoded(&encoded(id)), id);
         }
-        // Codes that the writer never makes stay what they are.
+        // Other percent codes are kept.
         assert_eq!(decoded("http://x/%41%C3%A9%2"), "http://x/%41%C3%A9%2");
     }
 

@@ -1,4 +1,4 @@
-//! Many lines at once, for all threads.
+//! Reading many lines at once for parallel parsing.
 
 use std::{
     io::{ErrorKind, Read},
@@ -18,9 +18,9 @@ const BATCH: usize = 4 << 20;
 /// Whole lines of a file in one allocation.
 #[derive(Default)]
 pub struct Chunk {
-    /// Lines with their ends, then the beginning of the next chunk's first line, then room.
+    /// Lines with their ends, then the start of the next chunk's first line, then free space.
     bytes: Vec<u8>,
-    /// Bytes of it that are lines of this chunk.
+    /// The number of bytes in this chunk's lines.
     whole: usize,
     /// Number, start and end of each line that is not blank.
     lines: Vec<(u64, usize, usize)>,
@@ -38,7 +38,8 @@ impl Chunk {
     }
 }
 
-/// Notes a line unless it is blank. Only the line end goes: blanks before it can belong to the last field of a TSV.
+/// Records a line unless it is blank. Only the line end is removed: blanks before it may belong to a TSV
+/// field.
 fn push(lines: &mut Vec<(u64, usize, usize)>, bytes: &[u8], line: u64, start: usize, end: usize) {
     let text = &bytes[start..end];
     if !text.trim_ascii().is_empty() {
@@ -48,8 +49,8 @@ fn push(lines: &mut Vec<(u64, usize, usize)>, bytes: &[u8], line: u64, start: us
 }
 
 impl Reader {
-    /// Puts the next whole lines into a chunk, in place of what was there: at least one, and then about a batch of
-    /// them. `false` at the end of the file; after an error the chunk has the lines before it.
+    /// Replaces a chunk by the next whole lines: at least one, and about a batch. `false` at the end of the
+    /// file; after an error the chunk has the lines before it.
     pub(crate) fn next_chunk(&mut self, chunk: &mut Chunk) -> Result<bool> {
         let Chunk { bytes, whole, lines } = chunk;
         lines.clear();
@@ -61,7 +62,7 @@ impl Reader {
         let mut outcome = Ok(true);
         while matches!(outcome, Ok(true)) && (filled < bytes.len() || *whole == 0) {
             if filled == bytes.len() {
-                // One line is longer than all the room.
+                // One line is longer than the buffer.
                 bytes.resize(2 * filled, 0);
             }
             match self.input.bytes.read(&mut bytes[filled..]) {
@@ -87,8 +88,8 @@ impl Reader {
         outcome
     }
 
-    /// Parses on all threads and hands batches to `each` in the file's order. A batch holds about 4 MiB of lines, so
-    /// memory stays bounded; reading goes on while batches are parsed and handed over.
+    /// Parses on all threads and passes batches to `each` in the file's order. A batch has about 4 MiB of
+    /// lines, so memory is bounded. Reading continues while batches are parsed and processed.
     ///
     /// # Errors
     /// The first error in the file's order, whether from reading, parsing or `each`.
@@ -97,21 +98,21 @@ impl Reader {
         mut each: impl FnMut(Vec<(u64, T)>) -> Result<()>,
     ) -> Result<()> {
         self.chunks(|path, chunk| {
-            // Collected as they stand, so that the first error in the file's order is the one that is seen.
+            // Collected in order, so that the first error in the file's order is returned.
             let parsed: Vec<Result<(u64, T)>> =
                 chunk.par_lines().map(|(line, bytes)| Ok((line, parse(path, line, bytes)?))).collect();
             each(parsed.into_iter().collect::<Result<_>>()?)
         })
     }
 
-    /// Hands chunks of whole lines to `each` in the file's order while the next chunk is read.
+    /// Passes chunks of whole lines to `each` in the file's order while the next chunk is read.
     ///
     /// # Errors
     /// The first error, whether from reading or from `each`.
     pub fn chunks(mut self, mut each: impl FnMut(&Path, &Chunk) -> Result<()>) -> Result<()> {
         let path = self.path.clone();
         let (sender, receiver) = mpsc::sync_channel::<(Chunk, Result<()>)>(1);
-        // Chunks that are done with come back, so that their memory serves again.
+        // Processed chunks return to the reader, which reuses their memory.
         let (give_back, spare) = mpsc::channel::<Chunk>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -119,7 +120,7 @@ impl Reader {
                     let mut chunk = spare.try_recv().unwrap_or_default();
                     let more = self.next_chunk(&mut chunk);
                     let last = !matches!(more, Ok(true));
-                    // A send fails only when the receiver stopped on an error of its own.
+                    // Sending fails only if the receiver stopped after an error.
                     if sender.send((chunk, more.map(|_| ()))).is_err() || last {
                         return;
                     }
@@ -130,7 +131,7 @@ impl Reader {
                     each(&path, &chunk)?;
                 }
                 outcome?;
-                // The reader may have reached the end and gone.
+                // The reader may have finished.
                 let _ = give_back.send(chunk);
             }
             Ok(())
@@ -158,7 +159,8 @@ mod tests {
     fn chunks_hold_the_lines_that_are_read_one_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
-        // Lines across the edges of chunks, one longer than a chunk, blank ones, other line ends, none at the end.
+        // Lines across chunk boundaries, a line longer than a chunk, blank lines, CRLF, no line end at the
+        // end.
         let mut bytes = Vec::new();
         for at in 0..30_000usize {
             bytes.extend(std::iter::repeat_n(b'a' + (at % 26) as u8, at % 700));

@@ -13,7 +13,7 @@ use std::{
 use super::BUFFER;
 use crate::{Error, Result};
 
-/// How far a file has been read, in bytes as they lie on disk; it can be watched while the reader is at work.
+/// The progress of reading a file in bytes on disk. It can be observed while the reader is running.
 #[derive(Clone, Debug, Default)]
 pub struct Position {
     read: Arc<AtomicU64>,
@@ -32,7 +32,7 @@ impl Position {
     }
 }
 
-/// Counts what is taken from a buffer, not what is read ahead into it.
+/// Counts the consumed bytes, not those that are buffered ahead.
 struct Counting<R> {
     inner: R,
     read: Arc<AtomicU64>,
@@ -65,10 +65,10 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens a file, plain, gzip or zstd, as its first bytes say; `-` is standard input.
+    /// Opens a file, plain, gzip or zstd, detected by its first bytes; `-` is standard input.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
+    /// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut position = Position::default();
         let raw: Box<dyn Read + Send> = if path.as_os_str() == "-" {

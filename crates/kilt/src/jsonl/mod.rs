@@ -1,6 +1,6 @@
 //! JSON lines and text lines, streamed from plain, gzip and zstd files; atomic writers.
 //!
-//! Compression is told by a file's first bytes when reading and by its name's ending when writing. `-` is standard
+//! Readers detect compression by a file's first bytes, writers by the ending of its name. `-` is standard
 //! input or output.
 
 mod chunk;

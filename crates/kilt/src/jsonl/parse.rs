@@ -21,7 +21,7 @@ pub fn utf8<'a>(path: &Path, line: u64, bytes: &'a [u8]) -> Result<&'a str> {
 /// # Errors
 /// [`Error::Utf8`], or [`Error::Record`] with the field's path.
 pub fn parse<'a, T: serde::Deserialize<'a>>(path: &Path, line: u64, bytes: &'a [u8]) -> Result<T> {
-    // The fast way first; only a failure pays for following the path of the field.
+    // The fast path first; only a failure pays for tracking the field's path.
     serde_json::from_slice(bytes).or_else(|_| {
         let text = utf8(path, line, bytes)?;
         let mut json = serde_json::Deserializer::from_str(text);
@@ -32,7 +32,7 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(path: &Path, line: u64, bytes: &'a [
     })
 }
 
-/// The path of a field; where the JSON broke off inside an object, that object's.
+/// The path of a field; if the JSON ends inside an object, that of the object.
 pub(crate) fn field(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     let path = path.trim_end_matches('?').trim_end_matches('.');

@@ -14,17 +14,17 @@ use crate::{Error, Result};
 pub struct Reader {
     pub(super) path: PathBuf,
     pub(super) input: Input,
-    /// The last line that was read whole.
+    /// The last complete line.
     pub(super) line: u64,
     buffer: Vec<u8>,
-    /// The beginning of a line whose end was not read yet; only chunks leave one.
+    /// The start of an incomplete line; only chunks leave one.
     pub(super) rest: Vec<u8>,
 }
 
 /// Opens a file, plain, gzip or zstd; `-` is standard input.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened or its first bytes cannot be read.
+/// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
 pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
     let path = path.as_ref();
     let input = Input::open(path)?;
@@ -55,7 +55,7 @@ impl Reader {
             }
             self.line += 1;
             if !self.buffer.trim_ascii().is_empty() {
-                // Only the line end goes: blanks before it can belong to the last field of a TSV.
+                // Only the line end is removed: blanks before it may belong to a TSV field.
                 let end = self
                     .buffer
                     .iter()

@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic file writers.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -11,9 +11,9 @@ use tempfile::NamedTempFile;
 use super::BUFFER;
 use crate::{Error, Result};
 
-/// A file that appears under its name only when it is complete.
+/// A file that appears at its path only when it is complete.
 ///
-/// Dropped without [`finish`](Self::finish), nothing is left behind.
+/// If it is dropped without [`finish`](Self::finish), no file remains.
 pub struct Writer {
     path: PathBuf,
     output: Output,
@@ -46,10 +46,10 @@ impl Write for Target {
 }
 
 impl Writer {
-    /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are made.
+    /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are created.
     ///
     /// # Errors
-    /// [`Error::Io`] where the folder cannot be made or written to; [`Error::NotAFolder`] where it is a file.
+    /// [`Error::Io`] if the folder cannot be created or written to; [`Error::NotAFolder`] if it is a file.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let fail = |source| Error::io(path, "write", source);
@@ -74,7 +74,7 @@ impl Writer {
     /// Writes one record as a line of JSON.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Io`] if writing fails.
     pub fn record<T: Serialize + ?Sized>(&mut self, record: &T) -> Result<()> {
         let line =
             serde_json::to_vec(record).map_err(|error| Error::io(&self.path, "write", error.into()))?;
@@ -84,7 +84,7 @@ impl Writer {
     /// Writes bytes and a line end.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Io`] if writing fails.
     pub fn line(&mut self, line: &[u8]) -> Result<()> {
         self.bytes(line)?;
         self.bytes(b"\n")
@@ -93,7 +93,7 @@ impl Writer {
     /// Writes bytes as they are.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Io`] if writing fails.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let result = match &mut self.output {
             Output::Plain(output) => output.write_all(bytes),
@@ -103,10 +103,10 @@ impl Writer {
         result.map_err(|source| Error::io(&self.path, "write", source))
     }
 
-    /// Makes the file appear.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
-    /// [`Error::Io`] where the disk refuses; then nothing appears.
+    /// [`Error::Io`] if writing fails; then no file appears.
     pub fn finish(self) -> Result<()> {
         let Self { path, output } = self;
         let fail = |source| Error::io(&path, "write", source);
@@ -126,7 +126,7 @@ impl Writer {
     }
 }
 
-/// How the names of temporary files begin.
+/// The prefix of temporary files.
 pub(crate) const TEMPORARY: &str = ".sporran-";
 
 /// How the names of this process's temporary files begin: what remains of a process that is interrupted can be found by it.
@@ -147,7 +147,7 @@ fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
 /// Writes one value as indented JSON, atomically.
 ///
 /// # Errors
-/// [`Error::Io`] where the disk refuses or the value is nothing that JSON can hold; then nothing appears.
+/// [`Error::Io`] if writing fails or the value is nothing that JSON can hold; then nothing appears.
 pub fn write_json(path: impl AsRef<Path>, value: &impl Serialize) -> Result<()> {
     let path = path.as_ref();
     let mut json =
@@ -159,7 +159,7 @@ pub fn write_json(path: impl AsRef<Path>, value: &impl Serialize) -> Result<()> 
 /// Writes a whole file at once, atomically.
 ///
 /// # Errors
-/// [`Error::Io`] where the disk refuses; then nothing appears.
+/// [`Error::Io`] if writing fails; then no file appears.
 pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let mut writer = Writer::create(path)?;
     writer.bytes(bytes)?;

@@ -5,10 +5,9 @@ use std::path::Path;
 use super::{EntityId, Names, Part, RelationId, Triple, TripleIndex};
 use crate::{Error, Result};
 
-/// Entities, relations, what they are called, and triples in three parts, with hard negatives where a data set has them.
+/// Entities, relations, their labels, and triples in three parts, with hard negatives if a data set has them.
 ///
-/// Every id in its triples is one of its own. Triples stand in the order in which they came; a set of them is made by
-/// [`TripleIndex`].
+/// Every id in its triples is valid. Triples are in input order; [`TripleIndex`] builds a set of them.
 #[derive(Clone, Debug, Default)]
 pub struct KnowledgeBase {
     entities: Named,
@@ -17,11 +16,11 @@ pub struct KnowledgeBase {
     negatives: [Vec<Triple>; 3],
 }
 
-/// Ids with what they are called: for each, a label and then its aliases, as far as they are known.
+/// Ids with their names: for each a label and then aliases, if known.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     ids: Names,
-    /// Shorter than `ids` where the last ones have no label.
+    /// Shorter than `ids` if the last ones have no label.
     called: Vec<Vec<String>>,
 }
 
@@ -53,17 +52,18 @@ impl Named {
 }
 
 impl KnowledgeBase {
-    /// Loads a folder. Triples are in `train.txt`, `valid.txt` and `test.txt` (`.tsv` or `.nt` instead, or with `.gz` or
-    /// `.zst` behind; only the first is needed, and `triples.tsv` does for it), hard negatives in `valid_negatives.txt` and
-    /// `test_negatives.txt`; or the folder holds Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on). A `.txt` or
-    /// `.tsv` file has a subject, a relation and an object on each line, between tabs. What ids are called stands in
-    /// `entities.tsv` and `relations.tsv`, Wikidata5M's `wikidata5m_entity.txt` and `wikidata5m_relation.txt`, or CoDEx's
-    /// `entity_text.tsv`; [`read_names`](super::read_names) says how.
+    /// Loads a folder. Triples are in `train.txt`, `valid.txt` and `test.txt`. The endings `.tsv` and `.nt`
+    /// are possible too, each also compressed with `.gz` or `.zst`. Only the first file is required, and may
+    /// be named `triples.tsv`. Hard negatives are in `valid_negatives.txt` and `test_negatives.txt`.
+    /// Alternatively, the folder contains Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on).
+    /// Each line of a `.txt` or `.tsv` file has a subject, a relation and an object, separated by tabs. Names
+    /// of ids are in `entities.tsv` and `relations.tsv`, Wikidata5M's `wikidata5m_entity.txt` and
+    /// `wikidata5m_relation.txt`, or CoDEx's `entity_text.tsv`; see [`read_names`](super::read_names).
     ///
-    /// A path to a file is read as [`load_file`](Self::load_file) does, as the training part.
+    /// A path to a file is read with [`load_file`](Self::load_file) as the training part.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Record`] with file and line; [`Error::Empty`] for a training part without a triple.
+    /// [`Error::Io`]; [`Error::Record`] with file and line; [`Error::Empty`] for a training part without triples.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut kb = Self::default();
@@ -82,13 +82,13 @@ impl KnowledgeBase {
         Ok(kb)
     }
 
-    /// How many entities there are; ids are below it.
+    /// The number of entities; all ids are smaller.
     #[must_use]
     pub fn entity_count(&self) -> usize {
         self.entities.ids.len()
     }
 
-    /// How many relations there are; ids are below it.
+    /// The number of relations; all ids are smaller.
     #[must_use]
     pub fn relation_count(&self) -> usize {
         self.relations.ids.len()
@@ -130,25 +130,25 @@ impl KnowledgeBase {
         self.relations.ids.name(id.index()).unwrap_or_default()
     }
 
-    /// What an entity is called, or its name where no label is known.
+    /// The label of an entity, or its id without a label.
     #[must_use]
     pub fn label(&self, id: EntityId) -> &str {
         self.entities.called(id.0).first().map_or_else(|| self.entity_name(id), String::as_str)
     }
 
-    /// What a relation is called, or its name where no label is known.
+    /// The label of a relation, or its id without a label.
     #[must_use]
     pub fn relation_label(&self, id: RelationId) -> &str {
         self.relations.called(id.0).first().map_or_else(|| self.relation_name(id), String::as_str)
     }
 
-    /// All that an entity is called, its label first.
+    /// The label and aliases of an entity, the label first.
     #[must_use]
     pub fn labels(&self, id: EntityId) -> &[String] {
         self.entities.called(id.0)
     }
 
-    /// All that a relation is called, its label first.
+    /// The label and aliases of a relation, the label first.
     #[must_use]
     pub fn relation_labels(&self, id: RelationId) -> &[String] {
         self.relations.called(id.0)
@@ -160,7 +160,7 @@ impl KnowledgeBase {
         &self.triples[part as usize]
     }
 
-    /// Triples that are plausible and known to be wrong, for a part.
+    /// The hard negatives of a part: plausible triples known to be wrong.
     #[must_use]
     pub fn negatives(&self, part: Part) -> &[Triple] {
         &self.negatives[part as usize]
@@ -172,7 +172,7 @@ impl KnowledgeBase {
         TripleIndex::new(parts.iter().flat_map(|&part| self.triples(part)))
     }
 
-    /// The entity with a name, a new one if there is none.
+    /// The entity with a name; creates it if it is new.
     ///
     /// # Errors
     /// [`Error::Argument`] beyond 2^32 - 2 entities.
@@ -180,7 +180,7 @@ impl KnowledgeBase {
         self.entities.ids.intern(name).map(EntityId).ok_or_else(|| full("entities"))
     }
 
-    /// The relation with a name, a new one if there is none.
+    /// The relation with a name; creates it if it is new.
     ///
     /// # Errors
     /// [`Error::Argument`] beyond 2^32 - 2 relations.
@@ -188,20 +188,20 @@ impl KnowledgeBase {
         self.relations.ids.intern(name).map(RelationId).ok_or_else(|| full("relations"))
     }
 
-    /// Adds a triple to a part, as its last one.
+    /// Appends a triple to a part.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an id is not one of this knowledge base.
+    /// [`Error::Argument`] for an id that this knowledge base lacks.
     pub fn add(&mut self, part: Part, triple: Triple) -> Result<()> {
         self.check(triple)?;
         self.triples[part as usize].push(triple);
         Ok(())
     }
 
-    /// Adds a triple that is known to be wrong.
+    /// Appends a hard negative to a part.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an id is not one of this knowledge base.
+    /// [`Error::Argument`] for an id that this knowledge base lacks.
     pub fn add_negative(&mut self, part: Part, triple: Triple) -> Result<()> {
         self.check(triple)?;
         self.negatives[part as usize].push(triple);
@@ -223,22 +223,22 @@ impl KnowledgeBase {
         )))
     }
 
-    /// Calls an entity so before all else.
+    /// Sets the label of an entity.
     pub fn set_label(&mut self, id: EntityId, label: &str) {
         self.entities.call(id.0, label, true);
     }
 
-    /// Calls an entity so as well.
+    /// Adds an alias of an entity.
     pub fn add_alias(&mut self, id: EntityId, alias: &str) {
         self.entities.call(id.0, alias, false);
     }
 
-    /// Calls a relation so before all else.
+    /// Sets the label of a relation.
     pub fn set_relation_label(&mut self, id: RelationId, label: &str) {
         self.relations.call(id.0, label, true);
     }
 
-    /// Calls a relation so as well.
+    /// Adds an alias of a relation.
     pub fn add_relation_alias(&mut self, id: RelationId, alias: &str) {
         self.relations.call(id.0, alias, false);
     }

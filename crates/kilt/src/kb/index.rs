@@ -2,8 +2,8 @@
 
 use super::{EntityId, RelationId, Triple};
 
-/// Which objects a subject has by a relation, and which subjects an object has: two sorted tables. A triple that is
-/// given twice is in it once.
+/// The objects of a subject and a relation, and the subjects of a relation and an object: two sorted tables.
+/// Duplicates are stored once.
 #[derive(Clone, Debug, Default)]
 pub struct TripleIndex {
     objects: Table,
@@ -56,7 +56,7 @@ impl Table {
 }
 
 impl TripleIndex {
-    /// Of any triples, in any order.
+    /// Indexes triples in any order.
     pub fn new<'t>(triples: impl IntoIterator<Item = &'t Triple>) -> Self {
         let (objects, subjects) = triples
             .into_iter()
@@ -68,7 +68,7 @@ impl TripleIndex {
         Self { objects: Table::new(objects), subjects: Table::new(subjects) }
     }
 
-    /// How many different triples there are.
+    /// The number of distinct triples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.values.len()
@@ -80,19 +80,19 @@ impl TripleIndex {
         self.objects.values.is_empty()
     }
 
-    /// To what `subject` stands in `relation`, ascending.
+    /// The objects of `subject` and `relation`, ascending.
     #[must_use]
     pub fn objects(&self, subject: EntityId, relation: RelationId) -> &[EntityId] {
         self.objects.values(key(subject, relation))
     }
 
-    /// What stands in `relation` to `object`, ascending.
+    /// The subjects of `relation` and `object`, ascending.
     #[must_use]
     pub fn subjects(&self, relation: RelationId, object: EntityId) -> &[EntityId] {
         self.subjects.values(key(object, relation))
     }
 
-    /// Whether a triple is there.
+    /// Whether the index contains a triple.
     #[must_use]
     pub fn contains(&self, triple: Triple) -> bool {
         self.objects(triple.subject, triple.relation).binary_search(&triple.object).is_ok()
@@ -108,12 +108,12 @@ impl TripleIndex {
         self.subjects.iter()
     }
 
-    /// The relations that `subject` has objects by, ascending, each with them.
+    /// The relations of `subject` with their objects, ascending.
     pub fn relations_of(&self, subject: EntityId) -> impl Iterator<Item = (RelationId, &[EntityId])> {
         Self::of(&self.objects, subject)
     }
 
-    /// The relations that `object` has subjects by, ascending, each with them.
+    /// The relations of `object` with their subjects, ascending.
     pub fn relations_to(&self, object: EntityId) -> impl Iterator<Item = (RelationId, &[EntityId])> {
         Self::of(&self.subjects, object)
     }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn look_ups_agree_with_a_scan_of_all_triples() {
-        // A small world in which many pairs have several values, and one triple comes twice.
+        // Small numbers, so that many pairs have several values, and one triple is repeated.
         let mut triples: Vec<Triple> =
             (0..200u32).map(|at| Triple::new(at * 7 % 11, at * 5 % 3, at * 13 % 17)).collect();
         triples.push(triples[0]);

@@ -1,4 +1,4 @@
-//! Tables of what entities and relations are called.
+//! Tables of entity and relation names.
 
 use std::{borrow::Cow, path::Path};
 
@@ -9,15 +9,15 @@ use crate::{Error, Result, jsonl};
 pub struct NamesRow<'a> {
     /// The id, such as `Q42`.
     pub id: &'a str,
-    /// What is called so.
+    /// The label.
     pub label: Cow<'a, str>,
-    /// The title of its page; empty where the table has none.
+    /// The title of its page; empty without that column.
     pub title: &'a str,
-    /// Its class; empty where the table has none.
+    /// Its class; empty without that column.
     pub class: &'a str,
     /// Other names.
     pub aliases: Vec<&'a str>,
-    /// What is told of it: its description and the beginning of its page, where the table has them.
+    /// Its description and the beginning of its page, if the table has them.
     pub told: Vec<Cow<'a, str>>,
 }
 
@@ -32,13 +32,13 @@ struct Columns {
 }
 
 impl Columns {
-    /// None where the line names no id and no label, and so is a row itself.
+    /// None if the line has no id and no label column, so that it is a row.
     fn of(header: &str) -> Option<Self> {
         let header: Vec<&str> = header.split('\t').map(str::trim).collect();
         let column =
             |names: &[&str]| names.iter().find_map(|name| header.iter().position(|column| column == name));
         Some(Self {
-            // Where there are both, `id` is the number of a row.
+            // If both exist, `id` is a row number.
             id: column(&["qid", "id"])?,
             label: column(&["label", "name"])?,
             title: column(&["title"]),
@@ -62,19 +62,19 @@ impl Columns {
     }
 }
 
-/// A cell as it was before it was quoted, as CoDEx quotes those that have quotes within.
+/// Removes the quotes of a cell. CoDEx quotes cells that contain quotes.
 fn unquoted(cell: &str) -> Cow<'_, str> {
     let inner = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.map_or(Cow::Borrowed(cell), |inner| inner.replace("\"\"", "\"").into())
 }
 
-/// Reads a table between tabs, row by row. Its first line may name its columns: `id` or `qid`, `label` or `name`, and perhaps
-/// `title`, `type` or `ent_type`, `description`, `extract`, and `aliases` between `|`; labels and texts may be
-/// quoted there. Without such a line each row is an id, a label and aliases, as
-/// in Wikidata5M.
+/// Reads a tab-separated table, row by row. The first line may name the columns: `id` or `qid`, `label` or
+/// `name`, and optionally `title`, `type` or `ent_type`, `description`, `extract`, and `aliases` separated by
+/// `|`. Labels and texts may be quoted in such a table. Without column names each row is an id, a label and
+/// aliases, as in Wikidata5M.
 ///
 /// # Errors
-/// [`Error::Io`] and the like; [`Error::Record`] for a row without an id or a label.
+/// [`Error::Io`] and other read errors; [`Error::Record`] for a row without an id or a label.
 pub fn read_names(path: &Path, mut take: impl FnMut(NamesRow<'_>)) -> Result<()> {
     let mut reader = jsonl::open(path)?;
     let mut columns = None;
@@ -137,7 +137,7 @@ mod tests {
         let rows =
             read("id\tlabel\ttitle\ttype\taliases\nQ1\tAnn\tAnn (singer)\thuman\tAnnie| Nan|\n").unwrap();
         assert_eq!(rows, [row(["Q1", "Ann", "Ann (singer)", "human"], &["Annie", "Nan"])]);
-        // Without such a line: Wikidata5M's layout, in which a bar is a letter like others.
+        // Without column names, in Wikidata5M's layout, `|` is an ordinary character.
         let rows = read("Q1\tAnn\tA|B\t\tNan\r\n").unwrap();
         assert_eq!(rows, [row(["Q1", "Ann", "", ""], &["A|B", "Nan"])]);
     }
@@ -153,12 +153,12 @@ mod tests {
         .unwrap();
         let mut rows = Vec::new();
         read_names(&path, |row| {
-            let told: Vec<String> = row.told.iter().map(|text| text.to_string()).collect();
-            rows.push((row.label.to_string(), told.join("/")));
+            let texts: Vec<String> = row.told.iter().map(|text| text.to_string()).collect();
+            rows.push((row.label.to_string(), texts.join("/")));
         })
         .unwrap();
         let expected = [("Ann", "a person/She "), ("Bob \"B\" Low", "/")];
-        assert_eq!(rows, expected.map(|(label, told)| (label.to_owned(), told.to_owned())));
+        assert_eq!(rows, expected.map(|(label, texts)| (label.to_owned(), texts.to_owned())));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Knowledge bases: triples of subject, relation and object over entities with labels and aliases.
 //!
-//! A [`KnowledgeBase`] numbers its entities and relations densely in the order in which its files name them, so that an
-//! [`EntityId`] is a row of an embedding matrix. A [`TripleIndex`] answers which objects a subject has by a relation,
-//! and which subjects an object has.
+//! A [`KnowledgeBase`] numbers its entities and relations densely in the order of its files, so that an
+//! [`EntityId`] is a row of an embedding matrix. A [`TripleIndex`] finds the objects of a subject and a
+//! relation, and the subjects of a relation and an object.
 
 mod base;
 mod index;
@@ -44,14 +44,14 @@ impl RelationId {
     }
 }
 
-/// A fact: `subject` stands in `relation` to `object`.
+/// A fact: `relation` holds from `subject` to `object`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Triple {
-    /// Of what something is said.
+    /// The subject.
     pub subject: EntityId,
-    /// What is said of it.
+    /// The relation.
     pub relation: RelationId,
-    /// With what it stands in the relation.
+    /// The object.
     pub object: EntityId,
 }
 
@@ -67,11 +67,11 @@ impl Triple {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// What is known, and learned from.
+    /// For training.
     Train,
-    /// What choices are made on.
+    /// For validation.
     Valid,
-    /// What is reported on.
+    /// For the final evaluation.
     Test,
 }
 

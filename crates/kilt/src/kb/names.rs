@@ -4,14 +4,15 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-/// Names numbered densely in the order in which they came, as one text with a table of hashes: some 4 bytes a name
-/// beside its own, so that millions of entities fit.
+/// Densely numbered names in insertion order, as one text with a hash table. Each name needs about 4 bytes
+/// besides its text, so millions of entities fit.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     text: String,
     /// Where each name ends in `text`.
     ends: Vec<u64>,
-    /// Open addressing by linear steps; a slot is a name's number plus 1, 0 is free. Its length is a power of two.
+    /// Open addressing with linear probing. A slot is a name's number plus 1; 0 is free. The length is a
+    /// power of two.
     slots: Vec<u32>,
 }
 
@@ -51,7 +52,7 @@ impl Names {
         self.slots[self.slot(name)].checked_sub(1)
     }
 
-    /// The number of a name, a new one if it has none. 2^32 - 2 names at most; a further one gets none.
+    /// The number of a name, a new one if the name is new. None beyond 2^32 - 2 names.
     pub fn intern(&mut self, name: &str) -> Option<u32> {
         if (self.len() + 1) * 2 > self.slots.len() {
             self.grow();
@@ -72,7 +73,7 @@ impl Names {
         (0..self.len()).filter_map(|number| self.name(number))
     }
 
-    /// The slot that holds a name, or the free one where it would go. The table is at most half full.
+    /// The slot of a name, or the free slot for it. The table is at most half full.
     fn slot(&self, name: &str) -> usize {
         let mask = self.slots.len() - 1;
         let hash = hash(name);
@@ -90,7 +91,7 @@ impl Names {
         for number in 0..self.len() {
             let Some(name) = self.name(number) else { continue };
             let slot = self.slot(name);
-            // `intern` lets no number reach `u32::MAX`.
+            // `intern` keeps all numbers below `u32::MAX`.
             self.slots[slot] = number as u32 + 1;
         }
     }

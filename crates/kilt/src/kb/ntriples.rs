@@ -1,9 +1,9 @@
-//! N-Triples (W3C, 2014), as far as knowledge bases need them.
+//! The subset of N-Triples (W3C, 2014) that knowledge bases need.
 //!
-//! IRIs and blank nodes become names: an IRI as it stands, but those of Wikidata's entities and direct properties by
-//! their last part (`Q42`, `P31`), as every Wikidata data set names them. Literals are not entities. Those of
-//! `rdfs:label`, `skos:prefLabel` and `schema:name` become labels, those of `skos:altLabel` aliases, if they are English
-//! or of no language; others are passed over.
+//! IRIs and blank nodes become names. Entities and direct properties of Wikidata are named by the last part
+//! of the IRI (`Q42`, `P31`), as in every Wikidata data set. Literals are not entities. `rdfs:label`,
+//! `skos:prefLabel` and `schema:name` give labels, `skos:altLabel` gives aliases, if they are English or
+//! without a language. Other literals are skipped.
 
 use std::{borrow::Cow, path::Path};
 
@@ -18,7 +18,7 @@ const LABELS: [&str; 3] = [
 const ALIASES: &str = "http://www.w3.org/2004/02/skos/core#altLabel";
 const WIKIDATA: [&str; 2] = ["http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"];
 
-/// What stands in one place of a triple.
+/// A term of a triple.
 #[derive(Debug, PartialEq)]
 enum Term<'t> {
     Iri(Cow<'t, str>),
@@ -40,7 +40,7 @@ impl Term<'_> {
 impl KnowledgeBase {
     pub(super) fn load_ntriples(&mut self, path: &Path, part: Part) -> Result<()> {
         let mut reader = jsonl::open(path)?;
-        // Labels may come before the triples that make their entities known.
+        // Labels may come before the triples of their entities.
         let mut called = Vec::new();
         while let Some((line, bytes)) = reader.next_line()? {
             let text = jsonl::utf8(path, line, bytes)?;
@@ -102,7 +102,7 @@ fn statement(line: &str) -> Result<Option<[Term<'_>; 3]>, Wrong<'static>> {
     }
     match rest.strip_prefix('.').map(str::trim_start) {
         Some(end) if end.is_empty() || end.starts_with('#') => Ok(Some(terms)),
-        _ => Err((".", format!("expected `.` behind the object, found `{}`", short(rest)))),
+        _ => Err((".", format!("expected `.` after the object, found `{}`", short(rest)))),
     }
 }
 
@@ -110,14 +110,14 @@ fn short(text: &str) -> String {
     text.chars().take(20).collect()
 }
 
-/// The term at the start of a text, and what follows it.
+/// Splits the first term from a text.
 fn term(text: &str) -> Result<(Term<'_>, &str), String> {
     if let Some(rest) = text.strip_prefix('<') {
         let end = rest.find('>').ok_or("expected `>` at the end of an IRI, found none")?;
         return Ok((Term::Iri(unescaped(&rest[..end])?), &rest[end + 1..]));
     }
     if text.starts_with("_:") {
-        // A label holds dots but does not end with one.
+        // The label of a blank node may contain dots but does not end with one.
         let end = text.find(char::is_whitespace).unwrap_or(text.len());
         let label = text[..end].trim_end_matches('.');
         return Ok((Term::Blank(label), &text[label.len()..]));
@@ -220,7 +220,7 @@ mod tests {
     fn mistakes_are_told_with_line_and_field() {
         let cases = [
             ("<a> <b> c .\n", "1: field `object`: expected `<`, `_:` or `\"`, found `c .`"),
-            ("<a> <b> <c>\n", "1: field `.`: expected `.` behind the object"),
+            ("<a> <b> <c>\n", "1: field `.`: expected `.` after the object"),
             ("<a> <b> <c .\n", "1: field `object`: expected `>`"),
             ("<a> <b> <c> .\n\"a\" <b> <c> .\n", "2: field `subject`: expected an IRI or a blank node"),
             ("<a> _:b <c> .\n", "1: field `relation`: expected an IRI"),

@@ -1,14 +1,14 @@
-//! Folders and files of triples, and tables of names, read and written.
+//! Reading and writing folders and files of triples, and tables of names.
 
 use std::path::{Path, PathBuf};
 
 use super::{EntityId, KnowledgeBase, Named, Part, RelationId, Triple, labels::read_names};
 use crate::{Error, Result, jsonl};
 
-/// Where Wikidata5M (Wang et al., 2021) keeps a part; the second ending stands in its inductive setting.
+/// The file name prefixes of Wikidata5M (Wang et al., 2021), the second for its inductive setting.
 const WIKIDATA5M: [&str; 2] = ["wikidata5m_transductive_", "wikidata5m_inductive_"];
 
-/// The file in `folder` with that name and any ending that is known.
+/// The file in `folder` with that name and any known ending.
 fn find(folder: &Path, name: &str, kinds: &[&str]) -> Option<PathBuf> {
     let endings = ["", ".gz", ".zst"];
     kinds
@@ -22,7 +22,7 @@ impl KnowledgeBase {
         for part in Part::ALL {
             let name = part.name();
             let own = find(folder, name, &["txt", "tsv", "nt"]);
-            // All there is is there to learn from.
+            // A single file of all triples is the training part.
             let whole = || find(folder, "triples", &["tsv", "nt"]).filter(|_| part == Part::Train);
             let file = own.or_else(whole).or_else(|| {
                 WIKIDATA5M.iter().find_map(|before| find(folder, &format!("{before}{name}"), &["txt"]))
@@ -55,11 +55,11 @@ impl KnowledgeBase {
         Ok(())
     }
 
-    /// Reads a file of triples into a part: N-Triples where its name ends so (`.nt`, compressed or not), else columns
-    /// between tabs.
+    /// Reads a file of triples into a part: N-Triples if its name ends in `.nt` (before `.gz` or `.zst`),
+    /// otherwise tab-separated columns.
     ///
     /// # Errors
-    /// [`Error::Io`] and the like; [`Error::Record`] for a line that is no triple.
+    /// [`Error::Io`] and other read errors; [`Error::Record`] for a line that is no triple.
     pub fn load_file(&mut self, path: &Path, part: Part) -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -103,7 +103,7 @@ impl KnowledgeBase {
         Ok(())
     }
 
-    /// Reads what entities are called, as [`read_names`] does. Entities that no triple names are passed over.
+    /// Reads entity names with [`read_names`]. Entities without triples are skipped.
     ///
     /// # Errors
     /// Those of [`read_names`].
@@ -116,10 +116,10 @@ impl KnowledgeBase {
         })
     }
 
-    /// Reads what relations are called, as [`load_labels`](Self::load_labels) does for entities.
+    /// Reads relation names, as [`load_labels`](Self::load_labels) does for entities.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`read_names`].
     pub fn load_relation_labels(&mut self, path: &Path) -> Result<()> {
         read_names(path, |row| {
             if let Some(id) = self.relation(row.id) {
@@ -129,8 +129,8 @@ impl KnowledgeBase {
         })
     }
 
-    /// Writes a folder that [`open`](Self::open) reads: the same ids get the same numbers as long as every one is in a
-    /// triple. Each file appears whole or not at all.
+    /// Writes a folder for [`open`](Self::open). Ids keep their numbers if every id is in a triple. Each file
+    /// is written atomically.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Argument`] for a name with a tab or a line end.

@@ -1,17 +1,17 @@
-//! How like a page's spans are to a text, by BLEU (Papineni et al. 2002).
+//! The BLEU of a page's spans against an evidence text (Papineni et al. 2002).
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-/// N-grams of up to so many words count.
+/// The longest n-grams that count.
 const ORDERS: usize = 4;
 
-/// What stands for a word or n-gram that the evidence does not have.
+/// Represents a word or n-gram that the evidence lacks.
 const FOREIGN: u32 = u32::MAX;
 
-/// Calls `found` with each word of a text in the form in which words are compared, and its place in characters: runs of
-/// letters and digits, in lower case. KILT compares what spaCy splits, without punctuation.
+/// Calls `found` with each word of a text in normal form and its character range. Words are runs of letters
+/// and digits, in lower case. KILT compares spaCy's tokens without punctuation.
 fn each_word(text: &str, mut found: impl FnMut(&str, Range<usize>)) {
     let (mut word, mut start, mut end) = (String::new(), 0, 0);
     for (at, c) in text.chars().enumerate() {
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) characters: Range<usize>,
 }
 
-/// A page as an evidence text sees it: its words, paragraph after paragraph.
+/// The words of a page as seen by an evidence text, paragraph by paragraph.
 pub(super) struct Page {
     pub(super) places: Vec<Place>,
     /// For each word and each order, the number of the n-gram that ends there, or [`FOREIGN`].
@@ -46,7 +46,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Whether the evidence has that word.
+    /// Whether the evidence contains the word.
     pub(super) fn is_known(&self, word: usize) -> bool {
         self.ending[word][0] != FOREIGN
     }
@@ -54,18 +54,18 @@ impl Page {
 
 /// An evidence text: the numbers of its words and n-grams, and their counts.
 pub(super) struct Evidence {
-    /// How many words it has.
+    /// Its number of words.
     pub(super) length: usize,
     /// The number of each word.
     words: FxHashMap<String, u32>,
-    /// The number of each n-gram, by its words' numbers with [`FOREIGN`] before those of lower orders.
+    /// The number of each n-gram, by its word numbers; lower orders start with [`FOREIGN`].
     grams: FxHashMap<[u32; ORDERS], u32>,
-    /// How often each n-gram occurs.
+    /// The count of each n-gram.
     counts: Vec<u32>,
 }
 
 impl Evidence {
-    /// Nothing for a text without words.
+    /// None for a text without words.
     pub(super) fn new(text: &str) -> Option<Self> {
         let mut words = FxHashMap::default();
         let mut own = Vec::new();
@@ -89,12 +89,12 @@ impl Evidence {
         Some(Self { length: own.len(), words, grams, counts })
     }
 
-    /// The orders that are compared: a text of fewer words has no n-grams of the higher ones.
+    /// The orders that are compared: a short text has no n-grams of higher orders.
     fn orders(&self) -> usize {
         ORDERS.min(self.length)
     }
 
-    /// The words of a page. N-grams reach over the ends of paragraphs.
+    /// The words of a page. N-grams may cross paragraph ends.
     pub(super) fn read<'a>(&self, paragraphs: impl Iterator<Item = &'a str>) -> Page {
         let mut page = Page { places: Vec::new(), ending: Vec::new() };
         // The numbers of the last words, the newest at the end.
@@ -105,7 +105,7 @@ impl Evidence {
                 last[ORDERS - 1] = self.words.get(word).copied().unwrap_or(FOREIGN);
                 let mut ending = [FOREIGN; ORDERS];
                 for (order, number) in (1..=self.orders()).zip(&mut ending) {
-                    // With a foreign word in it, no longer n-gram is the evidence's.
+                    // Longer n-grams contain a foreign word.
                     let gram = &last[ORDERS - order..];
                     match self.grams.get(&key(gram)) {
                         Some(found) if gram[0] != FOREIGN => *number = *found,
@@ -119,11 +119,11 @@ impl Evidence {
         page
     }
 
-    /// BLEU with the evidence as the hypothesis and a span as its only reference, without smoothing.
+    /// BLEU of the evidence as hypothesis against a span as its only reference, without smoothing.
     ///
-    /// `matches` are the evidence's n-grams that the span has, by order and each at most as often as the evidence has it;
-    /// `reference` is the number of the span's words. With equal products of matches, spans no longer than the evidence have
-    /// the same BLEU to the last bit.
+    /// `matches` counts the evidence's n-grams in the span by order, each at most as often as in the
+    /// evidence. `reference` is the number of the span's words. With equal products of matches, spans no
+    /// longer than the evidence have bitwise equal BLEU.
     pub(super) fn bleu(&self, matches: &[u32; ORDERS], reference: usize) -> f64 {
         let orders = self.orders();
         let product: f64 = matches[..orders].iter().map(|&matches| f64::from(matches)).product();
@@ -142,7 +142,7 @@ fn key(words: &[u32]) -> [u32; ORDERS] {
     key
 }
 
-/// The n-grams of a span that are the evidence's, counted while the span grows and shrinks.
+/// The matching n-grams of a sliding span.
 pub(super) struct Tally<'a> {
     page: &'a Page,
     counts: &'a [u32],
@@ -157,14 +157,14 @@ impl<'a> Tally<'a> {
         Self { page, counts, seen: vec![0; counts.len()], span: 0..0, matches: [0; ORDERS] }
     }
 
-    /// Begins again with an empty span at `start`.
+    /// Restarts with an empty span at `start`.
     pub(super) fn restart(&mut self, start: usize) {
         self.seen.fill(0);
         self.span = start..start;
         self.matches = [0; ORDERS];
     }
 
-    /// Takes the next word in. Whether an n-gram was counted.
+    /// Adds the next word. Returns whether an n-gram was counted.
     pub(super) fn grow(&mut self) -> bool {
         let before = self.matches;
         for (at, &gram) in self.page.ending[self.span.end].iter().enumerate() {
@@ -179,7 +179,7 @@ impl<'a> Tally<'a> {
         self.matches != before
     }
 
-    /// Leaves the first word out.
+    /// Removes the first word.
     pub(super) fn shrink(&mut self) {
         for at in 0..ORDERS {
             let last = self.span.start + at;
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn bleu_is_the_geometric_mean_of_the_clipped_precisions_times_the_brevity_penalty() {
         let evidence = Evidence::new("the the the cat sat").unwrap();
-        // Papineni's example the other way round: `the` counts as often as the reference has it.
+        // Papineni's example reversed: `the` counts as often as in the reference.
         let page = evidence.read(["the cat sat on"].into_iter());
         let mut tally = Tally::new(&evidence, &page);
         tally.restart(0);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(tally.matches(), &[3, 2, 1, 0]);
         assert_eq!(evidence.bleu(tally.matches(), 3), 0.0);
         let short = Evidence::new("the the cat").unwrap();
-        // A text of three words has no n-grams of four, which then do not count.
+        // A text of three words has no n-grams of four, so order four does not count.
         assert_eq!(short.bleu(&[2, 1, 0, 0], 2), 0.0);
         let expected = (2.0f64 / 3.0 * 0.5).powf(1.0 / 3.0);
         assert!((short.bleu(&[2, 1, 1, 0], 2) - expected).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! The datasets' own layouts whose evidence is mapped.
+//! The layouts of datasets whose evidence is mapped.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use crate::{Id, Record, Result, jsonl::parse};
 
-/// A dataset's own layout.
+/// The layout of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// FEVER's claims: `{id, label, verifiable, claim, evidence}`, evidence being a list of sets, each of which is enough
-    /// for the label. A piece of a set is a page's title and a number of a sentence, whose text is not in the file, so that
-    /// only the page is mapped. Claims that cannot be verified are left out.
+    /// FEVER's claims: `{id, label, verifiable, claim, evidence}`. The evidence is a list of sets, each of
+    /// which suffices for the label. A piece of a set is a page title and a sentence number. The file lacks
+    /// the sentence's text, so only the page is mapped. Claims that cannot be verified are skipped.
     Fever,
-    /// PopQA with passages: `{id, question, possible_answers, paragraphs: [{title, text, is_supporting}]}`. The paragraphs
-    /// that support, those of the subject and of the object, belong together: they are one set.
+    /// PopQA with passages: `{id, question, possible_answers, paragraphs: [{title, text, is_supporting}]}`.
+    /// The supporting paragraphs of subject and object form one set.
     PopQa,
-    /// Any other dataset, brought to lines of `{id, input, answers, evidence}`. The evidence is a set of pieces that belong
-    /// together, `[{title, text}]`, or a list of such sets, each of which is enough, `[[{title, text}]]`.
+    /// Any other dataset, converted to lines of `{id, input, answers, evidence}`. The evidence is one set of
+    /// pieces, `[{title, text}]`, or a list of alternative sets, `[[{title, text}]]`.
     Evidence,
 }
 
@@ -42,18 +42,19 @@ impl FromStr for Layout {
     }
 }
 
-/// A record with its dataset's own evidence.
+/// A record with its dataset's evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Own {
     pub(super) id: Id,
     pub(super) input: String,
     pub(super) answers: Vec<String>,
-    /// Sets of pieces: the pieces of one belong together, and each set is enough. No two are equal, none is empty.
+    /// Sets of pieces: a set's pieces belong together, and each set suffices. The sets are distinct and not
+    /// empty.
     pub(super) evidence: Vec<Vec<Piece>>,
     pub(super) meta: Option<Value>,
 }
 
-/// A piece of evidence: the title of a page, and the text there where it is known.
+/// A piece of evidence: a page title, and the text if known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Piece {
     pub(super) title: String,
@@ -61,7 +62,7 @@ pub(super) struct Piece {
     pub(super) text: Option<String>,
 }
 
-/// Two numbers of the annotation, a page's title, and a number of a sentence.
+/// Two numbers of the annotation, a page title, and a sentence number.
 type FeverEvidence = (Value, Value, Option<String>, Option<i64>);
 
 #[derive(Deserialize)]
@@ -114,7 +115,7 @@ impl Evidence {
     }
 }
 
-/// The sets without those that are empty, and without what is equal: pieces within a set, and sets in any order of theirs.
+/// Removes empty sets, equal pieces of a set, and sets that are equal up to order.
 fn distinct(sets: impl IntoIterator<Item = Vec<Piece>>) -> Vec<Vec<Piece>> {
     let mut kept: Vec<Vec<Piece>> = Vec::new();
     let mut known = BTreeSet::new();
@@ -144,7 +145,7 @@ fn fever_title(title: &str) -> String {
 }
 
 impl Layout {
-    /// The record of a line; nothing for one that is left out on purpose.
+    /// The record of a line; none if it is skipped on purpose.
     pub(super) fn read(self, path: &std::path::Path, line: u64, bytes: &[u8]) -> Result<Option<Own>> {
         Ok(match self {
             Self::Fever => {

@@ -1,6 +1,6 @@
-//! A dataset's own evidence, mapped onto a knowledge source as KILT did it (Petroni et al. 2021, section 2): the page of the
-//! same title, redirects included, and on all of it the span that is most like the evidence by BLEU, the shortest of equal
-//! ones, with its score. Each of a dataset's alternative sets of evidence becomes an output.
+//! Maps a dataset's evidence onto a knowledge source as in KILT (Petroni et al. 2021, section 2). The page
+//! has the same title, or a redirect from it. On that page, the span with the highest BLEU is the evidence,
+//! the shortest of equal ones. Each alternative set of evidence becomes an output.
 
 mod bleu;
 mod layout;
@@ -25,7 +25,7 @@ use crate::{
 
 pub use self::{layout::Layout, summary::MapSummary};
 
-/// What is to be mapped.
+/// The parameters of a mapping.
 #[derive(Clone, Debug)]
 pub struct MapRequest {
     /// The layout of the inputs.
@@ -34,10 +34,10 @@ pub struct MapRequest {
     pub inputs: Vec<PathBuf>,
     /// The file of records in KILT's layout.
     pub output: PathBuf,
-    /// Which part of the dataset they are. In `dev` and `test` an output is dropped where one of its spans is below `least`
-    /// or one of its pages is not in the source; `train` keeps what was found.
+    /// The split of the dataset. In `dev` and `test` an output is dropped if one of its spans is below
+    /// `least` or one of its pages is missing. `train` keeps the mapped part.
     pub split: Split,
-    /// The least BLEU of a span in `dev` and `test`; the paper's is 0.5.
+    /// The smallest BLEU of a span in `dev` and `test`; 0.5 in the paper.
     pub least: f64,
 }
 
@@ -45,29 +45,29 @@ pub struct MapRequest {
 struct MappedSet {
     /// The pieces whose pages are in the source, in the order of the set.
     items: Vec<Provenance>,
-    /// The pieces whose pages are not.
+    /// The number of pieces whose pages are missing.
     missing: usize,
 }
 
-/// What becomes of a set of evidence.
+/// Why a set of evidence is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Written,
-    /// A page of it is not in the source.
+    /// A page is missing.
     Incomplete,
-    /// A span of it has too low a BLEU.
+    /// The BLEU of a span is too low.
     Below,
-    /// It is at the same places as another set of the record.
+    /// Another set of the record has the same spans.
     Equal,
 }
 
-/// A record of the data set's own layout with its sets of evidence on the store's pages.
+/// A record with its sets of evidence mapped onto the store's pages.
 type Mapped = (Own, Vec<MappedSet>);
 
 /// Maps the evidence of records onto the pages of `store`. The output appears when all inputs have been read.
 ///
 /// # Errors
-/// Those of the readers and writers; [`Error::Empty`] where the inputs hold no record; [`Error::Argument`] for a least BLEU
+/// Those of the readers and writers; [`Error::Empty`] if the inputs hold no record; [`Error::Argument`] for a least BLEU
 /// that is none.
 pub fn map_evidence(request: &MapRequest, store: &PassageStore) -> Result<MapSummary> {
     if !(0.0..=1.0).contains(&request.least) {
@@ -158,7 +158,7 @@ fn count_and_write(
         provenance,
         extra: Map::new(),
     };
-    // The first answer carries the evidence, as in KILT's files, once with each set.
+    // The first answer has the evidence, as in KILT's files, once for each set.
     let mut outputs: Vec<Output> =
         kept.into_iter().map(|items| output(own.answers.first(), Some(items))).collect();
     outputs.extend(own.answers.iter().skip(1).map(|answer| output(Some(answer), None)));
@@ -179,7 +179,7 @@ fn fate(request: &MapRequest, set: &MappedSet, kept: &[Vec<Provenance>]) -> Fate
     }
 }
 
-/// The items without those that are at the place of an earlier one, as pages of two titles are.
+/// Removes items with the same span, as for two titles of one page.
 fn distinct(items: Vec<Provenance>) -> Vec<Provenance> {
     let mut kept: Vec<Provenance> = Vec::with_capacity(items.len());
     for item in items {
@@ -190,12 +190,12 @@ fn distinct(items: Vec<Provenance>) -> Vec<Provenance> {
     kept
 }
 
-/// Whether two sets hold the same places, in any order.
+/// Whether two sets have the same spans in any order.
 fn are_equal(a: &[Provenance], b: &[Provenance]) -> bool {
     a.iter().all(|item| b.contains(item)) && b.iter().all(|item| a.contains(item))
 }
 
-/// A piece of evidence as a span of a page, or as the page alone where its text is not known or nothing of it stands there.
+/// The span for a piece of evidence, or the whole page if the text is unknown or not found.
 fn provenance(store: &PassageStore, page: PageIndex, piece: &Piece) -> Provenance {
     let mut item = Provenance {
         wikipedia_id: Some(store.page_id(page).into()),
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((summary.pieces, summary.pages), (4, 3));
         assert_eq!((summary.exact, summary.fuzzy, summary.unmatched), (1, 1, 1));
         let first = &records[0].outputs()[0].evidence()[0];
-        // `later` is missing in the page, so that the span is a word shorter: all of the sentence.
+        // The page lacks `later`, so the span is one word shorter: the whole sentence.
         assert_eq!(place(first), [3, 0, 3, 49]);
         assert_eq!(first.section.as_deref(), Some("Section::::Life."));
         assert!(first.bleu_score.unwrap() > 0.5 && first.bleu_score.unwrap() < 1.0);
@@ -303,7 +303,7 @@ mod tests {
         let line = r#"{"id":1,"input":"q","answers":["x"],"evidence":[{"title":"Ann Lund (singer)","text":"She sang in Oslo. Life. She was born in Bergen"}]}"#;
         let (_, records) = mapped(Layout::Evidence, &[line], Split::Dev);
         let item = &records[0].outputs()[0].evidence()[0];
-        // `Section` of the header between them is the one word that the evidence lacks.
+        // The evidence lacks one word of the span: `Section` of the header between.
         assert_eq!((place(item), item.section.as_deref()), ([1, 33, 3, 22], Some("Section::::Abstract.")));
         assert!(item.bleu_score.unwrap() > 0.5);
     }

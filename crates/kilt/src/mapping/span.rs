@@ -1,11 +1,11 @@
-//! The span of a page that is most like an evidence text.
+//! The span of a page with the highest BLEU against an evidence text.
 
 use super::bleu::{Evidence, Page, Place, Tally};
 
-/// What rounding may take from a bound.
+/// Tolerance of a bound against rounding.
 const SLACK: f64 = 1e-9;
 
-/// A span of a page, from one word to another, both in it.
+/// A span of a page, from one word to another, inclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Span {
     /// The paragraph in which it starts, and its first character there.
@@ -17,9 +17,9 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The span of highest BLEU among all spans of the page's words, over the ends of paragraphs too; of equal ones the one of
-    /// the fewest words, then the first. Where the text stands word for word in a paragraph, that place. Nothing where the
-    /// page and the evidence share no n-gram of the highest order.
+    /// The span with the highest BLEU among all spans of the page's words, also across paragraphs. Ties go to
+    /// the fewest words, then to the first. An exact occurrence of the text in a paragraph wins. None if page
+    /// and evidence share no n-gram of the highest order.
     pub(super) fn best(evidence: &Evidence, text: &str, paragraphs: &[&str]) -> Option<Self> {
         let found = verbatim(text.trim(), paragraphs);
         found.or_else(|| {
@@ -35,7 +35,7 @@ impl Span {
     }
 }
 
-/// Where a paragraph has the text as whole words.
+/// An exact occurrence of the text as whole words in a paragraph.
 fn verbatim(text: &str, paragraphs: &[&str]) -> Option<Span> {
     let cut = |before: Option<char>, after: Option<char>| {
         !(before.is_some_and(char::is_alphanumeric) && after.is_some_and(char::is_alphanumeric))
@@ -55,22 +55,22 @@ fn verbatim(text: &str, paragraphs: &[&str]) -> Option<Span> {
     None
 }
 
-/// Two words of a page, by their numbers, and the BLEU of the span between them.
+/// The first and last word of a span, by index, and its BLEU.
 struct Best {
     bleu: f64,
     first: usize,
     last: usize,
 }
 
-/// The best span, as [`Span::best`] orders them.
+/// Finds the best span in the order of [`Span::best`].
 ///
-/// A span of r words, h of them in the evidence, has a BLEU of at most exp(1 - r/h), so that a known BLEU bounds the lengths
-/// that matter. All spans of such lengths that start at a word have at most the matches of the longest one. Starts are taken
-/// by that bound, the best first, until none is left that could hold a better span.
+/// A span of r words, h of them in the evidence, has a BLEU of at most exp(1 - r/h). So a known BLEU limits
+/// the lengths. Spans of such lengths from one start have at most the matches of the longest one. Starts are
+/// processed by that bound, best first, until no start can have a better span.
 fn search(evidence: &Evidence, page: &Page) -> Option<Best> {
     let words = page.places.len();
     let mut tally = Tally::new(evidence, page);
-    // What some span reaches: the best of those as long as the evidence.
+    // A lower bound: the best span with the length of the evidence.
     let width = evidence.length.min(words);
     let mut floor = 0.0f64;
     slide(&mut tally, words, width, |tally| {
@@ -79,13 +79,13 @@ fn search(evidence: &Evidence, page: &Page) -> Option<Best> {
         }
     });
     if floor == 0.0 {
-        // Each n-gram of the highest order lies in one of these spans.
+        // Each n-gram of the highest order is in one of these spans.
         return None;
     }
     let mut starts: Vec<(f64, usize)> = Vec::new();
     slide(&mut tally, words, longest(evidence, floor), |tally| {
         let first = tally.span().start;
-        // A span that begins with a foreign word is no better than the one without it.
+        // A span that starts with a foreign word is no better than without that word.
         if page.is_known(first) {
             let bound = evidence.bleu(tally.matches(), 0);
             if bound >= floor * (1.0 - SLACK) {
@@ -102,7 +102,7 @@ fn search(evidence: &Evidence, page: &Page) -> Option<Best> {
         }
         tally.restart(first);
         for last in first..words.min(first + longest(evidence, least)) {
-            // Longer without another match is no better.
+            // A longer span without another match is no better.
             if !tally.grow() {
                 continue;
             }
@@ -120,13 +120,13 @@ fn search(evidence: &Evidence, page: &Page) -> Option<Best> {
     best
 }
 
-/// The words of the longest span that can reach a BLEU.
+/// The number of words of the longest span that can reach a BLEU.
 fn longest(evidence: &Evidence, bleu: f64) -> usize {
     let length = evidence.length as f64;
     (length * (1.0 - bleu.ln()) + SLACK * length) as usize + 1
 }
 
-/// Calls `at` with the span of `width` words, or of those that are left, from each word on.
+/// Calls `at` with the span of `width` words (fewer at the end) from each word on.
 fn slide(tally: &mut Tally<'_>, words: usize, width: usize, mut at: impl FnMut(&Tally<'_>)) {
     tally.restart(0);
     for start in 0..words {
@@ -151,7 +151,7 @@ mod tests {
         Span::best(&Evidence::new(evidence).unwrap(), evidence, paragraphs)
     }
 
-    /// A span's text, the parts of its paragraphs joined by `|`.
+    /// A span's text, with paragraphs joined by `|`.
     fn text(span: &Span, paragraphs: &[&str]) -> String {
         let part = |number: u32| {
             let text: Vec<char> = paragraphs[number as usize].chars().collect();
@@ -162,7 +162,7 @@ mod tests {
         (span.start.0..=span.end.0).map(part).collect::<Vec<_>>().join("|")
     }
 
-    /// BLEU by its definition, from sets of n-grams counted for these words alone.
+    /// BLEU by its definition, from n-gram sets of these words.
     fn slow(own: &[&str], span: &[&str]) -> f64 {
         let orders = own.len().min(4);
         let mut product = 1.0;
@@ -183,7 +183,7 @@ mod tests {
         product.powf(1.0 / orders as f64) * brevity
     }
 
-    /// The best of all windows of a page's words: their number in the page, and the BLEU.
+    /// The best of all windows of a page's words: its length, start and BLEU.
     fn naive(own: &[&str], page: &[&str]) -> Option<(usize, usize, f64)> {
         let mut best: Option<(usize, usize, f64)> = None;
         for first in 0..page.len() {
@@ -221,7 +221,7 @@ mod tests {
                 .collect();
             let expected = naive(&own, &page.concat());
             let evidence = Evidence::new(&own.join(" ")).unwrap();
-            // Without the short cut for a text that stands there word for word, and with it.
+            // Without and with the shortcut for an exact occurrence.
             let read = evidence.read(paragraphs.iter().copied());
             let searched = search(&evidence, &read);
             assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
         let span = best("The red house near the river", &paragraphs).unwrap();
         assert_eq!(text(&span, &paragraphs), "the red house|near the");
         assert_eq!((span.start, span.end), ((2, 0), (3, 8)));
-        // The paragraphs that share the most words are not the best one.
+        // The paragraphs with the most shared words are not the best.
         let mut many: Vec<&str> = vec!["river old wide the red a house near"; 6];
         many.push("q q q q q q q q q q q q the red house stands q");
         let span = best("the red house stands near the old wide river", &many).unwrap();

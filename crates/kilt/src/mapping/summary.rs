@@ -1,4 +1,4 @@
-//! What came of a mapping.
+//! The counts of a mapping.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Fate, MappedSet};
 
-/// What came of a mapping.
+/// The counts of a mapping.
 ///
 /// `read` is the sum of `written`, `without_evidence`, `without_page` and `without_output`; `outputs` that of
 /// `outputs_written`, `outputs_incomplete`, `outputs_below` and `outputs_equal`.
@@ -16,21 +16,21 @@ pub struct MapSummary {
     pub read: u64,
     /// Records written.
     pub written: u64,
-    /// Records left out because the dataset has no evidence for them.
+    /// Records skipped because the dataset has no evidence for them.
     pub without_evidence: u64,
-    /// Records dropped because none of their evidence's pages is in the source.
+    /// Records dropped because all pages of their evidence are missing.
     pub without_page: u64,
-    /// Records dropped because none of their outputs was kept, though a page is in the source.
+    /// Records dropped because no output was kept, though a page exists.
     pub without_output: u64,
     /// Sets of evidence in the dataset, each of which is enough for its record.
     pub outputs: u64,
     /// Outputs with evidence that were written.
     pub outputs_written: u64,
-    /// Outputs dropped because pages of theirs are not in the source: one is enough in `dev` and `test`, in `train` it is all.
+    /// Outputs dropped because pages are missing: one in `dev` and `test`, all in `train`.
     pub outputs_incomplete: u64,
-    /// Outputs dropped because the BLEU of at least one span is too low; none in `train`.
+    /// Outputs dropped because the BLEU of a span is too low; none in `train`.
     pub outputs_below: u64,
-    /// Outputs left out because another of the same record has the same places.
+    /// Outputs dropped because another of the same record has the same spans.
     pub outputs_equal: u64,
     /// Pieces of evidence in all sets.
     pub pieces: u64,
@@ -40,9 +40,9 @@ pub struct MapSummary {
     pub exact: u64,
     /// Pieces with a span of a lower BLEU, above 0.
     pub fuzzy: u64,
-    /// Pieces whose text is known and has no span of a BLEU above 0 in its page.
+    /// Pieces with known text without a matching span in their page.
     pub unmatched: u64,
-    /// The mean BLEU of the pieces whose text is known and whose page is in the source; nothing without such pieces.
+    /// The mean BLEU of the pieces with known text and page; none without such pieces.
     pub mean_bleu: Option<f64>,
 }
 

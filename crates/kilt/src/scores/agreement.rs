@@ -1,5 +1,5 @@
-//! How far annotators agree beyond chance: Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among many raters",
-//! 1971).
+//! Inter-annotator agreement beyond chance: Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among
+//! many raters", 1971).
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use crate::{Error, Result, wowpp};
 /// The agreement of annotators.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
-    /// 1 where all agree always, 0 where they agree as often as chance has it.
+    /// 1 for perfect agreement, 0 for agreement at chance level.
     pub kappa: f64,
     /// The mean share of pairs of votes that agree.
     pub observed: f64,
     /// The share of pairs that would agree by chance.
     pub expected: f64,
-    /// What was voted on.
+    /// The number of items.
     pub subjects: usize,
-    /// Votes on each.
+    /// The number of votes on each item.
     pub votes: usize,
 }
 
-/// Fleiss' kappa of `counts`: for each subject, how many chose each category.
+/// Fleiss' kappa of `counts`: the votes of each subject by category.
 ///
 /// # Errors
 /// [`Error::Argument`] without subjects, with fewer than two votes on one, or with different numbers of votes or categories.
@@ -53,16 +53,17 @@ pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {
     let share =
         |category: usize| counts.iter().map(|row| f64::from(row[category])).sum::<f64>() / (n * subjects);
     let expected: f64 = (0..first.len()).map(|category| share(category).powi(2)).sum();
-    // Where all votes are alike, chance alone agrees always.
+    // If all votes are equal, chance agreement is perfect too.
     let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
     Ok(Agreement { kappa, observed, expected, subjects: counts.len(), votes: votes as usize })
 }
 
-/// The agreement on a file in WOW++'s layout, from the `votes` of its sentences: a list of what each annotator said, words,
-/// numbers or truth values. `None` where no sentence has votes; sentences without are left out.
+/// The agreement of a file in WOW++'s layout, from the `votes` of its sentences: a list of the annotators'
+/// labels, as words, numbers or booleans. Sentences without votes are skipped. `None` if no sentence has
+/// votes.
 ///
 /// # Errors
-/// What reading gives; [`Error::Argument`] where sentences have different numbers of votes.
+/// Read errors; [`Error::Argument`] if sentences have different numbers of votes.
 pub fn of_wowpp(path: impl AsRef<Path>) -> Result<Option<Agreement>> {
     let dialogues = wowpp::load(path)?;
     let sentences = dialogues.0.iter().flat_map(|(_, dialogue)| &dialogue.annotated_sentences);
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_example_of_ten_subjects_and_fourteen_raters_has_its_kappa() {
-        // The worked example that is found in encyclopaedias: kappa 0.210.
+        // The usual worked example: kappa 0.210.
         let counts = [
             [0, 0, 0, 0, 14],
             [0, 2, 6, 4, 2],

@@ -1,4 +1,4 @@
-//! Gold and predictions of one file each, brought together by id.
+//! Alignment of gold and predictions by id, one file each.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Error, Result, jsonl};
 
-/// What is wrong with a record: the field and the complaint.
+/// An error in a record: the field and the message.
 pub(super) type Fault = (String, String);
 
 /// The scores of every gold record, in the gold file's order.
@@ -19,12 +19,12 @@ pub(super) type Fault = (String, String);
 pub struct PerRecord {
     ids: Arc<[String]>,
     names: Vec<String>,
-    /// One row of `names.len()` figures an id.
+    /// One row of `names.len()` values an id.
     values: Vec<f64>,
 }
 
 impl PerRecord {
-    /// The ids as they are compared, trimmed.
+    /// The trimmed ids.
     pub fn ids(&self) -> &[String] {
         &self.ids
     }
@@ -49,7 +49,7 @@ impl PerRecord {
         mean(self.at(column))
     }
 
-    /// One figure of every record.
+    /// One value of every record.
     pub(super) fn at(&self, column: usize) -> impl Iterator<Item = f64> + Clone {
         self.values.iter().skip(column).step_by(self.names.len().max(1)).copied()
     }
@@ -62,23 +62,23 @@ impl PerRecord {
     }
 }
 
-/// Scores, and what alignment noticed.
+/// Scores, and the ids without gold.
 pub(super) struct Aligned {
     pub(super) records: PerRecord,
-    /// Ids of predictions that gold does not know, in the file's order; they are left out.
+    /// Ids of predictions without a gold record, in the file's order; they are skipped.
     pub(super) unknown: Vec<String>,
 }
 
-/// A way of scoring one prediction against one gold record.
+/// A scorer of one prediction against one gold record.
 pub(super) trait Scoring: Sync {
-    /// What is held of a gold record.
+    /// The stored part of a gold record.
     type Gold: Send + Sync;
-    /// What scoring many records needs not allocate again.
+    /// Reusable buffers.
     type Buffers: Default + Send;
-    /// The names of the figures of a record.
+    /// The names of a record's values.
     fn names(&self) -> Vec<String>;
     fn gold(&self, line: &Line<'_>, buffers: &mut Self::Buffers) -> Result<Self::Gold, Fault>;
-    /// Fills in a figure a name, of which there is at least one.
+    /// Computes one value a name. There is at least one name.
     fn score(
         &self,
         gold: &Self::Gold,
@@ -88,14 +88,14 @@ pub(super) trait Scoring: Sync {
     ) -> Result<(), Fault>;
 }
 
-/// What is read of the lines of both files.
+/// The fields to read from both files.
 pub(super) struct Columns {
     pub(super) gold: Fields,
     pub(super) guess: Fields,
 }
 
 impl Columns {
-    /// Without columns; of a gold record the input is read where `input` says so.
+    /// Without columns; `input` selects whether the input of gold records is read.
     pub(super) fn new(input: bool) -> Self {
         Self { gold: Fields::new(input), guess: Fields::new(false) }
     }
@@ -118,7 +118,7 @@ struct GoldFile<G> {
 ///
 /// # Errors
 /// [`Error::DuplicateId`] in either file, [`Error::MissingPrediction`], [`Error::Empty`] for a gold file without
-/// records, and what reading gives.
+/// records, and read errors.
 pub(super) fn score<S: Scoring>(
     gold: &Path,
     guess: &Path,
@@ -131,7 +131,7 @@ pub(super) fn score<S: Scoring>(
     let names = scoring.names();
     let width = names.len();
     let mut values = vec![0.0; width * gold.ids.len()];
-    // The line that predicted each gold record, 0 before one did.
+    // The line of each gold record's prediction; 0 before it was read.
     let mut lines = vec![0u64; gold.ids.len()];
     let mut unknown: Vec<String> = Vec::new();
     let mut unknown_lines: FxHashMap<String, u64> = FxHashMap::default();
@@ -188,16 +188,16 @@ pub(super) fn score<S: Scoring>(
     Ok(Aligned { records: PerRecord { ids: gold.ids.into(), names, values }, unknown })
 }
 
-/// What a thread needs not allocate again for each line.
+/// Reusable buffers of a thread.
 fn memory<'a, S: Scoring>() -> (Line<'a>, S::Buffers) {
     Default::default()
 }
 
-/// Where a prediction belongs.
+/// The gold record of a prediction.
 enum Place {
     /// At a gold record.
     Known(usize),
-    /// Nowhere; its id.
+    /// None; its id.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! Scores of one answer against its gold answers, as KILT's public scorer defines them.
+//! Scores of one answer against its gold answers, as in KILT's public scorer.
 
 use std::{cmp::Ordering, hash::BuildHasher, ops::Range};
 
@@ -8,15 +8,15 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::{is_space, rouge::Rouge, trim};
 
-/// The text that `em` and `f1` compare: lower case, without ASCII punctuation, without the words a, an and the, with
-/// single blanks.
+/// The normalised text for `em` and `f1`: lower case, without ASCII punctuation, without the words a, an and
+/// the, with single blanks.
 ///
-/// A word is what Python's regular expressions take for one: a run of letters and digits. Combining marks end it, so
-/// "a" before a combining accent is an article, as it is for the public scorer.
+/// Words are those of Python's regular expressions: runs of letters and digits. Combining marks end a word.
+/// So "a" before a combining accent is an article, as in the public scorer.
 pub fn normalise(text: &str) -> String {
     let mut bytes = Vec::new();
     push_normalised(text, &mut bytes);
-    // Of an ASCII text ASCII is left, and the others are normalised as characters.
+    // ASCII text stays ASCII; other text is normalised by characters.
     String::from_utf8(bytes).expect("normalising keeps text valid")
 }
 
@@ -29,7 +29,7 @@ pub(super) fn push_normalised(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What a byte of ASCII becomes, its lower case or a blank, with the flags below; 0 drops it.
+/// The mapping of ASCII bytes to lower case or a blank, with the flags below; 0 drops the byte.
 const BYTES: [u16; 256] = {
     let mut bytes = [ODD; 256];
     let mut at = 0;
@@ -49,18 +49,18 @@ const BYTES: [u16; 256] = {
 const KEPT: u16 = 1 << 8;
 /// A control character that is neither blank nor part of a word.
 const ODD: u16 = 1 << 9;
-/// Bytes that are looked at together, and how far beyond each one.
+/// The number of bytes processed together, and the look-ahead of each.
 const LANES: usize = 64;
 const AHEAD: usize = 4;
 
-/// The same as [`Normaliser`] without a branch for each character, since inputs and passages are long; `false`, and
-/// nothing appended, if the text has odd characters.
+/// The same as [`Normaliser`] without a branch for each character, because inputs and passages are long.
+/// Returns `false`, and appends nothing, if the text has odd characters.
 ///
-/// First the kept bytes are moved together; then whole lanes are searched for what must go, blanks before blanks and
-/// articles, and what lies between is moved together again.
+/// First the kept bytes are moved together. Then whole lanes are searched for bytes to remove: blanks before
+/// blanks and articles. The text between them is moved together again.
 fn push_normalised_ascii(text: &[u8], out: &mut Vec<u8>) -> bool {
     let begin = out.len();
-    // A blank before the first word and one after the last, and room to look ahead from every byte of a lane.
+    // A blank before the first word and after the last, and padding for the look-ahead of every lane.
     out.resize(begin + 1 + text.len() + LANES + AHEAD, b' ');
     let lower = &mut out[begin..];
     let mut length = 1;
@@ -73,7 +73,7 @@ fn push_normalised_ascii(text: &[u8], out: &mut Vec<u8>) -> bool {
             *length += usize::from(becomes & KEPT != 0);
         }
     };
-    // Most stretches are letters, digits and blanks alone, and stay together.
+    // Most blocks contain only letters, digits and blanks, and are copied whole.
     let (stretches, rest) = text.as_chunks::<16>();
     for stretch in stretches {
         match plain(stretch) {
@@ -90,7 +90,7 @@ fn push_normalised_ascii(text: &[u8], out: &mut Vec<u8>) -> bool {
         return false;
     }
     lower[length..].fill(b' ');
-    // What is kept so far ends at `end`, and what is not yet moved starts at `from`, always with a blank.
+    // The kept text ends at `end`. The text to move starts at `from`, always with a blank.
     let (mut end, mut from) = (0, 0);
     for at in (0..length).step_by(LANES) {
         let goes = blanks_that_go(&lower[at..at + LANES + AHEAD]);
@@ -101,7 +101,7 @@ fn push_normalised_ascii(text: &[u8], out: &mut Vec<u8>) -> bool {
                 let blank = at + 8 * eight + first as usize;
                 if blank < length {
                     end = move_back(lower, from..blank, end);
-                    // An article goes too; the blank after it is looked at by itself.
+                    // An article is removed too; the blank after it is processed separately.
                     from = blank + (flags >> (8 * first)) as usize % 256;
                 }
                 flags &= !(0xff << (8 * first));
@@ -125,7 +125,8 @@ fn plain(bytes: &[u8; 16]) -> Option<[u8; 16]> {
     (others == 0).then_some(lower)
 }
 
-/// For each byte that is a blank before a blank 1, and for one before an article the length of the two.
+/// The number of bytes to remove at each: 1 for a blank before a blank, and the length of a blank with a
+/// following article.
 fn blanks_that_go(bytes: &[u8]) -> [u8; LANES] {
     let mut goes = [0; LANES];
     let bytes = &bytes[..LANES + AHEAD];
@@ -140,7 +141,7 @@ fn blanks_that_go(bytes: &[u8]) -> [u8; LANES] {
     goes
 }
 
-/// Moves a part that starts with a blank to `end`, without that blank if it comes first, and returns where it ends then.
+/// Moves a part that starts with a blank to `end`, without that blank at the beginning. Returns the new end.
 fn move_back(bytes: &mut [u8], part: Range<usize>, end: usize) -> usize {
     let start = if end == 0 && !part.is_empty() { part.start + 1 } else { part.start };
     let length = part.end - start;
@@ -148,8 +149,8 @@ fn move_back(bytes: &mut [u8], part: Range<usize>, end: usize) -> usize {
     end + length
 }
 
-/// A letter or digit for Python's `\w`: Unicode's categories L and N, without the marks and the enclosed letters that
-/// Rust counts as alphabetic. (The underscore is punctuation here and gone by then.)
+/// Python's `\w`: Unicode's categories L and N, without the marks and the enclosed letters that Rust counts
+/// as alphabetic. (The underscore is punctuation here and already removed.)
 fn is_word(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_alphanumeric();
@@ -160,9 +161,9 @@ fn is_word(character: char) -> bool {
 
 struct Normaliser {
     out: String,
-    /// Where the running word starts in `out`.
+    /// The start of the current word in `out`.
     word: Option<usize>,
-    /// A blank is due before the next character.
+    /// Whether a blank must precede the next character.
     blank: bool,
 }
 
@@ -195,7 +196,7 @@ impl Normaliser {
         state.out
     }
 
-    /// Closes the running word; an article becomes a blank.
+    /// Ends the current word; an article becomes a blank.
     fn end_word(&mut self) {
         let Some(start) = self.word.take() else { return };
         if matches!(&self.out[start..], "a" | "an" | "the") {
@@ -206,26 +207,26 @@ impl Normaliser {
     }
 }
 
-/// What one answer scores, each 0 to 1.
+/// The scores of one answer, each 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Scores {
     /// 1 if the trimmed answer is a gold answer.
     pub accuracy: f64,
     /// 1 if they are equal after [`normalise`].
     pub em: f64,
-    /// F1 over the words that are left after [`normalise`], with repetition.
+    /// F1 over the words of the normalised texts, with repetition.
     pub f1: f64,
     /// The f of [`rouge_l`](super::rouge_l), without normalisation.
     pub rougel: f64,
 }
 
-/// The gold answers of a record, ready for scoring.
+/// The gold answers of a record, prepared for scoring.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// The answers, one after the other, and their normalised forms.
+    /// The concatenated answers, and their normalised forms.
     texts: Box<str>,
     normalised: Box<[u8]>,
-    /// Where each answer ends in the two.
+    /// The end of each answer in both.
     ends: Box<[(usize, usize)]>,
 }
 
@@ -236,12 +237,12 @@ struct Gold<'a> {
 }
 
 impl Answers {
-    /// Gold answers are trimmed; empty ones are left out and equal ones count once.
+    /// Gold answers are trimmed. Empty ones and duplicates are dropped.
     pub fn new<'a>(answers: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new_in(answers, &mut Buffers::default())
     }
 
-    /// The same, in buffers that serve many records.
+    /// The same, with reusable buffers.
     pub(super) fn new_in<'a>(answers: impl IntoIterator<Item = &'a str>, buffers: &mut Buffers) -> Self {
         let Buffers { texts, normalised, ends, .. } = buffers;
         texts.clear();
@@ -256,11 +257,11 @@ impl Answers {
                 ends.push((texts.len(), normalised.len()));
             }
         }
-        // Copied into what just holds them.
+        // Copied without spare capacity.
         Self { texts: (**texts).into(), normalised: (**normalised).into(), ends: (**ends).into() }
     }
 
-    /// Whether there is none, so that every answer scores 0.
+    /// Whether there is no answer, so that every prediction scores 0.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -278,12 +279,12 @@ impl Answers {
         self.iter().map(|gold| gold.normalised)
     }
 
-    /// Each score's best over the gold answers. An empty answer scores 0 throughout.
+    /// The best of each score over the gold answers. An empty answer scores 0.
     pub fn score(&self, prediction: &str) -> Scores {
         self.score_in(prediction, &mut Buffers::default())
     }
 
-    /// The same, in buffers that serve many records.
+    /// The same, with reusable buffers.
     pub(super) fn score_in(&self, prediction: &str, buffers: &mut Buffers) -> Scores {
         let prediction = trim(prediction);
         let mut best = Scores::default();
@@ -314,7 +315,7 @@ impl Answers {
     }
 }
 
-/// What scoring many answers needs not allocate again.
+/// Reusable buffers for scoring.
 #[derive(Default)]
 pub(super) struct Buffers {
     rouge: Rouge,
@@ -323,7 +324,7 @@ pub(super) struct Buffers {
     ends: Vec<(usize, usize)>,
 }
 
-/// Words with their hashes, in one order for every text; the hash spares most comparisons of words.
+/// Words with their hashes, sorted; the hash avoids most comparisons of words.
 fn sorted_words<'a>(normalised: &'a [u8], words: &mut Vec<(u64, &'a [u8])>) {
     words.clear();
     let hash = |word: &'a [u8]| (FxBuildHasher.hash_one(word), word);
@@ -359,7 +360,7 @@ mod tests {
             ("a-b, the!end", "ab theend"),
             ("AN\u{a0}apple\u{1f}a", "apple"),
             ("the", ""),
-            // The accent is no word character, so the "a" stands alone; the precomposed letter is one word.
+            // The accent is no word character, so "a" is a separate word; the precomposed letter is one word.
             ("a\u{301} x", "\u{301} x"),
             ("\u{e1} x", "\u{e1} x"),
             ("x\u{24d0}the\u{24d0}", "x\u{24d0} \u{24d0}"),

@@ -1,8 +1,8 @@
 //! KoRC's P-ACC and P-F1: a set of predicted answers against a set of gold answers.
 //!
-//! Predictions are matched to gold answers by least total edit distance; over the matched pairs, equal pairs and shared
-//! tokens count; and both figures shrink by how far the two sets differ in size. The 0.001 in the denominators is the
-//! public scorer's own. Two empty sets score 1 there, which is kept.
+//! Predictions are matched to gold answers by least total edit distance. Equal pairs and shared tokens of the
+//! matched pairs count. A penalty for different sizes of the sets applies to both values. The 0.001 in the
+//! denominators is from the public scorer. Two empty sets score 1, as they do there.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{assignment::assign, is_space, mean};
 use crate::{Error, Id, Result, jsonl};
 
-/// What keeps the public scorer from dividing by 0.
+/// Keeps the denominators above 0, as in the public scorer.
 const MARGIN: f64 = 0.001;
 
 /// A line of answer sets.
@@ -25,7 +25,7 @@ pub struct AnswerSet {
     pub predictions: Vec<String>,
 }
 
-/// What one answer set, or the mean one, scores; each 0 to 1.
+/// The scores of one answer set, or their means; each 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Scores {
     /// Equal pairs over pairs, times the penalty.
@@ -41,7 +41,7 @@ pub fn words(text: &str) -> Vec<String> {
 
 /// Scores one set.
 ///
-/// `tokens` splits a text; a predicted token counts if it is anywhere in the gold answer that it is matched with.
+/// `tokens` splits a text. A predicted token counts if it occurs anywhere in the matched gold answer.
 pub fn score<T: PartialEq>(
     predictions: &[impl AsRef<str>],
     answers: &[impl AsRef<str>],
@@ -95,19 +95,19 @@ fn edit_distance(a: &[char], b: &[char]) -> i64 {
     row[b.len()]
 }
 
-/// What [`evaluate`] found.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The means.
     pub report: Scores,
-    /// What each set scored, in the file's order.
+    /// The scores of each set, in the file's order.
     pub records: Vec<(Id, Scores)>,
 }
 
 /// Scores a file of [`AnswerSet`] lines.
 ///
 /// # Errors
-/// [`Error::DuplicateId`], [`Error::Empty`] for a file without lines, and what reading gives.
+/// [`Error::DuplicateId`], [`Error::Empty`] for a file without lines, and read errors.
 pub fn evaluate<T: PartialEq>(path: impl AsRef<Path>, tokens: impl Fn(&str) -> Vec<T>) -> Result<Evaluation> {
     let path = path.as_ref();
     let mut records: Vec<(Id, Scores)> = Vec::new();

@@ -1,11 +1,12 @@
-//! The least-cost matching of the rows of a table to its columns.
+//! Minimum-cost matching of rows and columns.
 //!
-//! Shortest augmenting paths after Crouse, "On implementing 2D rectangular assignment algorithms" (2016). Matchings of
-//! equal cost are common with edit distances and score differently, so ties are settled as SciPy's
-//! `linear_sum_assignment` settles them: columns are tried from the last to the first, a column that ends the path
-//! wins among equals, and a tall table is solved on its side.
+//! Shortest augmenting paths after Crouse, "On implementing 2D rectangular assignment algorithms" (2016).
+//! Matchings of equal cost are common with edit distances and have different scores. So ties are broken as in
+//! SciPy's `linear_sum_assignment`: columns are tried from last to first, a column that ends the path wins
+//! among equals, and a tall table is transposed.
 
-/// Pairs of row and column, as many as the shorter side has, of least total cost. `cost` holds the table row by row.
+/// Pairs of row and column with least total cost, as many as the shorter side. `cost` has the table row by
+/// row.
 pub(super) fn assign(cost: &[i64], rows: usize, columns: usize) -> Vec<(usize, usize)> {
     debug_assert_eq!(cost.len(), rows * columns);
     if rows > columns {

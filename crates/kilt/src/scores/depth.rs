@@ -1,25 +1,25 @@
-//! How deep predictions go, compared with the depths that they are scored at.
+//! The number of predicted items, compared with the scoring depths.
 
 use serde::{Deserialize, Serialize};
 
-/// How many different items of evidence predictions hold.
+/// The number of different evidence items in predictions.
 ///
-/// Two items are the same where the rank key that is scored is the same, pages by default. Items that lack a part of the key do
-/// not count. Predictions that gold does not know are left out.
+/// Items are equal if their rank keys are equal, pages by default. Items that lack a part of the key do not
+/// count. Predictions without a gold record are skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {
-    /// The fewest in a prediction.
+    /// The smallest number in a prediction.
     pub min: usize,
-    /// The most in a prediction.
+    /// The largest number in a prediction.
     pub max: usize,
-    /// The depths that were asked for and are greater than `max`, ascending: no prediction holds so many items.
+    /// The requested depths greater than `max`, ascending: no prediction has that many items.
     pub beyond: Vec<usize>,
 }
 
 impl Depth {
-    /// From the counts of all predictions, and the depths that are scored.
+    /// From the counts of all predictions, and the scoring depths.
     pub(super) fn new(held: impl Iterator<Item = f64> + Clone, ks: &[usize]) -> Self {
-        // Counts are exact as figures.
+        // Counts are exact as floats.
         let min = held.clone().fold(f64::INFINITY, f64::min);
         let max = held.fold(0.0, f64::max) as usize;
         let mut beyond: Vec<usize> = ks.iter().copied().filter(|&k| k > max).collect();
@@ -28,7 +28,7 @@ impl Depth {
         Self { min: if min.is_finite() { min as usize } else { 0 }, max, beyond }
     }
 
-    /// A sentence about the depths beyond the predictions, `items` being what the rank is of, such as `pages`; nothing where
+    /// A note about depths beyond the predictions. `items` names the ranked items, such as `pages`. None if
     /// there are none.
     pub fn note(&self, items: &str) -> Option<String> {
         let names: Vec<String> = self

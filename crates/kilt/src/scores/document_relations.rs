@@ -1,8 +1,8 @@
-//! DocRED's scores of relations between the entities of documents, as its public scorer counts them.
+//! DocRED's scores of relations between a document's entities, as in its public scorer.
 //!
-//! A relation that was found is right where the document has it between the same two entities. A second time the same is not
-//! counted. `ign_f1` leaves right relations out of the precision that some names of both entities have in documents that were
-//! learned from; the recall is over all. Evidence counts sentences of right relations.
+//! A predicted relation is correct if the document has it between the same two entities. Duplicates do not
+//! count. `ign_f1` excludes a correct relation from the precision if training documents have it between two
+//! of the entities' names; recall is over all. Evidence counts sentences of correct relations.
 
 use std::path::{Path, PathBuf};
 
@@ -16,14 +16,14 @@ use crate::{
     jsonl,
 };
 
-/// What a file of predictions scores.
+/// The scores of a prediction file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Relations of the gold documents.
     pub gold: usize,
-    /// Relations that were found.
+    /// Predicted relations.
     pub found: usize,
-    /// Those that are right.
+    /// Correct relations.
     pub right: usize,
     /// `right / found`.
     pub precision: Measure,
@@ -31,10 +31,10 @@ pub struct Report {
     pub recall: Measure,
     /// Their harmonic mean.
     pub f1: Measure,
-    /// F1 without right relations that are known from other documents, where such were given.
+    /// F1 without correct relations that are known from training documents, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ign_f1: Option<Measure>,
-    /// F1 of the sentences that show relations.
+    /// F1 of the supporting sentences.
     pub evidence_f1: Measure,
 }
 
@@ -44,10 +44,10 @@ type Key<'a> = (&'a str, usize, usize, &'a str);
 /// Names of a subject and an object, and a property.
 type NamedFact<'a> = (&'a str, &'a str, &'a str);
 
-/// Scores a file of predictions, one JSON list; `known` are files of documents that were learned from.
+/// Scores a file of predictions, one JSON list; `known` are files of training documents.
 ///
 /// # Errors
-/// Those of reading; [`Error::Record`] where a prediction is of no document or no entity of it.
+/// Read errors; [`Error::Record`] if a prediction is for an unknown document or entity.
 pub fn evaluate(gold: &Path, guess: &Path, known: &[PathBuf]) -> Result<Report> {
     let documents = docred::load(gold)?;
     let found: Vec<Found> = jsonl::read_json(guess)?;
@@ -71,7 +71,7 @@ pub fn evaluate(gold: &Path, guess: &Path, known: &[PathBuf]) -> Result<Report> 
     Ok(score(&documents, &found, &known.concat()))
 }
 
-/// Scores what was found in `documents`, whose titles differ; `known` are documents that were learned from.
+/// Scores predictions for `documents` with distinct titles; `known` are training documents.
 pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Report {
     let facts: FxHashSet<NamedFact<'_>> = known.iter().flat_map(named).map(|(fact, _)| fact).collect();
     let mut gold: FxHashMap<Key<'_>, (bool, &[usize])> = FxHashMap::default();
@@ -92,7 +92,7 @@ pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Rep
         }
     }
     let mut report = Report { gold: gold.len(), ..Report::default() };
-    let (mut seen, mut right_known, mut told, mut shown) = (FxHashSet::default(), 0, 0, 0);
+    let (mut seen, mut right_known, mut predicted_sentences, mut shown) = (FxHashSet::default(), 0, 0, 0);
     for found in found {
         let key = (found.title.as_str(), found.head, found.tail, found.property.as_str());
         if !seen.insert(key) {
@@ -100,7 +100,7 @@ pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Rep
         }
         report.found += 1;
         let evidence: FxHashSet<usize> = found.evidence.iter().copied().collect();
-        told += evidence.len();
+        predicted_sentences += evidence.len();
         if let Some((is_known, own)) = gold.get(&key) {
             report.right += 1;
             right_known += usize::from(*is_known);
@@ -110,7 +110,8 @@ pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Rep
     report.precision = Measure::share(report.right, report.found);
     report.recall = Measure::share(report.right, report.gold);
     report.f1 = report.precision.harmonic(report.recall);
-    report.evidence_f1 = Measure::share(shown, told).harmonic(Measure::share(shown, sentences));
+    report.evidence_f1 =
+        Measure::share(shown, predicted_sentences).harmonic(Measure::share(shown, sentences));
     if !known.is_empty() {
         let precision = Measure::share(report.right - right_known, report.found - right_known);
         report.ign_f1 = Some(precision.harmonic(report.recall));
@@ -118,7 +119,7 @@ pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Rep
     report
 }
 
-/// A document's relations by every two names of their entities, with the relation's number.
+/// A document's relations by all pairs of names of their entities, with the relation's index.
 fn named(document: &Document) -> impl Iterator<Item = (NamedFact<'_>, usize)> {
     let names = |entity: usize| document.entities[entity].iter().map(|mention| mention.name.as_str());
     document.relations.iter().enumerate().flat_map(move |(at, relation)| {
@@ -162,16 +163,16 @@ mod tests {
         let report = score(&gold, &guess, &[]);
         assert_eq!((report.gold, report.found, report.right, report.ign_f1), (3, 3, 2, None));
         assert!((report.f1.or_zero() - 2.0 / 3.0).abs() < 1e-12);
-        // Of three sentences that were told two are right, of three that there are two were told.
+        // Of three predicted sentences two are correct, and two of three gold sentences are predicted.
         assert!((report.evidence_f1.or_zero() - 2.0 / 3.0).abs() < 1e-12);
-        // Another name of Ann is enough: she was born in Rome in a document that was learned.
+        // Another name of Ann suffices: she was born in Rome in a training document.
         let learned = [document("b", r#"{"h": 0, "t": 2, "r": "P19"}"#)];
         let ign = score(&gold, &guess, &learned).ign_f1.unwrap().or_zero();
         let (precision, recall): (f64, f64) = (1.0 / 2.0, 2.0 / 3.0);
         assert!((ign - 2.0 * precision * recall / (precision + recall)).abs() < 1e-12);
         let silent = score(&gold, &[], &learned);
         assert_eq!((silent.f1, silent.recall), (0.0.into(), 0.0.into()));
-        // Nothing was found, and of no sentences none could be shown.
+        // Nothing is predicted, and there is no sentence to support it.
         assert_eq!(silent.precision, Measure::default());
         assert_eq!(score(&[document("c", "")], &[], &[]).f1, Measure::default());
     }
@@ -185,12 +186,12 @@ mod tests {
             path
         };
         let gold = file("gold.json", serde_json::to_string(&[document("a", GOLD)]).unwrap());
-        let told = |guess: Found| {
+        let message = |guess: Found| {
             let guess = file("guess.json", serde_json::to_string(&[guess]).unwrap());
             evaluate(&gold, &guess, &[]).unwrap_err().to_string()
         };
-        assert!(told(found("b", 0, 1, "P26", &[])).contains("[0].title"));
-        assert!(told(found("a", 0, 3, "P26", &[])).contains("[0].t_idx"));
+        assert!(message(found("b", 0, 1, "P26", &[])).contains("[0].title"));
+        assert!(message(found("a", 0, 3, "P26", &[])).contains("[0].t_idx"));
         let right = file("right.json", serde_json::to_string(&[found("a", 0, 1, "P26", &[0, 1])]).unwrap());
         assert_eq!(evaluate(&gold, &right, std::slice::from_ref(&gold)).unwrap().right, 1);
     }

@@ -1,8 +1,8 @@
-//! KnowledgeNet's score of predicted facts, as its public evaluator counts them.
+//! KnowledgeNet's score of predicted facts, as in its public evaluator.
 //!
-//! A gold fact is found if any predicted fact of its passage matches it. A predicted fact is wrong if it matches
-//! neither a gold fact nor a predicted fact that does, and if its passage is exhaustively annotated for its property:
-//! what was not annotated cannot be wrong.
+//! A gold fact is found if any predicted fact of its passage matches it. A predicted fact is wrong if it
+//! matches neither a gold fact nor another correct prediction, and if its passage is exhaustively annotated
+//! for its property. Facts outside of the annotation cannot be wrong.
 
 use std::{fmt, path::Path, str::FromStr};
 
@@ -18,15 +18,15 @@ use crate::{
 /// The properties whose objects are dates or literals, so that no link can be right.
 const WITHOUT_LINK: [&str; 3] = ["5", "14", "15"];
 
-/// When two facts of one property are the same.
+/// When two facts of one property are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Both mentions stand at the same place.
+    /// Both mentions have the same span.
     SpanExact,
     /// Both mentions overlap.
     SpanOverlap,
-    /// Both links name the same entity. Facts without both links are left out, as are those of properties 5, 14 and 15
-    /// and repetitions within a passage.
+    /// Both links name the same entity. Facts without both links are skipped, as are properties 5, 14 and 15
+    /// and duplicates in a passage.
     Uri,
 }
 
@@ -77,14 +77,14 @@ impl fmt::Display for Method {
     }
 }
 
-/// Whether two spans share a character, or an empty span touches the other as the evaluator has it.
+/// Whether two spans share a character. Empty spans that touch the other also count, as in the evaluator.
 fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
     let starts_in = |x: (usize, usize), y: (usize, usize)| x.0 >= y.0 && x.0 < y.1;
     let ends_in = |x: (usize, usize), y: (usize, usize)| x.1 > y.0 && x.1 <= y.1;
     starts_in(a, b) || starts_in(b, a) || ends_in(a, b) || ends_in(b, a)
 }
 
-/// Whether two links lead to the same entity: their last parts are equal.
+/// Whether two links name the same entity: their last parts are equal.
 pub fn same_entity(a: &str, b: &str) -> bool {
     entity(a) == entity(b)
 }
@@ -94,7 +94,7 @@ fn entity(uri: &str) -> &str {
     uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
-/// Right, wrong and missed facts.
+/// Correct, wrong and missed facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Gold facts that were found.
@@ -106,19 +106,20 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Found over found and wrong. Where nothing was predicted it is 0, as the public evaluator has it, and nothing where there
-    /// was nothing to find either.
+    /// Found over found and wrong. Without predictions it is 0, as in the public evaluator, and has no value
+    /// without gold facts.
     pub fn precision(self) -> Measure {
         self.share(self.wrong)
     }
 
-    /// Found over found and missed. Without gold facts it is 0, as the public evaluator has it, and nothing where nothing was
-    /// predicted either.
+    /// Found over found and missed. Without gold facts it is 0, as in the public evaluator, and has no value
+    /// without predictions.
     pub fn recall(self) -> Measure {
         self.share(self.missed)
     }
 
-    /// The harmonic mean of precision and recall; 0 if both are, and nothing without gold and predicted facts.
+    /// The harmonic mean of precision and recall; 0 if both are, and no value without gold and predicted
+    /// facts.
     pub fn f1(self) -> Measure {
         self.precision().harmonic(self.recall())
     }
@@ -146,7 +147,7 @@ impl Serialize for Counts {
 pub struct Report {
     /// Over all properties.
     pub total: Counts,
-    /// By name, in the order in which gold and then predictions bring them up.
+    /// By name, in order of first occurrence in gold, then in predictions.
     pub properties: Vec<(String, Counts)>,
 }
 
@@ -167,20 +168,20 @@ impl Serialize for Report {
     }
 }
 
-/// A document of one of the two files, with what the method leaves of its facts.
+/// A document of one of the two files, with the facts that the method compares.
 struct Read {
     line: u64,
     id: Id,
     passages: Vec<Passage>,
 }
 
-/// Scores a file of predictions against gold; `fold` leaves out the documents of other folds in both.
+/// Scores a file of predictions against gold; `fold` skips the documents of other folds in both.
 ///
 /// # Errors
-/// [`Error::DuplicateId`] for a document that comes twice, [`Error::Record`] for a passage that does; [`Error::Empty`] for a file without documents of the fold;
-/// [`Error::MissingPrediction`] for a gold document with facts that is not predicted; [`Error::Record`] for a predicted
-/// document or passage with facts that gold lacks, for a gold passage with facts that is not predicted, and for a fact
-/// of a property that no passage names; and what reading gives.
+/// [`Error::DuplicateId`] for a duplicate document, [`Error::Record`] for a duplicate passage; [`Error::Empty`] for a file
+/// without documents of the fold; [`Error::MissingPrediction`] for a gold document with facts but without prediction;
+/// [`Error::Record`] for a predicted document or passage with facts that gold lacks, for a gold passage with facts but
+/// without prediction, and for a fact of a property that no passage names; read errors.
 pub fn evaluate(
     gold: impl AsRef<Path>,
     guess: impl AsRef<Path>,
@@ -193,7 +194,7 @@ pub fn evaluate(
     let mut known = names.clone();
     let mut guess = read(guess_path, fold, &mut known, method)?;
     if method == Method::Uri {
-        // The evaluator then knows only the properties that gold has linked facts of.
+        // The evaluator then uses only properties with linked gold facts.
         let linked: FxHashSet<&Id> = gold.iter().flat_map(facts).map(|fact| &fact.property).collect();
         names.retain(|property, _| linked.contains(property));
     }
@@ -265,7 +266,7 @@ fn facts(read: &Read) -> impl Iterator<Item = &Fact> {
     read.passages.iter().flat_map(|passage| &passage.facts)
 }
 
-/// Tells for each gold fact whether it is found, and removes the predicted facts that are thereby right.
+/// Returns for each gold fact whether it is found, and removes the matching predicted facts.
 fn count_found(
     gold: &[Fact],
     predicted: &mut Vec<Fact>,
@@ -274,7 +275,7 @@ fn count_found(
 ) -> Result<()> {
     let mut right = vec![false; predicted.len()];
     for fact in gold {
-        // Every predicted fact can be found again by another gold fact, so none is removed before the end.
+        // Another gold fact may match the same prediction, so none is removed before the end.
         let matched: Vec<usize> =
             (0..predicted.len()).filter(|&at| method.matches(fact, &predicted[at])).collect();
         each(fact, !matched.is_empty())?;
@@ -351,7 +352,7 @@ fn read(
     Ok(documents)
 }
 
-/// Leaves those of a passage's facts that the comparison of links looks at, each once.
+/// Keeps the distinct facts of a passage that the comparison of links uses.
 pub fn keep_linked(facts: &mut Vec<Fact>) {
     let mut seen = FxHashSet::default();
     facts.retain(|fact| {
@@ -395,8 +396,8 @@ mod tests {
         let guess = [fact("1", [3, 5, 14, 20], ["", ""])];
         assert_eq!(counts(&gold, &guess, Method::SpanOverlap), Counts { found: 1, wrong: 0, missed: 0 });
         assert_eq!(counts(&gold, &guess, Method::SpanExact), Counts { found: 0, wrong: 1, missed: 1 });
-        let beside = [fact("1", [5, 6, 14, 20], ["", ""])];
-        assert_eq!(counts(&gold, &beside, Method::SpanOverlap), Counts { found: 0, wrong: 1, missed: 1 });
+        let adjacent = [fact("1", [5, 6, 14, 20], ["", ""])];
+        assert_eq!(counts(&gold, &adjacent, Method::SpanOverlap), Counts { found: 0, wrong: 1, missed: 1 });
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A file of predictions against its gold file, as KILT's `eval_downstream` reports it.
+//! A file of predictions against its gold file, as in KILT's `eval_downstream`.
 //!
-//! What the public scorer does not define is settled so, here and in [`retrieval`](super::retrieval): a gold record
-//! without any answer or without output items scores 0, a null answer is an empty one, and a null field counts as left
-//! out except inside a rank key, where it is the text `None`.
+//! Cases that the public scorer does not define, here and in [`retrieval`](super::retrieval): a gold record
+//! without any answer or output scores 0. A null answer is an empty one. A null field counts as missing, but
+//! in a rank key it is the text `None`.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use crate::Result;
 /// The report of [`evaluate`], with the keys and the order of KILT's scorer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How good the answers are.
+    /// Scores of the answers.
     pub downstream: Downstream,
-    /// How good those answers are whose evidence is right.
+    /// Scores of the answers with correct evidence.
     pub kilt: Combined,
-    /// How good the evidence is.
+    /// Scores of the evidence.
     pub retrieval: Retrieval,
 }
 
@@ -42,7 +42,7 @@ pub struct Downstream {
     pub rougel: f64,
 }
 
-/// Mean answer scores where R-precision is 1, with 0 for the other records.
+/// Mean answer scores over records with R-precision 1; other records count as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Combined {
     /// Of accuracy.
@@ -70,20 +70,20 @@ pub struct Retrieval {
     pub recall_at_5: f64,
 }
 
-/// What [`evaluate`] found.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The means.
     pub report: Report,
-    /// What each record scored, under the report's names.
+    /// The scores of each record, under the report's names.
     pub records: PerRecord,
-    /// How many pages predictions hold, compared with the 5 of recall@5.
+    /// The number of predicted pages, compared with the 5 of recall@5.
     pub depth: Depth,
-    /// Ids of predictions that gold does not know; they are left out of the scores.
+    /// Ids of predictions without a gold record; they are not scored.
     pub unknown: Vec<String>,
 }
 
-/// How many figures a record has: its scores, and the pages that its prediction holds.
+/// The number of values a record: its scores, and the number of predicted pages.
 pub(super) const FIGURES: usize = DOWNSTREAM.len() + 1;
 const DOWNSTREAM: [&str; 10] = [
     "accuracy",
@@ -97,14 +97,14 @@ const DOWNSTREAM: [&str; 10] = [
     "Rprec",
     "recall@5",
 ];
-/// The figure that is no score: the different items of evidence that a prediction holds.
+/// The value that is no score: the number of different predicted items.
 pub(super) const HELD: &str = "held";
 
-/// Scores answers, and pages as far as that scorer reports them.
+/// Scores answers, and page-level evidence as in that scorer.
 ///
 /// # Errors
-/// A duplicate id in either file, a gold id without a prediction, a gold record without the field `output`, a
-/// prediction that is not exactly one output with an `answer`, and what reading gives.
+/// A duplicate id in either file, a gold id without a prediction, a gold record without the field `output`, a prediction
+/// without exactly one output with an `answer`, and read errors.
 pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>) -> Result<Evaluation> {
     let mut columns = Columns::new(false);
     let scoring = AnswerScoring::new(&mut columns);
@@ -112,7 +112,7 @@ pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>) -> Result<Evalu
     Ok(evaluation(&records, unknown))
 }
 
-/// The means of what [`AnswerScoring`] found.
+/// The means of the values of [`AnswerScoring`].
 pub(super) fn evaluation(figures: &PerRecord, unknown: Vec<String>) -> Evaluation {
     let scores = DOWNSTREAM.len();
     let depth = Depth::new(figures.at(scores), &[5]);

@@ -1,18 +1,18 @@
-//! Means and shares that there may be no data for.
+//! Means and shares that may lack data.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A mean or a share, or nothing where there is no data to take it over: no records, or no items among which a part could be.
+/// A mean or a share, or no value without data: no records, or a total of 0.
 ///
-/// Serialises as a number or as null, and prints as a number of so many decimals, or as `-`.
+/// Serialises as a number or as null, and prints with the requested number of decimals, or as `-`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Measure(Option<f64>);
 
 impl Measure {
-    /// The mean; nothing of nothing.
+    /// The mean; no value for no data.
     pub fn mean(values: impl IntoIterator<Item = f64>) -> Self {
         let (mut sum, mut count) = (0.0, 0u64);
         for value in values {
@@ -22,12 +22,13 @@ impl Measure {
         Self((count > 0).then(|| sum / count as f64))
     }
 
-    /// The share that `part` is of `whole`; nothing of 0.
+    /// The share of `part` in `whole`; no value for 0.
     pub fn share(part: usize, whole: usize) -> Self {
         Self((whole > 0).then(|| part as f64 / whole as f64))
     }
 
-    /// The harmonic mean, as F1 is of precision and recall: 0 where both are 0 or one has no data, nothing where neither has.
+    /// The harmonic mean, as F1 of precision and recall: 0 if both are 0 or one has no data, no value if
+    /// neither has.
     #[must_use]
     pub fn harmonic(self, other: Self) -> Self {
         let sum = self.or_zero() + other.or_zero();
@@ -35,12 +36,12 @@ impl Measure {
         Self(self.0.or(other.0).map(|_| mean))
     }
 
-    /// The figure.
+    /// The value.
     pub fn value(self) -> Option<f64> {
         self.0
     }
 
-    /// The figure, or 0 without data, to choose the best of several by.
+    /// The value, or 0 without data, for choosing a maximum.
     pub fn or_zero(self) -> f64 {
         self.0.unwrap_or(0.0)
     }
@@ -62,7 +63,7 @@ impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(value) => value.fmt(f),
-            // Numbers stand to the right, and have no precision that would cut this one.
+            // Numbers are right-aligned. A precision would truncate this text.
             None => f.pad_integral(true, "", "-"),
         }
     }

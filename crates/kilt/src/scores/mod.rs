@@ -1,20 +1,20 @@
-//! Every score of the field's tasks, equal to the public scorers to 1e-9.
+//! The metrics of the field's tasks, equal to the public scorers within 1e-9.
 //!
-//! - [`agreement`]: how far annotators agree;
+//! - [`agreement`]: inter-annotator agreement;
 //! - [`answer`]: accuracy, exact match, token F1 and ROUGE-L of one answer against its gold answers;
-//! - [`provenance`]: R-precision and the rank behind recall@k, precision@k and success_rate@k;
-//! - [`depth`]: how deep predictions go, compared with the depths that they are scored at;
+//! - [`provenance`]: R-precision and the rank for recall@k, precision@k and success_rate@k;
+//! - [`depth`]: the number of predicted items, compared with the scoring depths;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
-//! - [`retrieval`]: evidence alone, of pages or of finer places;
+//! - [`retrieval`]: evidence alone, at page level or finer;
 //! - [`whole`]: both in one pass;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`document_relations`]: DocRED's relations between a document's entities;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
-//! - [`significance`]: how sure a mean, or a difference of two, is.
+//! - [`significance`]: confidence intervals of means, and tests of differences.
 //!
-//! Files are read as streams: gold is held in a compact form, a line of predictions is scored where it is parsed, on
-//! all threads, and only its figures are kept.
+//! Files are read as streams. Gold has a compact form in memory. Predictions are scored line by line on all
+//! threads, and only their values are kept.
 
 pub mod agreement;
 mod aligned;
@@ -38,12 +38,12 @@ pub use aligned::PerRecord;
 pub use measure::Measure;
 pub use rouge::rouge_l;
 
-/// White space as Python's `str.split` and `str.strip` know it: Unicode's, and the four ASCII separators.
+/// White space of Python's `str.split` and `str.strip`: Unicode's, and the four ASCII separators.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
 
-/// Without white space at both ends, as Python's `str.strip` does it.
+/// Trims white space as Python's `str.strip` does.
 fn trim(text: &str) -> &str {
     text.trim_matches(is_space)
 }

@@ -1,6 +1,6 @@
-//! Scores of predicted evidence against gold evidence, as KILT's public scorer defines them.
+//! Scores of predicted evidence against gold evidence, as in KILT's public scorer.
 //!
-//! An item of evidence is known by its rank key: its page (`wikipedia_id`), or several of its fields joined.
+//! The rank key identifies an item of evidence: its page (`wikipedia_id`), or several joined fields.
 
 use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
@@ -49,15 +49,15 @@ impl fmt::Display for RankKeys {
     }
 }
 
-/// The gold evidence of a record: which sets of keys its output items ask for.
+/// The gold evidence of a record: the key sets of its outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// All keys, sorted and one after the other, and where each ends; the sets below hold places in this list.
+    /// All keys, sorted and concatenated, with the end of each. The sets below are indices into this list.
     keys: Box<str>,
     ends: Box<[usize]>,
-    /// Distinct key sets of the output items, whose items all carry every field; R-precision reads them.
+    /// Distinct key sets of outputs whose items have every field, for R-precision.
     relevant: Sets,
-    /// Distinct key sets of the output items that have the field `provenance`; the rank reads them.
+    /// Distinct key sets of outputs with the field `provenance`, for the rank.
     sets: Sets,
 }
 
@@ -65,7 +65,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, Default)]
 struct Sets {
     numbers: Vec<u32>,
-    /// Where each set ends.
+    /// The end of each set.
     ends: Vec<usize>,
 }
 
@@ -96,11 +96,11 @@ impl Sets {
     }
 }
 
-/// A key, and whether all of its fields are there.
+/// A key, and whether all its fields exist.
 type Key<'a> = (Cow<'a, str>, bool);
 
 impl Evidence {
-    /// The evidence of output items that are lists of complete keys; `None` is an output item without evidence.
+    /// The evidence from outputs with lists of complete keys; `None` is an output without evidence.
     pub fn new<'a, I, J>(outputs: I) -> Self
     where
         I: IntoIterator<Item = Option<J>>,
@@ -129,7 +129,7 @@ impl Evidence {
         let mut sorted: Vec<&str> = all.iter().map(|(key, _)| &**key).collect();
         sorted.sort_unstable();
         sorted.dedup();
-        // Every key is in `sorted`, so the search cannot fail.
+        // `sorted` contains every key, so the search cannot fail.
         let place = |key: &str| sorted.partition_point(|known| *known < key) as u32;
         let (mut relevant, mut sets) = (Sets::default(), Sets::default());
         let mut start = 0;
@@ -150,7 +150,7 @@ impl Evidence {
         Self { ends: ends.collect(), keys: keys.into(), relevant, sets }
     }
 
-    /// The place of a key, `None` if no set has it.
+    /// The index of a key, `None` if no set has it.
     fn place(&self, key: &str) -> Option<u32> {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
@@ -185,7 +185,7 @@ impl Evidence {
         if places.iter().all(Option::is_none) {
             return rank;
         }
-        // A point of the rank is the set that it stands for; a set's new point takes the place of its old one.
+        // A point is the set that it completes. A set's new point replaces its old one.
         let mut points: Vec<Option<usize>> = Vec::with_capacity(places.len());
         let mut state: Vec<(usize, Option<usize>)> = self.sets.iter().map(|set| (set.len(), None)).collect();
         let mut removed = vec![];
@@ -228,7 +228,7 @@ impl Evidence {
         self.relevant.iter().map(share).fold(0.0, f64::max)
     }
 
-    /// Walks the items of a prediction, best first; items that lack a column are left out.
+    /// Walks the items of a prediction, best first; items without one of the columns are skipped.
     pub(super) fn rank_rows(&self, rows: Option<Rows<'_, '_>>, columns: &[usize]) -> Rank {
         let rows = rows.into_iter().flat_map(Rows::iter);
         if let &[column] = columns {
@@ -242,7 +242,7 @@ impl Evidence {
     }
 }
 
-/// A row's key and whether all of its fields are there; those that are not are left out of the key.
+/// A row's key without missing fields, and whether all fields exist.
 fn key_of<'r>(row: &'r [Field<'_>], columns: &[usize]) -> Key<'r> {
     if let &[column] = columns {
         let key = row[column].key();
@@ -260,9 +260,9 @@ fn key_of<'r>(row: &'r [Field<'_>], columns: &[usize]) -> Key<'r> {
     (Cow::Owned(key), parts == columns.len())
 }
 
-/// Each key at its first place only.
+/// The first occurrence of each key.
 fn unique<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    /// Below this, comparing beats hashing.
+    /// Below this, comparing is faster than hashing.
     const FEW: usize = 24;
     let mut unique: Vec<&str> = Vec::with_capacity(FEW);
     let mut seen = FxHashSet::default();
@@ -282,18 +282,19 @@ fn unique<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     unique
 }
 
-/// Where in a prediction the gold sets are completed.
+/// The positions in a prediction where gold sets are complete.
 ///
-/// Every distinct gold set is one point, at the place of the last of its keys; every other predicted key is one point.
+/// Every distinct gold set is one point, at the position of its last key. Every other predicted key is one
+/// point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rank {
     /// R-precision, 0 to 1.
     pub r_precision: f64,
-    /// The different keys that were predicted.
+    /// The number of different predicted keys.
     pub held: usize,
     /// The points, counted from 0, at which a set is complete, ascending.
     completed: Vec<usize>,
-    /// The distinct gold sets; 0 where nothing was predicted.
+    /// The number of distinct gold sets; 0 without predictions.
     sets: usize,
 }
 
@@ -330,7 +331,7 @@ mod tests {
     fn a_set_stands_where_its_last_page_does() {
         let gold = evidence(&[Some(&["a", "b"]), Some(&["c"])]);
         let rank = gold.rank(["a", "x", "b", "c"]);
-        // The point of "a" gives way: x, {a, b}, {c}.
+        // The point of "a" is removed: x, {a, b}, {c}.
         assert_eq!((rank.completed.as_slice(), rank.held), ([1, 2].as_slice(), 4));
         assert_eq!(
             (rank.recall(2), rank.recall(3), rank.precision(2), rank.success(1)),
@@ -351,7 +352,7 @@ mod tests {
     fn a_page_of_two_sets_makes_two_points() {
         let gold = evidence(&[Some(&["a"]), Some(&["a", "b"])]);
         let rank = gold.rank(["a", "b"]);
-        // {a} done, marker of {a, b}; then {a, b} done in the marker's stead.
+        // {a} is complete, then {a, b}, which replaces its point.
         assert_eq!(rank.completed, [0, 1]);
         assert_eq!(rank.precision(2), 1.0);
     }

@@ -1,11 +1,12 @@
-//! Scores of ranked candidates, as trec_eval defines them; WOW++'s knowledge selection reports them.
+//! Scores of ranked candidates, as in trec_eval; WOW++'s knowledge selection reports them.
 //!
-//! `map_norm@k` is not trec_eval's: average precision over the first k is divided by min(relevant, k) there, not by all
-//! relevant candidates, so that a ranking that begins with k relevant ones scores 1. The WOW++ paper (Eric et al. 2021,
-//! table 3) does not define its MAP@k; its MAP@5 is above its MAP@10 in most rows, which `map@k` can never be.
+//! `map_norm@k` is not from trec_eval: it divides average precision over the first k by min(relevant, k)
+//! instead of by all relevant candidates. So a ranking that starts with k relevant ones scores 1. The WOW++
+//! paper (Eric et al. 2021, table 3) does not define its MAP@k. Its MAP@5 exceeds its MAP@10 in most rows,
+//! which is impossible for `map@k`.
 //!
-//! Candidates stand by falling score. trec_eval keeps scores as 32-bit floats, so two that agree there are tied, and
-//! ties are broken by falling id, byte by byte.
+//! Candidates are ordered by descending score. trec_eval keeps scores as 32-bit floats, so scores that are
+//! equal there are ties. Ties are broken by descending id, bytewise.
 
 use std::{borrow::Cow, fmt, path::Path};
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Measure;
 use crate::{Error, Id, Result, jsonl};
 
-/// The confidence from which a candidate of WOW++ is relevant.
+/// The smallest confidence of a relevant candidate of WOW++.
 pub const RELEVANT: f64 = 0.6;
 
 /// A query with its candidates.
@@ -26,24 +27,24 @@ pub struct Ranked {
     pub candidates: Vec<Candidate>,
 }
 
-/// What is ranked.
+/// A ranked item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Unique in its query.
     pub id: Id,
-    /// How sure the annotators are that it is relevant, 0 to 1.
+    /// The annotators' confidence that it is relevant, 0 to 1.
     pub confidence: f64,
     /// The system's score; greater is better.
     pub score: f64,
 }
 
-/// What one query scores, or of [`Measure`]s the means; each 0 to 1.
+/// The scores of one query, or their means as [`Measure`]s; each 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Scores<T = f64> {
     /// 1 if the first candidate is relevant.
     #[serde(rename = "mrr@1")]
     pub mrr_at_1: T,
-    /// One over the first relevant place, if it is among the first 5.
+    /// 1 / rank of the first relevant candidate, if it is among the first 5.
     #[serde(rename = "mrr@5")]
     pub mrr_at_5: T,
     /// trec_eval's `map_cut_5`: average precision over the first 5, divided by all relevant candidates.
@@ -64,7 +65,7 @@ pub struct Scores<T = f64> {
     /// trec_eval's `ndcg_cut_10`.
     #[serde(rename = "ndcg@10")]
     pub ndcg_at_10: T,
-    /// One over the first relevant place.
+    /// 1 / rank of the first relevant candidate.
     pub recip_rank: T,
 }
 
@@ -88,7 +89,7 @@ impl<T: Copy> Scores<T> {
 /// Means over the queries that have a relevant candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The means; without data where no query has a relevant candidate.
+    /// The means; no values if no query has a relevant candidate.
     #[serde(flatten)]
     pub scores: Scores<Measure>,
     /// Queries in the file.
@@ -98,7 +99,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The scores of rankings in memory; `threshold` is the least confidence of a relevant candidate.
+    /// The scores of rankings in memory; `threshold` is the smallest confidence of a relevant candidate.
     pub fn of(rankings: &[Ranked], threshold: f64) -> Self {
         let scores: Vec<Scores> =
             rankings.iter().filter_map(|ranked| score(&ranked.candidates, threshold)).collect();
@@ -136,16 +137,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// What [`evaluate`] found.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The means.
     pub report: Report,
-    /// What each query with a relevant candidate scored, in the file's order.
+    /// The scores of each query with a relevant candidate, in the file's order.
     pub records: Vec<(Id, Scores)>,
 }
 
-/// Scores candidates; `None` if none of them is relevant, that is, has at least the confidence `threshold`.
+/// Scores candidates; `None` if no confidence reaches `threshold`.
 pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
     let mut order: Vec<(f32, Cow<'_, str>, bool)> = candidates
         .iter()
@@ -185,14 +186,14 @@ fn gain(relevant: &[bool], k: usize) -> f64 {
     places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).sum()
 }
 
-/// A score's name, and what each query scored here and there.
+/// A score's name, and its values for all queries in both files.
 pub type Paired = (&'static str, Vec<f64>, Vec<f64>);
 
 impl Evaluation {
-    /// The scores of both on the same queries, for each score its name and what each query scored here and there.
+    /// The values of both on the same queries, by score.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the two do not have the same queries with a relevant candidate.
+    /// [`Error::Argument`] if the queries with a relevant candidate differ.
     pub fn paired(&self, other: &Self) -> Result<Vec<Paired>> {
         let theirs: rustc_hash::FxHashMap<&Id, &Scores> =
             other.records.iter().map(|(id, scores)| (id, scores)).collect();
@@ -224,7 +225,7 @@ impl Evaluation {
 ///
 /// # Errors
 /// [`Error::DuplicateId`]; [`Error::Record`] for two candidates of one id, which trec_eval refuses too;
-/// [`Error::Empty`] for a file without lines; and what reading gives.
+/// [`Error::Empty`] for a file without lines; and read errors.
 pub fn evaluate(path: impl AsRef<Path>, threshold: f64) -> Result<Evaluation> {
     let path = path.as_ref();
     let mut records: Vec<(Id, Scores)> = Vec::new();

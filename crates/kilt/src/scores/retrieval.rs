@@ -1,4 +1,4 @@
-//! Predicted evidence against gold evidence, as KILT's `eval_retrieval` reports it; page level and finer in one pass.
+//! Predicted evidence against gold evidence, as in KILT's `eval_retrieval`; page level and finer in one pass.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What [`evaluate`] looks at.
+/// The options of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Depths of the rank, each at least 1.
@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Pages, at 1, 5, 10 and 20, as KILT reports them.
+    /// Pages, at 1, 5, 10 and 20, as in KILT.
     fn default() -> Self {
         Self { ks: vec![1, 5, 10, 20], rank_keys: vec![RankKeys::page()] }
     }
@@ -36,7 +36,7 @@ impl Default for Options {
 /// The flat report of one kind of evidence; serialises as one object of names and means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// What a rank key is made of.
+    /// The fields of a rank key.
     pub rank_keys: RankKeys,
     /// `Rprec`, `entity_in_input` and then the scores at each k, with their means.
     pub scores: Vec<(String, f64)>,
@@ -59,25 +59,25 @@ impl Serialize for Report {
     }
 }
 
-/// What [`evaluate`] found.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// The means, and what each record scored under the report's names, in the order of the options' rank keys.
+    /// The means and the scores of each record under the report's names, in the order of the rank keys.
     pub reports: Vec<(Report, PerRecord)>,
-    /// How many items predictions hold, compared with the requested depths, in the order of the options' rank keys.
+    /// The number of predicted items, compared with the requested depths, in the order of the rank keys.
     pub depths: Vec<Depth>,
-    /// Ids of predictions that gold does not know; they are left out of the scores.
+    /// Ids of predictions without a gold record; they are not scored.
     pub unknown: Vec<String>,
 }
 
 /// Scores evidence alone, at several levels in one pass: KILT's `eval_retrieval`.
 ///
-/// Predicted outputs without the field `provenance` are dropped first; exactly one must be left.
+/// Predicted outputs without the field `provenance` are dropped first. Exactly one must remain.
 ///
 /// # Errors
 /// [`Error::Argument`] for a k of 0 or without any rank key or k; a duplicate id in either file, a gold id without a
-/// prediction, a gold record without the field `output`, a prediction that has not exactly one output with
-/// `provenance`, and what reading gives.
+/// prediction, a gold record without the field `output`, a prediction without exactly one output with `provenance`, and
+/// read errors.
 pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
     let mut columns = Columns::new(true);
     let scoring = EvidenceScoring::new(options, &mut columns)?;
@@ -102,7 +102,7 @@ pub(super) struct GoldEvidence {
     entity_in_input: bool,
 }
 
-/// How deep the context must be read to find something, counted from 1.
+/// The depth in the context at which something is found, counted from 1.
 #[derive(Default)]
 struct Depths {
     answer: Option<usize>,
@@ -133,7 +133,7 @@ impl EvidenceScoring {
         Ok(Self { ks, columns: shared, text, title })
     }
 
-    /// The means of what was found.
+    /// The means of the values.
     pub(super) fn evaluation(
         &self,
         options: &Options,
@@ -141,7 +141,7 @@ impl EvidenceScoring {
         unknown: Vec<String>,
     ) -> Evaluation {
         let names = self.level_names();
-        // After the scores of a level comes the number of items that the prediction holds.
+        // The number of predicted items follows the scores of a level.
         let width = names.len() + 1;
         let (mut reports, mut depths) = (Vec::new(), Vec::new());
         for (level, rank_keys) in options.rank_keys.iter().enumerate() {
@@ -200,7 +200,7 @@ impl EvidenceScoring {
         depths
     }
 
-    /// What is held of a gold record beside its answers.
+    /// The stored part of a gold record, without its answers.
     pub(super) fn gold_evidence(
         &self,
         line: &Line<'_>,
@@ -232,7 +232,7 @@ impl EvidenceScoring {
         })
     }
 
-    /// Fills in the figures of a record.
+    /// Computes the values of a record.
     pub(super) fn figures(
         &self,
         answers: &Answers,
@@ -277,18 +277,18 @@ impl EvidenceScoring {
     }
 }
 
-/// What scoring many records needs not allocate again.
+/// Reusable buffers for scoring.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) haystack: Haystack,
     pub(super) answers: answer::Buffers,
 }
 
-/// A normalised text in which several short ones are looked for.
+/// A normalised text in which several short ones are searched.
 pub(super) struct Haystack {
     text: Vec<u8>,
-    /// Whether the text has a pair of neighbouring bytes, at [`place`](Self::place). Most of what is looked for has a
-    /// pair that is not there, which is told sooner than a search is prepared.
+    /// Whether the text has a pair of neighbouring bytes, at [`place`](Self::place). Most short texts have a
+    /// pair that the long text lacks, and this check is cheaper than preparing a search.
     pairs: [bool; 1024],
 }
 
@@ -309,7 +309,7 @@ impl Haystack {
         self
     }
 
-    /// The same for equal pairs, and of letters different for different ones.
+    /// Equal pairs have equal indices; different pairs of letters have different ones.
     fn place(pair: &[u8]) -> usize {
         usize::from(pair[0] & 31) << 5 | usize::from(pair[1] & 31)
     }

@@ -1,9 +1,9 @@
-//! ROUGE-L as PyPI's `rouge` 1.0.1 defines it, which is what KILT's scorer calls.
+//! ROUGE-L as in PyPI's `rouge` 1.0.1, which KILT's scorer uses.
 //!
-//! That package departs from Lin (2004) in ways that show in the digits: sentences end at every full stop; `n`, `m` and
-//! the matches count *distinct* words; the union over sentence pairs runs over the whole text; a sentence of blanks is
-//! one empty word; and the harmonic mean has 1e-8 in its denominator. Which of several longest common subsequences is
-//! taken decides the union, so its order of tracing back is kept too.
+//! That package deviates from Lin (2004), with visible differences. Sentences end at every full stop. `n`,
+//! `m` and the matches count *distinct* words. The union over sentence pairs is over the whole text. A blank
+//! sentence is one empty word. The harmonic mean has 1e-8 in its denominator. The union depends on which
+//! longest common subsequence is chosen, so its backtracking order is kept too.
 
 use std::hash::BuildHasher;
 
@@ -11,14 +11,14 @@ use rustc_hash::FxBuildHasher;
 
 use super::is_space;
 
-/// The f of ROUGE-L; 0 where either text has no sentence, that is, nothing but full stops.
+/// The f of ROUGE-L; 0 if either text has no sentence, that is, only full stops.
 pub fn rouge_l(hypothesis: &str, reference: &str) -> f64 {
     let mut rouge = Rouge::default();
     rouge.read(hypothesis);
     rouge.score(reference)
 }
 
-/// A hypothesis that is scored against several references, in buffers that serve many of them.
+/// A hypothesis that is scored against several references, with reusable buffers.
 #[derive(Default)]
 pub(super) struct Rouge {
     text: String,
@@ -30,7 +30,7 @@ pub(super) struct Rouge {
     /// By id: whether the reference has the word, and whether a common subsequence does.
     seen: Vec<bool>,
     matched: Vec<bool>,
-    /// By id: the places of the word in one sentence of the hypothesis, as bits; all 0 between uses.
+    /// By id: the positions of the word in one sentence of the hypothesis, as bits; all 0 between uses.
     places: Vec<u64>,
     table: Vec<u64>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Rouge {
 #[derive(Default)]
 struct Sentences {
     ids: Vec<usize>,
-    /// Where each sentence ends in `ids`.
+    /// The end of each sentence in `ids`.
     ends: Vec<usize>,
 }
 
@@ -64,11 +64,11 @@ fn sentences(text: &str) -> impl Iterator<Item = impl Iterator<Item = &str>> {
     })
 }
 
-/// Numbers distinct words of a hypothesis and of a reference; holds where they stand and none of the text.
+/// Numbers distinct words of a hypothesis and of a reference. It stores their positions, not their text.
 #[derive(Default)]
 struct Words {
     entries: Vec<Entry>,
-    /// Open addressing: an id and one, or 0 where nothing is. At most half are taken.
+    /// Open addressing: an id plus one, or 0 for a free slot. At most half are used.
     slots: Vec<usize>,
 }
 
@@ -95,7 +95,7 @@ impl Words {
             }
             slot = (slot + 1) % self.slots.len();
         }
-        // The empty word of a blank sentence is no slice of the text, but any empty place stands for it.
+        // The empty word of a blank sentence is no slice of the text; any empty range represents it.
         let text = texts[usize::from(in_reference)];
         let start = if word.is_empty() { 0 } else { word.as_ptr() as usize - text.as_ptr() as usize };
         self.slots[slot] = self.entries.len() + 1;
@@ -103,9 +103,9 @@ impl Words {
         self.entries.len() - 1
     }
 
-    /// The slots are a power of two.
+    /// The number of slots is a power of two.
     fn first(&self, hash: u64) -> usize {
-        // Fx mixes upwards: its high bits are the good ones.
+        // Fx mixes upwards: its high bits are better.
         (hash >> 32) as usize & (self.slots.len() - 1)
     }
 
@@ -123,7 +123,8 @@ impl Words {
         }
     }
 
-    /// Forgets all words but the first `count`; the later ones were put in last, so no search runs across their slots.
+    /// Removes all words except the first `count`. Later ones were inserted last, so no probe sequence
+    /// crosses their slots.
     fn keep(&mut self, count: usize) {
         for entry in self.entries.drain(count..) {
             self.slots[entry.slot] = 0;
@@ -144,13 +145,13 @@ impl Rouge {
         self.own = self.words.entries.len();
     }
 
-    /// The f against a reference, for the hypothesis that was read last.
+    /// The f against a reference, for the last hypothesis.
     pub(super) fn score(&mut self, reference: &str) -> f64 {
         if self.own == 0 {
             return 0.0;
         }
         if reference == self.text {
-            // Each sentence is its own longest common subsequence, so every word is shared.
+            // Each sentence is its longest common subsequence, so all words are shared.
             return 2.0 * (1.0 / (2.0 + 1e-8));
         }
         let own = self.own;
@@ -200,12 +201,13 @@ impl Rouge {
     }
 }
 
-/// Marks the words of the longest common subsequence of two sentences, one of the reference and one of the hypothesis.
-/// Ids from `own` on are words that the hypothesis lacks; `places` has the bits of the hypothesis' sentence.
+/// Marks the words of the longest common subsequence of two sentences, one of the reference and one of the
+/// hypothesis. Ids from `own` on are words that the hypothesis lacks. `places` has the bits of the
+/// hypothesis' sentence.
 ///
-/// The table of lengths is kept as one bit a cell (Crochemore et al., 2001): bit j of row i is 0 where the length grows
-/// between columns j and j+1. Tracing back from the end needs no more: on a mismatch, the length above is greater than
-/// the one to the left exactly where the cell itself is greater than the one to its left.
+/// The table of lengths has one bit a cell (Crochemore et al., 2001): bit j of row i is 0 if the length grows
+/// between columns j and j+1. Backtracking needs no more. On a mismatch, the length above is greater than the
+/// one to the left exactly if the cell itself is greater than the one to its left.
 fn trace_common(
     reference: &[usize],
     hypothesis: &[usize],
@@ -251,7 +253,7 @@ fn trace_common(
 mod tests {
     use super::*;
 
-    /// The package's way: the whole table, and its order of tracing back.
+    /// The package's algorithm: the whole table, and its backtracking order.
     fn plain(hypothesis: &str, reference: &str) -> f64 {
         let split = |text: &str| -> Vec<Vec<String>> {
             sentences(text).map(|words| words.map(str::to_owned).collect()).collect()

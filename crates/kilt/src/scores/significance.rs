@@ -1,9 +1,10 @@
-//! How sure a mean score is, and whether two systems really differ on the same records.
+//! Confidence intervals of mean scores, and significance tests of two systems on the same records.
 //!
-//! Intervals are percentile bootstraps (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13); the
-//! test of a difference flips the signs of the paired differences at random (Fisher's randomisation test; Smucker et
-//! al., "A Comparison of Statistical Significance Tests for Information Retrieval Evaluation", 2007). Each round draws
-//! from its own stream of one seed, so the figures do not depend on threads.
+//! Intervals are percentile bootstraps (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
+//! 13). The test of a difference flips the signs of paired differences at random (Fisher's randomisation
+//! test; Smucker et al., "A Comparison of Statistical Significance Tests for Information Retrieval
+//! Evaluation", 2007). Each round has a separate random stream of one seed, so results do not depend on
+//! threads.
 
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,14 +14,14 @@ use serde::Serialize;
 use super::mean;
 use crate::{Error, Result};
 
-/// How the random rounds are run.
+/// The random rounds of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rounds {
-    /// How many.
+    /// The number of rounds.
     pub count: u32,
-    /// What they are drawn from.
+    /// The random seed.
     pub seed: u64,
-    /// The share of the distribution that an interval covers, between 0 and 1.
+    /// The confidence level, between 0 and 1.
     pub level: f64,
 }
 
@@ -45,9 +46,9 @@ pub struct Interval {
 /// Two systems on the same records.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The mean of the first less the mean of the second, with its interval.
+    /// The mean of the first minus the mean of the second, with its interval.
     pub difference: Interval,
-    /// The two-sided probability of a difference at least as great, were the systems the same.
+    /// The two-sided probability of a difference at least as large if the systems are equal.
     pub p_value: f64,
 }
 
@@ -97,7 +98,7 @@ pub fn compare(first: &[f64], second: &[f64], rounds: Rounds) -> Result<Comparis
     // Records without a difference have no sign to flip.
     let signed: Vec<f64> = differences.into_iter().filter(|&difference| difference != 0.0).collect();
     let observed = signed.iter().sum::<f64>().abs();
-    // Sums of the same figures in other signs can be equal but for their last digits.
+    // Sums of the same values with other signs can differ in the last digits.
     let bound = observed - 1e-12 * signed.iter().map(|difference| difference.abs()).sum::<f64>();
     let extreme: u32 = (0..rounds.count)
         .into_par_iter()
@@ -107,7 +108,7 @@ pub fn compare(first: &[f64], second: &[f64], rounds: Rounds) -> Result<Comparis
             u32::from(sum.abs() >= bound)
         })
         .sum();
-    // The observed signs are one of the rounds, so that the probability is never 0.
+    // The observed signs count as one round, so the probability is never 0.
     let p_value = (f64::from(extreme) + 1.0) / (f64::from(rounds.count) + 1.0);
     Ok(Comparison { difference, p_value })
 }
@@ -123,7 +124,7 @@ fn flipped(differences: &[f64], signs: u64) -> f64 {
     differences.iter().enumerate().map(|(at, difference)| sign(at) * difference).sum()
 }
 
-/// Linear between the two nearest of sorted figures.
+/// Interpolates linearly between the two nearest of sorted values.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);

@@ -1,5 +1,5 @@
-//! Answers and evidence of a file of predictions in one pass: what [`kilt::evaluate`] and [`retrieval::evaluate`] say of
-//! it, each file being read once.
+//! Answers and evidence of a prediction file in one pass: [`kilt::evaluate`] and [`retrieval::evaluate`] with
+//! one reading of each file.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::Result;
 
-/// What [`evaluate`] found.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// As [`kilt::evaluate`] gives it.
+    /// The result of [`kilt::evaluate`].
     pub answers: kilt::Evaluation,
-    /// As [`retrieval::evaluate`] gives it.
+    /// The result of [`retrieval::evaluate`].
     pub evidence: retrieval::Evaluation,
 }
 

@@ -1,6 +1,6 @@
 //! Building a store as a stream, in bounded memory.
 //!
-//! What grows with the source is 16 bytes a page and 32 bytes a title or redirect, for sorting the look-up rows.
+//! Memory grows by 16 bytes a page and 32 bytes a title or redirect, for sorting the look-up rows.
 
 use std::{
     collections::BTreeMap,
@@ -23,25 +23,25 @@ use crate::{
     passage::{self, Span, Split},
 };
 
-/// What a store is built from.
+/// The options of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// The knowledge source: JSON lines, plain, gzip or zstd.
     pub source: PathBuf,
-    /// Redirects: `title TAB target title` lines; those whose target is not in the source are left out.
+    /// Redirects: `title TAB target title` lines; those with an unknown target are skipped.
     pub redirects: Option<PathBuf>,
-    /// How pages are cut.
+    /// How pages are split.
     pub split: Split,
 }
 
-/// How far a build has come.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Pages stored.
     pub pages: u64,
     /// Passages stored.
     pub passages: u64,
-    /// Bytes of the source read, as they lie on disk.
+    /// Bytes read from the source on disk.
     pub read: u64,
     /// Size of the source in bytes.
     pub size: u64,
@@ -55,7 +55,7 @@ pub(super) struct SourcePage {
     text: Vec<String>,
 }
 
-/// A page made ready on a worker thread.
+/// A page prepared by a worker thread.
 pub(super) struct Prepared {
     line: u64,
     pub(super) id: String,
@@ -67,7 +67,7 @@ pub(super) struct Prepared {
     title_key: u64,
 }
 
-/// Parses and cuts one line.
+/// Parses and splits one line.
 pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
     let page: SourcePage = jsonl::parse(path, line, bytes)?;
     let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs } = page;
@@ -151,7 +151,7 @@ struct Builder {
     paragraph_count: u64,
     /// Hash of the id, page.
     ids: Vec<(u64, u32)>,
-    /// The source's line of each page, for naming duplicates.
+    /// The source line of each page, for errors about duplicates.
     lines: Vec<u32>,
     /// Hash of the normalised title, page, start and length of the redirect's title.
     titles: Vec<(u64, u32, u64, u16)>,
@@ -207,13 +207,13 @@ impl Builder {
 }
 
 impl PassageStore {
-    /// Builds a store in a folder, which appears only when it is complete, and opens it. A path's store is replaced if
-    /// there is one. Where another process builds in the same place, this one waits for it first.
+    /// Builds a store in a folder, which appears only when it is complete, and opens it. An existing store is
+    /// replaced. If another process builds at the same path, this one waits for it first.
     ///
     /// # Errors
     /// Any error of reading the source ([`Error::Record`] with line and field), [`Error::DuplicateId`],
-    /// [`Error::Empty`] for a source without pages, [`Error::InTheWay`] where something else stands in the place,
-    /// [`Error::Io`] where the disk refuses.
+    /// [`Error::Empty`] for a source without pages, [`Error::InTheWay`] if something else exists at the path,
+    /// [`Error::Io`] if writing fails.
     pub fn build(
         options: &BuildOptions,
         place: impl Into<Place>,
@@ -259,7 +259,7 @@ impl PassageStore {
     }
 }
 
-/// Whether a folder is a store, of any version, which a new one may replace.
+/// Whether a folder is a store of any version, which may be replaced.
 fn is_store(folder: &Path) -> bool {
     let manifest = jsonl::read_json::<serde_json::Value>(&folder.join(MANIFEST));
     manifest.is_ok_and(|manifest| manifest.get("format").is_some_and(|format| format == FORMAT))
@@ -283,7 +283,8 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
         ids_out.finish()?,
     ]);
 
-    // Equal ids and redirects need the pages' own names, which are on disk by now: a store without redirects reads them.
+    // Equal ids and redirects require the pages' names, which are now on disk. A store without redirects
+    // reads them.
     names.file.flush().map_err(|source| Error::io(&names.path, "write", source))?;
     let plain = write_titles(scratch, &titles)?;
     let mut manifest = Manifest {
@@ -301,7 +302,7 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
         .files
         .extend([plain, ("names.bin".to_owned(), Content { bytes: names.bytes, blake3: String::new() })]);
     write_manifest(scratch, &manifest)?;
-    // Not checked: one file is not whole yet.
+    // Without checksums: one file is still incomplete.
     let store = PassageStore::map(scratch)?;
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let (first, second) = (PageIndex(pair[0].1), PageIndex(pair[1].1));

@@ -6,7 +6,8 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{ID_ROW, OWN_TITLE, PageIndex, PassageStore, TITLE_ROW, u16_at, u64_at};
 
-/// A title's form for look-ups that forgive spelling: NFC, underscores as blanks, white space squeezed, lower case.
+/// The normalised form of a title for tolerant look-ups: NFC, underscores as blanks, single blanks, lower
+/// case.
 pub fn normalize_title(title: &str) -> String {
     let mut normal = String::with_capacity(title.len());
     for word in title.split(|c: char| c.is_whitespace() || c == '_').filter(|word| !word.is_empty()) {
@@ -50,8 +51,8 @@ impl PassageStore {
             .find(|&page| self.page_id(page) == id)
     }
 
-    /// The page with that title: the exact title first, then an exact redirect, then a title and a redirect that are
-    /// equal after [`normalize_title`]; the page that comes first in the source where several are.
+    /// The page with that title: the exact title first, then an exact redirect, then titles and redirects
+    /// with equal [`normalize_title`]. Ties go to the first page of the source.
     pub fn page_by_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
         let normal = normalize_title(title);
@@ -77,8 +78,8 @@ impl PassageStore {
         best.map(|(_, page)| page)
     }
 
-    /// The page whose own title is exactly that, white space around both left aside: no redirect, no other case and no other
-    /// form of a letter counts. The page that comes first in the source where several have it.
+    /// The page with exactly that title, ignoring outer white space. Redirects and other spellings do not
+    /// count. Ties go to the first page of the source.
     pub fn page_of_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
         rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
@@ -88,7 +89,7 @@ impl PassageStore {
             .min()
     }
 
-    /// Every title and redirect with its page, in no order that means anything; `true` for redirects.
+    /// Every title and redirect with its page, in unspecified order; `true` for redirects.
     pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
         self.titles.chunks_exact(TITLE_ROW).map(|row| {
             let page = self.page_at(row, 8, "titles.bin");
@@ -99,7 +100,7 @@ impl PassageStore {
         })
     }
 
-    /// The page that an anchor's `href` leads to: a title, percent-encoded as KILT's files write it.
+    /// The page of an anchor's `href`: a title, percent-encoded as in KILT's files.
     pub fn page_by_href(&self, href: &str) -> Option<PageIndex> {
         self.page_by_title(&percent_decoded(href))
     }

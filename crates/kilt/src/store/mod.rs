@@ -51,10 +51,10 @@ const PAGE_ROW: usize = 32;
 const PASSAGE_ROW: usize = 24;
 const ID_ROW: usize = 12;
 const TITLE_ROW: usize = 22;
-/// A title row's redirect field where the title is the page's own.
+/// The redirect field of a row for the page's title.
 const OWN_TITLE: u64 = u64::MAX;
 
-/// What `store.json` says.
+/// The contents of `store.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Manifest {
     format: String,
@@ -64,7 +64,7 @@ struct Manifest {
     passages: u32,
     paragraphs: u64,
     redirects: u32,
-    /// BLAKE3 over the split and the files' hashes: what an index is bound to.
+    /// BLAKE3 over the split and the files' hashes, which indexes refer to.
     hash: String,
     files: BTreeMap<String, Content>,
 }
@@ -76,7 +76,7 @@ struct Content {
 }
 
 impl Manifest {
-    /// The store's hash, by what the manifest says of split and files.
+    /// The store's hash from the manifest's split and files.
     fn content_hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(serde_json::to_string(&(VERSION, self.split)).unwrap_or_default().as_bytes());
@@ -86,7 +86,7 @@ impl Manifest {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// The files beside it.
+    /// The other files of the folder.
     fn contents<'a>(&'a self, folder: &'a Path) -> Contents<'a> {
         let file = |(name, content): (&'a String, &'a Content)| folder::File {
             name,
@@ -97,7 +97,7 @@ impl Manifest {
     }
 }
 
-/// A page's place in its store, from 0.
+/// The index of a page in its store, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageIndex(pub u32);
 
@@ -112,7 +112,7 @@ pub struct PassageStore {
     passages: Mmap,
     ids: Mmap,
     titles: Mmap,
-    /// The first content that could not be, as accessors met it.
+    /// The first impossible content that an accessor found.
     damage: OnceLock<(&'static str, String)>,
 }
 
@@ -140,17 +140,17 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl PassageStore {
-    /// Opens a store: maps its files, and compares them with their checksums (see [`Contents::check`]; a large store is
-    /// read whole when it is opened first, and then again only after its files were written to).
+    /// Opens a store: maps its files and verifies their checksums (see [`Contents::check`]; a large store is
+    /// read at its first opening, and again only after writes to its files).
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that is missing, [`Error::Store`] for a folder of another format or version or a file
-    /// whose length disagrees with the manifest, [`Error::Checksum`] for a file that was damaged.
+    /// [`Error::Io`] for a missing file, [`Error::Store`] for a folder of another format or version or a file whose length
+    /// differs from the manifest, [`Error::Checksum`] for a damaged file.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(folder.as_ref(), |contents| contents.check())
     }
 
-    /// As [`open`](Self::open), but every file is read, whatever was compared before.
+    /// As [`open`](Self::open), but always reads every file.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -170,7 +170,7 @@ impl PassageStore {
         Ok(store)
     }
 
-    /// Maps the files of a store after checking what they are and how long.
+    /// Maps the files of a store after checking types and lengths.
     fn map(folder: &Path) -> Result<Self> {
         folder::restore(folder);
         let path = folder.join(MANIFEST);
@@ -204,8 +204,8 @@ impl PassageStore {
                 );
                 return Err(Error::store(&file_path, message));
             }
-            // SAFETY: the file is only ever written in a temporary folder that is renamed when it is complete, and
-            // never changed after; a user who truncates a store in use breaks that promise.
+            // SAFETY: files are written only in a temporary folder, which is renamed when it is complete, and
+            // never change afterwards. A user who truncates a store in use breaks this promise.
             unsafe { Mmap::map(&file) }.map_err(|source| Error::io(&file_path, "map", source))
         };
         let store = Self {
@@ -241,21 +241,21 @@ impl PassageStore {
         Ok(store)
     }
 
-    /// Reads every file and compares its hash with the manifest's, whatever was compared before.
+    /// Reads every file and compares its hash with the manifest's.
     ///
     /// # Errors
-    /// [`Error::Checksum`] naming the first file that differs.
+    /// [`Error::Checksum`] for the first file that differs.
     pub fn verify(&self) -> Result<()> {
         self.manifest.contents(&self.folder).verify()
     }
 
-    /// Whether all that the accessors read so far was content that a store can have.
+    /// Checks that all content that accessors read so far was valid.
     ///
-    /// Accessors of a store that was damaged after its checksums were compared give empty texts and page 0 in the place
-    /// of what cannot be read. Whoever writes down what a store gave asks this before.
+    /// Damage may happen after the verification of checksums. Then accessors return empty texts and page 0
+    /// for unreadable content. Call this before storing results from the store.
     ///
     /// # Errors
-    /// [`Error::Store`] for the first content that cannot be.
+    /// [`Error::Store`] for the first invalid content.
     pub fn sound(&self) -> Result<()> {
         self.damage.get().map_or(Ok(()), |(name, message)| {
             let message = format!(
@@ -265,7 +265,7 @@ impl PassageStore {
         })
     }
 
-    /// Notes content that cannot be.
+    /// Records invalid content.
     fn damaged(&self, name: &'static str, message: impl FnOnce() -> String) {
         self.damage.get_or_init(|| (name, message()));
     }
@@ -285,12 +285,12 @@ impl PassageStore {
         self.manifest.pages as usize
     }
 
-    /// How its pages were cut.
+    /// How its pages were split.
     pub fn split(&self) -> Split {
         self.manifest.split
     }
 
-    /// BLAKE3 over its content, in hexadecimal: what an index of these passages is bound to.
+    /// BLAKE3 over its content, in hexadecimal, which indexes of these passages refer to.
     pub fn hash(&self) -> &str {
         &self.manifest.hash
     }
@@ -316,7 +316,7 @@ impl PassageStore {
         }
     }
 
-    /// A page by its number in a row of another file; page 0 where there is no such page.
+    /// A page by its number in a row of another file; page 0 if there is none.
     fn page_at(&self, row: &[u8], at: usize, name: &'static str) -> PageIndex {
         let page = u32_at(row, at);
         if page < self.manifest.pages {
@@ -326,7 +326,7 @@ impl PassageStore {
         PageIndex(0)
     }
 
-    /// A text in a file; empty where there is none.
+    /// A text in a file; empty if out of range.
     fn text_at<'s>(&self, map: &'s Mmap, name: &'static str, start: u64, length: u64) -> &'s str {
         let end = start.saturating_add(length);
         let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok());
@@ -391,7 +391,7 @@ impl PassageStore {
         (0..self.paragraph_count(page) as u32).map(move |number| self.paragraph(page, number))
     }
 
-    /// The passages that a page was cut into.
+    /// The passages of a page.
     pub fn passages_of(&self, page: PageIndex) -> std::ops::Range<u32> {
         let first = self.page_row(page).passage;
         let end = self.page_row(PageIndex(page.0.saturating_add(1))).passage;
@@ -402,15 +402,15 @@ impl PassageStore {
         first..end
     }
 
-    /// The page that a passage was cut from.
+    /// The page of a passage.
     ///
     /// # Panics
-    /// Where the passage is not of this store, as with an index out of bounds.
+    /// If the store lacks the passage, as with an index out of bounds.
     pub fn page_of(&self, passage: PassageId) -> PageIndex {
         self.page_at(&self.passages, passage.index() * PASSAGE_ROW, "passages.bin")
     }
 
-    /// The span of a passage of a page, and its section's header; an empty one where there is no such span.
+    /// The span of a passage of a page, and its section's header; empty if invalid.
     fn span(&self, passage: PassageId, page: PageIndex) -> Span {
         let row = &self.passages[passage.index() * PASSAGE_ROW..][..PASSAGE_ROW];
         let span = Span {
@@ -442,17 +442,17 @@ impl PassageStore {
     /// A passage's text, without its title.
     ///
     /// # Panics
-    /// Where the passage is not of this store.
+    /// If the store lacks the passage.
     pub fn text(&self, passage: PassageId) -> String {
         let page = self.page_of(passage);
         let span = self.span(passage, page);
         passage::text(span, self.split().list_items(), |number| self.paragraph(page, number))
     }
 
-    /// A passage with its place.
+    /// A passage with its provenance.
     ///
     /// # Panics
-    /// Where the passage is not of this store.
+    /// If the store lacks the passage.
     pub fn passage(&self, id: PassageId) -> Passage {
         let page = self.page_of(id);
         let span = self.span(id, page);

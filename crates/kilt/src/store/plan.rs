@@ -1,9 +1,9 @@
-//! What a store of a whole source will take, estimated from a sample.
+//! An estimate of the resources of a store, from a sample of its source.
 //!
-//! Pages of a knowledge source differ much in length, and not at random: KILT's first ones are the longest, and an
-//! extract is sorted as it may be. A plain file is therefore sampled at evenly spaced places. A compressed one can be
-//! read from its beginning only, but decompressing is cheap beside parsing: far more of it is read than is parsed, its
-//! lines are counted, and only what was not read is extrapolated, by compressed bytes.
+//! The lengths of a knowledge source's pages differ, and not at random: KILT's first pages are the longest,
+//! and an extract may be sorted. So a plain file is sampled at evenly spaced positions. A compressed file can
+//! only be read from its beginning, but decompression is cheap compared with parsing. So much more is
+//! decompressed than parsed, its lines are counted, and only the rest is extrapolated, by compressed bytes.
 
 use std::{
     fs::File,
@@ -22,63 +22,63 @@ use crate::{
     passage::Split,
 };
 
-/// How much of a source [`PassageStore::plan`] looks at.
+/// The size of the sample for [`PassageStore::plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
-    /// Bytes of lines that are parsed, about; of a compressed source some more.
+    /// The approximate number of bytes to parse; slightly more for a compressed source.
     pub parsed: u64,
-    /// Bytes of lines that are decompressed, at least, if the source has so many.
+    /// The smallest number of bytes to decompress, if the source is that long.
     pub decompressed: u64,
 }
 
 impl Default for PlanOptions {
-    /// What takes a few seconds.
+    /// A sample of a few seconds.
     fn default() -> Self {
         Self { parsed: 64 << 20, decompressed: 1 << 30 }
     }
 }
 
-/// An estimate of what a store takes.
+/// The estimated resources of a store.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Pages that were parsed for it.
+    /// The number of parsed pages.
     pub sampled_pages: u64,
-    /// Pages that were counted for it; what was counted and not parsed is assumed to be cut like its neighbours.
+    /// The number of counted pages. Pages that were only counted are assumed to be like their neighbours.
     pub counted_pages: u64,
-    /// The share of the source's bytes, as they lie on disk, in which pages were counted.
+    /// The share of the source's bytes on disk whose pages were counted.
     pub read: f64,
-    /// Whether every page was parsed, so that the figures are exact.
+    /// Whether every page was parsed, so that the values are exact.
     pub complete: bool,
     /// Pages of the whole source.
     pub pages: u64,
-    /// The relative standard error of `pages`, as the parts that were read differ among each other: 0 where all was
-    /// counted. For a compressed source it holds as far as what was not read is like what was.
+    /// The relative standard error of `pages`, from the variation between sampled parts; 0 if all were
+    /// counted. For a compressed source it assumes that the unread rest is like the sample.
     pub pages_error: f64,
     /// Passages of the whole source.
     pub passages: u64,
-    /// Bytes that the store will take.
+    /// Bytes of the store.
     pub disk_bytes: u64,
-    /// Bytes that building it holds in memory.
+    /// Bytes of memory for its build.
     pub memory_bytes: u64,
-    /// Seconds that reading, parsing and cutting will take at the sample's rate, one after the other.
+    /// Seconds for reading, parsing and splitting on one thread, at the sample's speed.
     pub seconds: f64,
 }
 
-/// Held while building for any source: line batches being read, parsed and written.
+/// The memory of any build: batches of lines that are read, parsed and written.
 const FIXED_MEMORY: u64 = 96 << 20;
-/// Held for each page: rows of ids and titles, and the line number.
+/// The memory for each page: rows of ids and titles, and the line number.
 const MEMORY_A_PAGE: u64 = 16 + 32 + 4;
-/// Parts that a plain source is sampled in.
+/// The number of parts in which a plain source is sampled.
 const PARTS: u64 = 512;
-/// Of so many lines one is parsed, once as many bytes as were asked for are.
+/// One in this many lines is parsed after the requested number of bytes.
 const STRIDE: usize = 16;
 
-/// A part of a source that was read.
+/// A sampled part of a source.
 #[derive(Clone, Copy, Default)]
 struct Part {
-    /// Bytes as they lie on disk.
+    /// Bytes on disk.
     disk: u64,
-    /// Bytes of the source that it stands for.
+    /// Bytes of the source that it represents.
     share: f64,
     pages: u64,
     parsed: u64,
@@ -94,10 +94,10 @@ struct Sample {
 }
 
 impl PassageStore {
-    /// Estimates from a part of a source what [`PassageStore::build`] will take.
+    /// Estimates the resources of [`PassageStore::build`] from a part of a source.
     ///
     /// # Errors
-    /// As [`PassageStore::build`] for what it reads.
+    /// As [`PassageStore::build`] for the part that it reads.
     pub fn plan(source: &Path, split: Split, options: PlanOptions) -> Result<Plan> {
         let input = Input::open(source)?;
         let (size, seekable) = (input.position.size(), !input.compressed && input.position.size() > 0);
@@ -128,7 +128,7 @@ impl PassageStore {
 }
 
 impl Part {
-    /// What its figures are multiplied by to stand for its share.
+    /// The factor from its counts to its share.
     fn scale(&self) -> f64 {
         if self.disk == 0 { 1.0 } else { self.share / self.disk as f64 }
     }
@@ -147,7 +147,7 @@ fn error(parts: &[Part], pages: f64) -> f64 {
     (squares * count / (count - 1.0)).sqrt() / pages
 }
 
-/// Reads a source from its beginning, and of a compressed one as much as the options say.
+/// Reads a source from its beginning; of a compressed one as much as the options request.
 fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample> {
     let mut reader = jsonl::open(source)?;
     let mut sample = Sample::default();
@@ -165,14 +165,14 @@ fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample>
         let size = |line, bytes: &[u8]| size_of_line(source, line, bytes, split);
         let mut part = measure(chunk.par_lines(), stride, size)?;
         sample.parse_seconds += start.elapsed().as_secs_f64();
-        // At the end all of the file counts as read, whatever lies behind its last line.
+        // At the end the whole file counts as read, including bytes after its last line.
         let position = reader.position();
         let now = if more { position.read() } else { position.size().max(position.read()) };
         (part.disk, disk) = (now - disk, now);
         text += chunk.len() as u64;
         sample.parts.push(part);
     }
-    // What was not read is taken to be like what was.
+    // The unread rest is assumed to be like the sample.
     let scale = reader.position().size() as f64 / disk.max(1) as f64;
     for part in &mut sample.parts {
         part.share = part.disk as f64 * if more { scale } else { 1.0 };
@@ -180,8 +180,8 @@ fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample>
     Ok(sample)
 }
 
-/// Reads a plain source in evenly spaced windows: the lines that start in them, so that a line's length does not change
-/// how likely it is to be read.
+/// Reads a plain source in evenly spaced windows: the lines that start in them, so that a line's length does
+/// not affect its probability.
 fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result<Sample> {
     let failed = |error| Error::io(source, "read", error);
     let mut sample = Sample::default();
@@ -195,7 +195,7 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
         let mut offset = first;
         file.seek(SeekFrom::Start(first.saturating_sub(1))).map_err(failed)?;
         if first > 0 {
-            // The line that goes on here did not start here, unless the byte before ends one.
+            // A line that started before the window is skipped, unless the byte before ends one.
             line.clear();
             offset = first - 1 + file.read_until(b'\n', &mut line).map_err(failed)? as u64;
         }
@@ -227,7 +227,7 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
     Ok(sample)
 }
 
-/// Measures every `stride`-th of some lines and takes the others to be like them.
+/// Measures every `stride`-th of some lines and assumes the others to be like them.
 fn measure<'a>(
     lines: impl IndexedParallelIterator<Item = (u64, &'a [u8])>,
     stride: usize,
@@ -263,8 +263,8 @@ fn lines_before(source: &Path, offset: u64) -> Result<u64> {
     }
 }
 
-/// Passages of one line of a source, and the bytes that it takes in a store: all that building does to a line before it
-/// writes.
+/// The number of passages of one line of a source, and its bytes in a store: all processing of a build except
+/// writing.
 ///
 /// # Errors
 /// [`Error::Utf8`] and [`Error::Record`], with `path` and `line`.
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::jsonl::Writer;
 
-    /// Pages that grow longer from the first to the last, and so many kilobytes of text.
+    /// Pages of increasing length, with that many kilobytes of text.
     fn source(folder: &Path, name: &str, pages: usize) -> std::path::PathBuf {
         let path = folder.join(name);
         let mut writer = Writer::create(&path).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let options = PlanOptions { parsed: size / 5, ..PlanOptions::default() };
         let plan = PassageStore::plan(&path, Split::Words, options).unwrap();
         assert!(!plan.complete && (plan.read - 0.2).abs() < 0.01, "{plan:?}");
-        // By the first fifth of the bytes alone there would be about twice as many.
+        // The first fifth of the bytes alone would give about twice as many.
         assert!(plan.pages.abs_diff(6_000) < 300, "{plan:?}");
         assert!(plan.pages.abs_diff(6_000) as f64 <= 2.0 * plan.pages_error * 6_000.0, "{plan:?}");
         let exact = PassageStore::plan(&path, Split::Words, PlanOptions { parsed: size, ..options }).unwrap();

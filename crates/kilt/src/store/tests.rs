@@ -133,12 +133,12 @@ fn a_plan_of_a_whole_source_counts_what_the_build_writes() {
     let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
     assert!(plan.complete);
     assert_eq!((plan.pages, plan.passages), (3, 4));
-    // The closing row of pages.bin is the one thing that the plan leaves out.
+    // The plan omits only the closing row of pages.bin.
     assert_eq!(plan.disk_bytes + PAGE_ROW as u64, store.bytes());
 }
 
-/// All that a store can be asked, as text.
-fn told(store: &PassageStore) -> String {
+/// The results of all look-ups in a store, as text.
+fn contents(store: &PassageStore) -> String {
     let pages: Vec<_> = (0..store.pages() as u32).map(PageIndex).collect();
     let of_pages: Vec<_> = pages
         .iter()
@@ -187,7 +187,7 @@ fn damage_anywhere_is_an_error_and_never_a_panic_or_another_content() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for split in [PassageSplit::Words, PassageSplit::Section] {
         let store = build(folder.path(), source.clone(), Some(redirects.clone()), split).unwrap();
-        let expected = told(&store);
+        let expected = contents(&store);
         let names: Vec<String> = store.manifest.files.keys().cloned().chain([MANIFEST.to_owned()]).collect();
         assert_eq!(names.len(), 8);
         let (mut refused, mut unsound) = (0, 0);
@@ -199,23 +199,23 @@ fn damage_anywhere_is_an_error_and_never_a_panic_or_another_content() {
                 match PassageStore::open(folder.path().join("store")) {
                     Ok(store) => {
                         assert_eq!(name, MANIFEST, "only what JSON has room for can differ");
-                        assert_eq!(told(&store), expected);
+                        assert_eq!(contents(&store), expected);
                     }
                     Err(error) => {
                         assert!(error.is_input(), "{error}");
                         refused += 1;
                     }
                 }
-                // As after damage that the stamp of a large store hides: other content at worst, but no panic.
+                // As after damage that a large store's stamp hides: wrong content is possible, but no panic.
                 if let Ok(store) = PassageStore::map(&folder.path().join("store")) {
-                    told(&store);
+                    contents(&store);
                     unsound += usize::from(store.sound().is_err());
                 }
             }
             std::fs::write(&path, &bytes).unwrap();
         }
         assert!(refused > 600 && unsound > 30, "{refused} {unsound}");
-        assert_eq!(told(&PassageStore::open(folder.path().join("store")).unwrap()), expected);
+        assert_eq!(contents(&PassageStore::open(folder.path().join("store")).unwrap()), expected);
         assert!(store.sound().is_ok());
     }
 }
@@ -224,7 +224,7 @@ fn damage_anywhere_is_an_error_and_never_a_panic_or_another_content() {
 fn what_a_killed_build_left_goes_away_and_another_folder_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let source = write(folder.path(), "pages.jsonl", &PAGES);
-    // A build of another store that was killed, after its last file was whole too.
+    // A killed build of another store, whose last file is complete.
     let killed = folder.path().join(".store-1.building");
     std::fs::create_dir(&killed).unwrap();
     std::fs::write(killed.join("text.bin"), "text").unwrap();

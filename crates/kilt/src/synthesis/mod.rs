@@ -1,6 +1,6 @@
-//! Queries made up about pages, to train retrievers and rerankers where nobody has asked any: parts of a page's sentences
-//! without what they are about (the inverse cloze task; Lee et al., 2019), the same over a page and another that it names,
-//! comparisons of two pages of one kind, and small talk about a page.
+//! Synthetic queries about pages, to train retrievers and rerankers without real queries. The kinds are:
+//! parts of a page's sentences without its name (the inverse cloze task; Lee et al., 2019), the same over a
+//! page and another that it names, comparisons of two similar pages, and small talk about a page.
 
 mod pages;
 mod wording;
@@ -20,10 +20,10 @@ use self::{
 };
 use crate::{Error, Id, Output, PassageStore, Provenance, Record, Result, jsonl::Writer, store::PageIndex};
 
-/// Pages that are tried for a query, at most.
+/// The largest number of pages to try for a query.
 const TRIES: u64 = 1000;
 
-/// How many queries there are of each kind.
+/// The number of queries of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Synthesised {
     /// A part of one of a page's sentences.
@@ -64,11 +64,11 @@ impl Kind {
     }
 }
 
-/// Writes `count` queries about the pages of `store` as records in KILT's layout, the pages that they are about as their
+/// Writes `count` queries about the pages of `store` as records in KILT's layout, with these pages as
 /// evidence. The same seed gives the same records.
 ///
 /// # Errors
-/// [`Error::Argument`] where the pages have too little text, and those of the writer.
+/// [`Error::Argument`] if the pages have too little text, and those of the writer.
 pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) -> Result<Synthesised> {
     let pages = Pages::new(store);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -116,7 +116,7 @@ fn record(store: &PassageStore, id: String, text: String, about: &[PageIndex]) -
     }
 }
 
-/// A query and the pages that it is about.
+/// A query and its pages.
 type Query = Option<(String, Vec<PageIndex>)>;
 
 fn one<'a>(among: &[&'a str], rng: &mut ChaCha8Rng) -> &'a str {
@@ -149,7 +149,7 @@ fn bridge(pages: &Pages<'_>, rng: &mut ChaCha8Rng) -> Query {
         Some(noun) if rng.random_bool(0.6) => format!("the {noun}"),
         _ => one(PRONOUNS, rng).to_owned(),
     };
-    // One of the two names is said, or none.
+    // One of the two names is included, or none.
     let title = plain(pages.title(page));
     let says_first = rng.random_bool(0.6);
     let says_second = !says_first && rng.random_bool(0.6);
@@ -193,7 +193,7 @@ fn dialogue(pages: &Pages<'_>, rng: &mut ChaCha8Rng) -> Query {
                 let by = if rng.random_bool(0.25) { &name } else { one(ABOUT, rng) };
                 chunk(&hidden(sentences.choose(rng)?, title, by), 6..17, rng)
             }
-            // What leads away: something else is named, or spoken of.
+            // A distraction: another topic is named or mentioned.
             _ => {
                 let near = named.choose(rng).filter(|_| rng.random_bool(0.6)).map(|(_, page)| *page);
                 let other = match near {
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::{PassageSplit, jsonl, store::BuildOptions};
 
-    /// Pages that name each other, long enough to be talked about.
+    /// Pages that name each other, with enough text.
     fn store(folder: &Path, count: usize) -> PassageStore {
         let page = |at: usize| {
             let filler =
@@ -276,7 +276,7 @@ mod tests {
             match id.split('-').next().unwrap() {
                 "bridge" => {
                     assert_eq!(pages.len(), 2);
-                    // The first names the second, and never both are said.
+                    // The first page names the second, and the query never contains both names.
                     assert_eq!((pages[0].0 + 1) % 30, pages[1].0);
                     assert!(!(names(&pages[0]) && names(&pages[1])), "{input}");
                 }

@@ -1,4 +1,4 @@
-//! What made-up queries are made from: sentences, the pages that they name, and what kind of thing a page is about.
+//! The material of synthetic queries: sentences, the pages that they name, and the type of a page's topic.
 
 use std::ops::Range;
 
@@ -10,32 +10,32 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{ParagraphKind, PassageStore, store::PageIndex};
 
-/// A page that people talk about has so many characters, at least, and so many words in its title, at most.
+/// The smallest number of characters of a popular page, and the largest number of words in its title.
 const RICH: (usize, usize) = (700, 3);
-/// Characters of a sentence.
+/// The length of a sentence in characters.
 const SENTENCE: Range<usize> = 26..300;
-/// A name that more pages say is that of a country, say, and tells little.
+/// A name in more pages than this is unspecific, such as a country.
 const COMMON: u32 = 25;
-/// Other titles that a general name stands in, at least.
+/// The smallest number of other titles that contain a general name.
 const GENERAL: u32 = 2;
-/// Words of a name, at most.
+/// The largest number of words of a name.
 const NAME_WORDS: usize = 7;
-/// Bytes of a page in which names are counted, at most.
+/// The number of bytes of a page in which names are counted.
 const COUNTED: usize = 1500;
 
 pub(super) struct Pages<'s> {
     store: &'s PassageStore,
-    /// Pages by their titles without what stands in brackets: where several have the same, the one without brackets, or none.
+    /// Pages by title without a bracketed suffix. Ties go to the title without brackets; otherwise none.
     by_name: FxHashMap<&'s str, Option<PageIndex>>,
-    /// How many pages say a name, by the page that it is of.
+    /// The number of pages that contain a page's name.
     said: Vec<u32>,
-    /// Words that stand somewhere in lower case.
+    /// Words that occur in lower case.
     common_words: FxHashSet<String>,
     nouns: Vec<Option<String>>,
     by_noun: FxHashMap<String, Vec<PageIndex>>,
     rich: Vec<PageIndex>,
-    /// Those of them whose names stand in the titles of several other pages: what is general is easily taken for something
-    /// special.
+    /// Those of them whose names occur in the titles of several other pages, because general topics are
+    /// easily confused with specific ones.
     general: Vec<PageIndex>,
 }
 
@@ -93,17 +93,17 @@ impl<'s> Pages<'s> {
         self.store.page_title(page)
     }
 
-    /// A page by chance.
+    /// A random page.
     pub(super) fn any(&self, rng: &mut ChaCha8Rng) -> PageIndex {
         PageIndex(rng.random_range(0..self.store.pages() as u32))
     }
 
-    /// A page by chance that has much to be talked about.
+    /// A random page with much text.
     pub(super) fn any_rich(&self, rng: &mut ChaCha8Rng) -> Option<PageIndex> {
         (!self.rich.is_empty()).then(|| self.rich[rng.random_range(0..self.rich.len())])
     }
 
-    /// The same among those whose names stand in several other titles, where there are any.
+    /// A random page of those whose names occur in several other titles, if there are any.
     pub(super) fn any_general(&self, rng: &mut ChaCha8Rng) -> Option<PageIndex> {
         if self.general.is_empty() {
             return self.any_rich(rng);
@@ -111,7 +111,7 @@ impl<'s> Pages<'s> {
         Some(self.general[rng.random_range(0..self.general.len())])
     }
 
-    /// A page's sentences, neither very short nor very long, in their order.
+    /// A page's sentences of medium length, in order.
     pub(super) fn sentences(&self, page: PageIndex) -> Vec<&'s str> {
         let paragraphs = self.store.paragraphs(page).skip(1);
         let prose = paragraphs.filter(|text| ParagraphKind::of(text) == ParagraphKind::Text);
@@ -119,7 +119,7 @@ impl<'s> Pages<'s> {
         sentences.filter(|sentence| SENTENCE.contains(&sentence.chars().count())).collect()
     }
 
-    /// What a page is about, in a word: the head of what its first sentence says that it is.
+    /// The type of a page's topic in one word: the head noun of its definition in the first sentence.
     pub(super) fn noun(&self, page: PageIndex) -> Option<&str> {
         self.nouns[page.0 as usize].as_deref()
     }
@@ -128,8 +128,8 @@ impl<'s> Pages<'s> {
         self.by_noun.get(noun).map_or(&[], Vec::as_slice)
     }
 
-    /// Other pages whose names stand in a sentence of `page`, names that say which: not those that very many pages have, and
-    /// no single word that is one of the language.
+    /// Other pages with specific names in a sentence of `page`. Very frequent names and ordinary single words
+    /// do not count.
     pub(super) fn named<'t>(&self, sentence: &'t str, page: PageIndex) -> Vec<(&'t str, PageIndex)> {
         let mut names = self.names(sentence, page);
         names.retain(|(name, page)| {
@@ -139,7 +139,7 @@ impl<'s> Pages<'s> {
         names
     }
 
-    /// All other pages' names behind the first word of a sentence, the longest of those that begin at a word.
+    /// All other pages' names after the first word of a sentence, the longest at each word.
     fn names<'t>(&self, sentence: &'t str, page: PageIndex) -> Vec<(&'t str, PageIndex)> {
         let words: Vec<(usize, &str)> = sentence.unicode_word_indices().collect();
         let mut found = Vec::new();
@@ -168,7 +168,7 @@ impl<'s> Pages<'s> {
     }
 }
 
-/// A title without what stands in brackets at its end.
+/// A title without its bracketed suffix.
 pub(super) fn plain(title: &str) -> &str {
     match title.strip_suffix(')').and_then(|title| title.split_once(" (")) {
         Some((name, _)) if !name.is_empty() => name,
@@ -183,7 +183,7 @@ fn by_name<'s>(store: &'s PassageStore, pages: &[PageIndex]) -> FxHashMap<&'s st
         let name = plain(store.page_title(*page));
         by_name.entry(name).and_modify(|other| *other = None).or_insert(Some(*page));
     }
-    // A title without brackets is the name of its page, whatever others have brackets behind it.
+    // A title without brackets names its page, whatever titles with brackets exist.
     for page in pages {
         let title = store.page_title(*page);
         if plain(title) == title {
@@ -193,7 +193,7 @@ fn by_name<'s>(store: &'s PassageStore, pages: &[PageIndex]) -> FxHashMap<&'s st
     by_name
 }
 
-/// For each page the titles of others that its name stands in.
+/// For each page the other titles that contain its name.
 fn in_titles(
     store: &PassageStore,
     pages: &[PageIndex],
@@ -209,7 +209,7 @@ fn in_titles(
     counts
 }
 
-/// The words of a text in a row, all such parts of up to so many words as names have.
+/// All word n-grams of a text, up to the length of names.
 fn parts(text: &str) -> Vec<&str> {
     let words: Vec<(usize, &str)> =
         text.split_word_bound_indices().filter(|(_, word)| !word.trim().is_empty()).collect();
@@ -222,7 +222,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What a page's first sentence says that it is: behind `is a` or the like, the last word before what is said of it.
+/// The head noun of a page's definition: after `is a` or similar, the last word before its complements.
 fn noun(store: &PassageStore, page: PageIndex) -> Option<String> {
     const ENDS: &[&str] = &[
         "of", "in", "by", "from", "who", "that", "which", "and", "for", "at", "on", "with", "located",
@@ -249,7 +249,7 @@ fn noun(store: &PassageStore, page: PageIndex) -> Option<String> {
     last.filter(|noun| !noun.is_empty()).map(str::to_lowercase)
 }
 
-/// A sentence without what stands in brackets, and with `by` for `name`.
+/// A sentence without bracketed text, and with `by` instead of `name`.
 pub(super) fn hidden(sentence: &str, name: &str, by: &str) -> String {
     let mut out = String::with_capacity(sentence.len());
     let mut depth = 0usize;
@@ -264,7 +264,7 @@ pub(super) fn hidden(sentence: &str, name: &str, by: &str) -> String {
     out.replace(name, by)
 }
 
-/// Some of a text's words in a row.
+/// Consecutive words of a text.
 pub(super) fn chunk(text: &str, words: Range<usize>, rng: &mut ChaCha8Rng) -> String {
     let all: Vec<&str> = text.split_whitespace().collect();
     let count = rng.random_range(words).min(all.len());
@@ -272,7 +272,7 @@ pub(super) fn chunk(text: &str, words: Range<usize>, rng: &mut ChaCha8Rng) -> St
     all[start..start + count].join(" ")
 }
 
-/// Single blanks, none before a stop, and no stop at the ends.
+/// Single blanks, no blank before a full stop, and no full stop at the ends.
 pub(super) fn clean(text: &str) -> String {
     let mut out = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for stop in [" ,", " .", " ?"] {

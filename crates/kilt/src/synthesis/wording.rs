@@ -1,6 +1,6 @@
-//! What made-up queries are worded with.
+//! The wording of synthetic queries.
 
-/// What a question may begin with; often with nothing.
+/// The first words of a question; often empty.
 pub(super) const QUESTION_WORDS: &[&str] = &[
     "What",
     "Which",
@@ -16,10 +16,10 @@ pub(super) const QUESTION_WORDS: &[&str] = &[
     "",
 ];
 
-/// What stands for a name that is not said.
+/// Replacements of a hidden name.
 pub(super) const PRONOUNS: &[&str] = &["who", "which", "that", "it", ""];
 
-/// What stands between the parts of two pages.
+/// Connections between the parts of two pages.
 pub(super) const BINDERS: &[&str] = &[" ", " that ", " of the ", " and "];
 
 /// Questions about two names, `{0}` and `{1}`, of a kind `{2}`.
@@ -36,7 +36,7 @@ pub(super) const COMPARISONS: &[&str] = &[
     "Who was born first, {0} or {1}?",
 ];
 
-/// How people begin to talk about something.
+/// Openings of a conversation.
 pub(super) const OPENERS: &[&str] = &[
     "Do you like {0}?",
     "I love {0}!",
@@ -52,7 +52,7 @@ pub(super) const OPENERS: &[&str] = &[
     "Are you interested in {0}? I find it fascinating.",
 ];
 
-/// What is said to anything.
+/// Generic replies.
 pub(super) const REPLIES: &[&str] = &[
     "Yes, I do.",
     "I don't know much about it. Tell me more!",
@@ -69,10 +69,10 @@ pub(super) const REPLIES: &[&str] = &[
     "I should try that some time!",
 ];
 
-/// How what a talk is about is called once it is known.
+/// References to the topic of a conversation.
 pub(super) const ABOUT: &[&str] = &["it", "they", "that"];
 
-/// How something else is named in passing.
+/// Mentions of another topic in passing.
 pub(super) const ASIDES: &[&str] = &[
     "I also like {0}.",
     "It reminds me of {0}.",
@@ -81,7 +81,7 @@ pub(super) const ASIDES: &[&str] = &[
     "Is it like {0}?",
 ];
 
-/// How a talk goes over to something else.
+/// Switches to another topic.
 pub(super) const SWITCHES: &[&str] =
     &["What about {0}?", "Who is {0}?", "Have you heard of {0}?", "Tell me about {0}."];
 

@@ -1,4 +1,4 @@
-//! Task files with found passages into training data for DPR and FiD.
+//! Task files with retrieved passages as training data for DPR and FiD.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         })?;
     }
     let summary = not_empty(request, summary)?;
-    // A system may find nothing for a query, but not for every one.
+    // A system may find nothing for a query, but not for every query.
     if let Some((path, line, id)) = first_missing.filter(|_| summary.unresolved == summary.read) {
         let message = format!("no record has a ranking in {}; `{id}` is the first", run.display());
         return Err(at(&path, line, ("id", message)));
@@ -69,7 +69,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     Ok(summary)
 }
 
-/// Found passages with their scores, by query.
+/// Retrieved passages with their scores, by query.
 type Rankings = FxHashMap<String, Vec<(PassageId, f64)>>;
 
 fn rankings(path: &Path, store: &PassageStore) -> Result<Rankings> {
@@ -94,7 +94,7 @@ fn retrieved(store: &PassageStore, example: Example, hits: &[(PassageId, f64)]) 
             let passage = store.passage(id);
             RetrievedContext {
                 id: Some(Id::Text(id.to_string())),
-                has_answer: Some(answers.stand_in(&passage.text)),
+                has_answer: Some(answers.occur_in(&passage.text)),
                 score: Score::try_from(score).ok(),
                 title: passage.title,
                 text: passage.text,
@@ -107,8 +107,8 @@ fn retrieved(store: &PassageStore, example: Example, hits: &[(PassageId, f64)]) 
     RetrievedExample { id: Some(id), question: text, answers: Some(answers), ctxs, extra: Map::new() }
 }
 
-/// Positive are the passages that gold evidence stands in; hard negatives are found passages of other pages without a
-/// gold answer. None where no passage is positive.
+/// Positives are the passages that contain gold evidence. Hard negatives are retrieved passages of other
+/// pages without a gold answer. None without a positive passage.
 fn training(
     store: &PassageStore,
     example: &Example,
@@ -127,7 +127,7 @@ fn training(
                 positives.push(id);
             }
             if item.start_paragraph_id.is_none() {
-                // Evidence that is the page as a whole stands for its first passage.
+                // Evidence that is a whole page means its first passage.
                 break;
             }
         }
@@ -141,7 +141,7 @@ fn training(
         .iter()
         .filter(|(id, _)| !gold_pages.contains(&store.page_of(*id)))
         .map(|&(id, score)| (store.passage(id), score))
-        .filter(|(passage, _)| !answers.stand_in(&passage.text))
+        .filter(|(passage, _)| !answers.occur_in(&passage.text))
         .map(|(passage, score)| context(passage, Some(score)))
         .collect();
     let mut extra = Map::new();
@@ -189,8 +189,8 @@ fn holds(passage: &Passage, item: &Provenance) -> bool {
     passage_start < end && start < passage_end
 }
 
-/// DPR's test of whether a passage holds an answer: the answer's tokens stand in the text in a row. Tokens are runs of
-/// letters, digits and marks, or single other characters, decomposed and in lower case.
+/// DPR's test of whether a passage contains an answer: the answer's tokens are consecutive in the text.
+/// Tokens are runs of letters, digits and marks, or single other characters, decomposed and in lower case.
 struct Answers(Vec<Vec<String>>);
 
 impl Answers {
@@ -198,7 +198,7 @@ impl Answers {
         Self(answers.into_iter().map(tokens).filter(|tokens| !tokens.is_empty()).collect())
     }
 
-    fn stand_in(&self, text: &str) -> bool {
+    fn occur_in(&self, text: &str) -> bool {
         let text = tokens(text);
         self.0.iter().any(|answer| text.windows(answer.len()).any(|window| window == answer))
     }
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn answers_stand_in_a_text_as_whole_words_in_a_row() {
         let answers = Answers::new(vec!["Café Noir", "3.5", ""]);
-        assert!(answers.stand_in("The CAFE\u{301} noir."));
-        assert!(answers.stand_in("it is 3.5 m"));
-        assert!(!answers.stand_in("it is 13.5 m, a cafénoir, noir café"));
-        assert!(!Answers::new(vec![""]).stand_in("anything"));
+        assert!(answers.occur_in("The CAFE\u{301} noir."));
+        assert!(answers.occur_in("it is 3.5 m"));
+        assert!(!answers.occur_in("it is 13.5 m, a cafénoir, noir café"));
+        assert!(!Answers::new(vec![""]).occur_in("anything"));
     }
 
     #[test]

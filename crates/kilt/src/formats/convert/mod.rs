@@ -1,7 +1,8 @@
-//! One format into another.
+//! Conversion between formats.
 //!
-//! A format gives some nouns and takes at most one; a conversion is possible where the source gives what the target
-//! takes. Everything streams except what has to be looked up: a run, a mapping, TriviaQA's questions.
+//! A format provides some kinds of content and accepts at most one. A conversion is possible if the source
+//! provides what the target accepts. Everything streams except data for look-ups: a run, a mapping,
+//! TriviaQA's questions.
 
 mod dialogues;
 mod documents;
@@ -18,7 +19,7 @@ pub use table::{Format, Noun};
 
 use crate::{Error, Result};
 
-/// What is to be converted.
+/// The parameters of a conversion.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The format of the inputs.
@@ -31,7 +32,8 @@ pub struct Request {
     pub output: PathBuf,
     /// The store whose passages a run names.
     pub store: Option<PathBuf>,
-    /// The run that found passages for a task file's records; its documents are numbers of passages in `store`.
+    /// The run with retrieved passages for a task file's records; its documents are indices of passages in
+    /// `store`.
     pub run: Option<PathBuf>,
     /// Pages by title (of FiD's passages) or by document id (of a run).
     pub mapping: Option<PathBuf>,
@@ -39,18 +41,18 @@ pub struct Request {
     pub triviaqa: Vec<PathBuf>,
 }
 
-/// What came of a conversion.
+/// The counts of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// What was converted.
+    /// The kind of content that was converted.
     pub noun: Noun,
     /// Records read; passages for [`Noun::Documents`].
     pub read: u64,
     /// Records written.
     pub written: u64,
-    /// Left out on purpose: a passage or page that was written already, a question without a positive passage.
+    /// Skipped on purpose: a duplicate passage or page, a question without a positive passage.
     pub left_out: u64,
-    /// Not found: evidence whose page is unknown, records that the run has no ranking for.
+    /// Not found: evidence on an unknown page, records without a ranking in the run.
     pub unresolved: u64,
 }
 
@@ -61,11 +63,11 @@ impl Summary {
 }
 
 impl Request {
-    /// What is carried over, if the request makes sense.
+    /// The kind of content that is converted, if the request is valid.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a pair of formats that cannot be converted (naming the targets that can), an option that
-    /// is missing, and one that would have no effect.
+    /// [`Error::Argument`] for formats that cannot be converted (with the possible targets), a missing option, and one
+    /// without effect.
     pub fn check(&self) -> Result<Noun> {
         let Self { from, to, .. } = *self;
         let Some(noun) = from.becomes(to) else {
@@ -104,10 +106,10 @@ impl Request {
     }
 }
 
-/// Converts. The output appears when all inputs have been read without an error.
+/// Converts. The output appears after all inputs were read without an error.
 ///
 /// # Errors
-/// As [`Request::check`]; any error of the readers and writers; [`Error::Empty`] where the inputs hold nothing.
+/// As [`Request::check`]; any error of the readers and writers; [`Error::Empty`] for empty inputs.
 pub fn convert(request: &Request) -> Result<Summary> {
     match request.check()? {
         Noun::Documents => documents::convert(request),

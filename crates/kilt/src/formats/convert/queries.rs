@@ -1,4 +1,4 @@
-//! Task files into queries and judgements.
+//! Task files as queries and judgements.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,7 +19,7 @@ use crate::{
     triviaqa::{self, Questions},
 };
 
-/// Copies task files, with TriviaQA's questions where they are given.
+/// Copies task files, and adds TriviaQA's questions if they are given.
 pub(super) fn records(request: &Request) -> Result<Summary> {
     let questions = Questions::open(&request.triviaqa)?;
     let mut summary = Summary::new(Noun::Records);
@@ -34,7 +34,7 @@ pub(super) fn records(request: &Request) -> Result<Summary> {
     Ok(summary)
 }
 
-/// BEIR's folder: all queries in one file, the judgements of each split in its own.
+/// BEIR's folder: all queries in one file, and one file of judgements a split.
 pub(super) fn tasks(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Tasks);
     let mut queries = Writer::create(request.output.join("queries.jsonl"))?;
@@ -55,7 +55,7 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
             summary.written += 1;
             queries.record(&beir_query(topic(query)))?;
             let Some(writer) = qrels.get_mut(split) else { return Ok(()) };
-            judged(record).iter().try_for_each(|qrel| {
+            gold_qrels(record).iter().try_for_each(|qrel| {
                 let text = beir::qrel_line(qrel).map_err(|wrong| at(input, line, wrong))?;
                 writer.line(text.as_bytes())
             })
@@ -132,7 +132,7 @@ pub(super) fn judgements(request: &Request) -> Result<Summary> {
             Format::Qrels => trec::read_qrels(input)?.try_for_each(put_row)?,
             _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
                 let (line, record) = record?;
-                judged(&record).into_iter().try_for_each(|qrel| put_row(Ok((line, qrel))))
+                gold_qrels(&record).into_iter().try_for_each(|qrel| put_row(Ok((line, qrel))))
             })?,
         }
     }
@@ -141,7 +141,7 @@ pub(super) fn judgements(request: &Request) -> Result<Summary> {
     Ok(summary)
 }
 
-/// The dataset and split that a file's name tells.
+/// The dataset and split in a file's name.
 pub(super) fn dataset(path: &Path) -> Option<(Dataset, Split)> {
     Dataset::from_file_name(path.file_name()?.to_str()?)
 }
@@ -156,8 +156,8 @@ pub(super) fn kilt(path: &Path, then: &mut dyn FnMut(u64, &Record, Query) -> Res
     })
 }
 
-/// The gold pages of a record, each once, in the record's order.
-fn judged(record: &Record) -> Vec<Qrel> {
+/// The distinct gold pages of a record, in order.
+fn gold_qrels(record: &Record) -> Vec<Qrel> {
     let mut seen = FxHashSet::default();
     let items = record.outputs().iter().flat_map(|output| output.evidence());
     items

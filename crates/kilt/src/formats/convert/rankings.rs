@@ -20,7 +20,7 @@ use crate::{
 /// The last column of the runs that we write.
 const TAG: &str = "sporran";
 
-/// What was found for one query, best first.
+/// The results of one query, best first.
 struct Found {
     id: Id,
     input: Option<String>,
@@ -31,11 +31,11 @@ struct Item {
     /// The document's id in a run.
     document: String,
     score: Option<f64>,
-    /// The evidence in a prediction; its page is missing where the mapping does not know it.
+    /// The evidence in a prediction; without a page if the mapping lacks it.
     provenance: Provenance,
 }
 
-/// Where pages are looked up.
+/// How pages are looked up.
 enum Pages {
     /// A document of a run is its page's id.
     Same,
@@ -128,7 +128,7 @@ impl Pages {
             Self::Mapping(mapping) => page(mapping.page(&title)),
             Self::Store(store) => match store.page_by_title(&title) {
                 None => Provenance::default(),
-                // The exact place is known only where the passage is one of the store's own.
+                // The exact span is known only for passages of the store.
                 Some(index) => document
                     .parse()
                     .ok()
@@ -185,8 +185,8 @@ fn predicted(path: &Path, line: u64, record: Record) -> Result<Found> {
     Ok(Found { id: record.id, input: record.input, items })
 }
 
-/// trec_eval orders by score, so scores are kept only where they give the order that stands in the file; otherwise the
-/// score is one over the rank. A document stands once in a run: at its first place.
+/// trec_eval orders by score. So scores are kept only if they agree with the order in the file; otherwise the
+/// score is 1 / rank. A document occurs once in a run, at its first rank.
 fn write_run(mut found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
     let all = found.items.len();
     found.items.retain(|item| !item.document.is_empty());
@@ -212,7 +212,7 @@ fn write_run(mut found: Found, output: &mut Writer, summary: &mut Summary) -> Re
     Ok(())
 }
 
-/// A prediction that only shows evidence: its answer is empty. Evidence whose page is unknown is left out.
+/// A prediction with evidence and an empty answer. Evidence on an unknown page is dropped.
 fn write_prediction(found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
     let mut provenance = Vec::with_capacity(found.items.len());
     for mut item in found.items {

@@ -1,4 +1,4 @@
-//! What each format gives and takes.
+//! The content that each format provides and accepts.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What is carried from one format to another.
+/// A kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Noun {
@@ -20,9 +20,9 @@ pub enum Noun {
     Queries,
     /// Which documents are relevant for which query.
     Judgements,
-    /// Documents in the order that a system found them.
+    /// Ranked documents of a system.
     Rankings,
-    /// Queries with gold answers and found passages.
+    /// Queries with gold answers and retrieved passages.
     Examples,
     /// Dialogues with the sentences to choose from.
     Dialogues,
@@ -78,7 +78,7 @@ pub enum Format {
     DprTraining,
     /// Wizard of Wikipedia's conversations.
     Wow,
-    /// WOW++'s dialogues with judged sentences.
+    /// WOW++'s dialogues with annotated sentences.
     Wowpp,
 }
 
@@ -133,7 +133,7 @@ const TABLE: [Row; 17] = {
         ),
         row(DprTraining, "dpr-training", "DPR's training data", &[Documents], Some(Examples)),
         row(Wow, "wow", "Wizard of Wikipedia's conversations", &[Dialogues], None),
-        row(Wowpp, "wowpp", "WOW++'s dialogues with judged sentences", &[], Some(Dialogues)),
+        row(Wowpp, "wowpp", "WOW++'s dialogues with annotated sentences", &[], Some(Dialogues)),
     ]
 };
 
@@ -152,15 +152,15 @@ impl Format {
         self.row().name
     }
 
-    /// What it is, in a few words.
+    /// A short description.
     pub fn about(self) -> &'static str {
         self.row().about
     }
 
-    /// What is carried over when this format becomes `to`; none where that makes no sense.
+    /// The kind of content that converts from this format to `to`; none if the conversion is impossible.
     pub fn becomes(self, to: Self) -> Option<Noun> {
         let noun = to.row().takes?;
-        // Between files of one format only records may change, by the questions that join them.
+        // Within one format only records can change, by adding questions.
         let useful = self != to || noun == Noun::Records;
         (useful && self.row().gives.contains(&noun)).then_some(noun)
     }

@@ -1,4 +1,4 @@
-//! The few fields of a KILT record that scoring needs, borrowed from its line.
+//! The fields of a KILT record that scoring needs, borrowed from its line.
 
 mod scan;
 
@@ -14,7 +14,7 @@ use crate::{
     jsonl::{self, parse},
 };
 
-/// Which fields of a provenance item are read, in the order of their columns, and whether the input is.
+/// The fields of a provenance item to read, in column order, and whether to read the input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     names: Vec<String>,
@@ -26,7 +26,7 @@ impl Fields {
         Self { names: Vec::new(), input }
     }
 
-    /// The column of a field, added where it is new.
+    /// The column of a field, added if it is new.
     pub(super) fn column(&mut self, name: &str) -> usize {
         self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
@@ -45,7 +45,7 @@ pub(super) enum Field<'a> {
 }
 
 impl Field<'_> {
-    /// The value as part of a rank key. A null is a value of its own there, as it is for the public scorer.
+    /// The value as part of a rank key. A null has a separate value there, as in the public scorer.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
             Self::Missing => None,
@@ -75,11 +75,11 @@ impl<'l, 'a> Rows<'l, 'a> {
     }
 }
 
-/// One output; a field that is null counts as left out, except that a null answer is an empty one.
+/// One output. A null field counts as missing, but a null answer is an empty one.
 #[derive(Debug, Default)]
 struct Item<'a> {
     answer: Field<'a>,
-    /// The place of its rows in the line's values.
+    /// The range of its rows in the line's values.
     provenance: Option<Range<usize>>,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Output<'l, 'a> {
     pub(super) provenance: Option<Rows<'l, 'a>>,
 }
 
-/// A gold or predicted record. Its memory serves for many lines.
+/// A gold or predicted record with reusable buffers.
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     id: Cow<'a, str>,
@@ -108,7 +108,7 @@ impl<'a> Line<'a> {
         super::trim(&self.id)
     }
 
-    /// The outputs, `None` where the field is not there.
+    /// The outputs, `None` without the field.
     pub(super) fn outputs<'l>(&'l self) -> Option<impl ExactSizeIterator<Item = Output<'l, 'a>> + Clone> {
         self.has_outputs.then(|| {
             self.outputs.iter().map(|item| Output {
@@ -128,7 +128,7 @@ impl<'a> Line<'a> {
         self.width = width;
     }
 
-    /// Reads a line in place of the one that was there.
+    /// Reads a line and replaces the previous one.
     pub(super) fn read(&mut self, path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<()> {
         let text = jsonl::utf8(path, number, bytes)?;
         match scan::record(text, fields, self) {
@@ -137,7 +137,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The same by serde, which follows the path of the field for what it says of a failure.
+    /// The same with serde, which tracks the field's path for errors.
     fn parse(&mut self, path: &Path, number: u64, text: &'a str, fields: &Fields) -> Result<()> {
         let mut json = serde_json::Deserializer::from_str(text);
         let mut track = serde_path_to_error::Track::new();
@@ -148,7 +148,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed unless it has escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
@@ -222,7 +222,8 @@ macro_rules! object_seed {
     };
 }
 
-/// Declares a seed that reads an array of objects into a line and says whether it was one, and not null.
+/// Declares a seed that reads an array of objects into a line, and returns whether it was an array rather
+/// than null.
 macro_rules! array_seed {
     ($seed:ident, $element:ident, $what:literal) => {
         struct $seed<'f, 'l, 'a>(&'f Fields, &'l mut Line<'a>);
@@ -259,7 +260,7 @@ object_seed!(RecordSeed, "a record", |fields, line, map| {
                 line.input = map.next_value::<Option<Text<'de>>>()?.map(|Text(text)| text);
             }
             "output" => {
-                // Of a field that is there twice, the last one counts.
+                // The last one of duplicate fields counts.
                 line.outputs.clear();
                 line.values.clear();
                 line.has_outputs = map.next_value_seed(OutputsSeed(fields, line))?;
@@ -323,7 +324,7 @@ mod tests {
     fn only_the_named_fields_are_read() {
         let json = br#"{"id": 7, "x": [1], "input": "q\n", "output": [{"answer": null, "provenance": [{"title": {}, "wikipedia_id": 12}, {"section": null}]}, {"answer": "b"}]}"#;
         let mut line = Line::default();
-        // What another line left behind is gone.
+        // The content of the previous line is gone.
         let other =
             br#"{"id": 1, "input": "r", "output": [{"answer": "x", "provenance": [{"section": "s"}]}]}"#;
         line.read(Path::new("f"), 1, other, &fields()).unwrap();

@@ -1,15 +1,15 @@
-//! Reading a record without a general parser: most of a line is skipped, and what is kept is borrowed.
+//! A specialised record parser: it skips most of a line and borrows the rest.
 //!
-//! The scanner takes valid JSON of the expected shape only. Where it meets anything else it gives up, and serde reads the
-//! line again or says what is wrong with it. That goes for some correct forms too, which are rare: escaped keys, long
-//! integers and deep nesting.
+//! The scanner accepts valid JSON of the expected shape only. Otherwise it gives up, and serde parses the
+//! line again or reports the error. It also gives up on some rare valid forms: escaped keys, long integers
+//! and deep nesting.
 
 use super::{Field, Fields, Item, Line};
 
-/// How deep the values that are skipped may be nested; serde's own limit is 128 for the whole line.
+/// The deepest nesting of skipped values; serde's limit is 128 for the whole line.
 const DEPTH: usize = 64;
 
-/// Reads a record into a line; `None` where the scanner gives up, with a part of it in the line.
+/// Reads a record into a line; `None` if the scanner gives up, possibly with a partial line.
 pub(super) fn record<'a>(text: &'a str, fields: &Fields, line: &mut Line<'a>) -> Option<()> {
     line.clear(fields.names.len());
     let mut scanner = Scanner { text, bytes: text.as_bytes(), at: 0 };
@@ -27,7 +27,7 @@ pub(super) fn record<'a>(text: &'a str, fields: &Fields, line: &mut Line<'a>) ->
                 };
             }
             "output" => {
-                // Of a field that is there twice, the last one counts.
+                // The last one of duplicate fields counts.
                 line.outputs.clear();
                 line.values.clear();
                 line.has_outputs = scanner.array(|scanner| output(scanner, fields, line))?;
@@ -80,7 +80,7 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// The next byte that is no white space, which stays; `None` at the end.
+    /// Peeks at the next byte that is no white space; `None` at the end.
     #[inline]
     fn next(&mut self) -> Option<u8> {
         loop {
@@ -125,7 +125,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Calls `each` at every value of an array; `false` for a null in its place.
+    /// Calls `each` at every value of an array; `false` for null.
     #[inline]
     fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<bool> {
         if self.next()? == b'n' {
@@ -169,13 +169,13 @@ impl<'a> Scanner<'a> {
                 let digits = &self.text[start..self.at];
                 let plain =
                     digits.len() < 19 && digits != "-0" && digits[1..].bytes().all(|b| b.is_ascii_digit());
-                // Only such an integer is written back as it stood.
+                // Only such an integer is written back unchanged.
                 (plain && (byte == b'-' || byte.is_ascii_digit())).then(|| Field::Text(digits.into()))
             }
         }
     }
 
-    /// The inside of a string, and whether it has escapes.
+    /// The content of a string, and whether it has escapes.
     #[inline]
     fn string(&mut self) -> Option<(&'a str, bool)> {
         self.expect(b'"')?;
@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a number.
+    /// Skips a number.
     fn number(&mut self) -> Option<()> {
         self.at += usize::from(self.bytes.get(self.at) == Some(&b'-'));
         if self.bytes.get(self.at) == Some(&b'0') {
@@ -225,14 +225,14 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Passes one digit at least.
+    /// Skips at least one digit.
     fn digits(&mut self) -> Option<()> {
         let count = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
         (count > 0).then_some(())
     }
 
-    /// Passes any value.
+    /// Skips any value.
     #[inline]
     fn skip(&mut self, depth: usize) -> Option<()> {
         match self.next()? {
@@ -257,7 +257,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// How many bytes there are before a quotation mark, a backslash, a control character or the end.
+/// The number of bytes before a quotation mark, a backslash, a control character or the end.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < b' ');
@@ -269,7 +269,7 @@ fn plain_length(bytes: &[u8]) -> usize {
         }
         length += 8;
         if length == 24 {
-            // Most strings are short; of the others whole lanes are looked at together.
+            // Most strings are short; longer ones are searched in whole lanes.
             while let Some(lane) = bytes[length..].first_chunk::<32>() {
                 if lane.iter().fold(false, |any, &byte| any | special(byte)) {
                     break;
@@ -281,8 +281,8 @@ fn plain_length(bytes: &[u8]) -> usize {
     length + bytes[length..].iter().position(|&byte| special(byte)).unwrap_or(bytes.len() - length)
 }
 
-/// Flags in the highest bit of bytes, of which the lowest one is that of the first special byte; those above it mean
-/// nothing, as differences borrow from there (S. E. Anderson, "Bit Twiddling Hacks", on words with a zero byte).
+/// Flags in the highest bit of bytes. The lowest flag marks the first special byte. Higher flags may be
+/// wrong, because subtractions borrow (S. E. Anderson, "Bit Twiddling Hacks", on words with a zero byte).
 #[inline]
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
@@ -304,7 +304,7 @@ mod tests {
         choices[random.random_range(0..choices.len())]
     }
 
-    /// A value, mostly one that fits, in the words of JSON.
+    /// A random JSON value, usually of the expected type.
     fn value(random: &mut ChaCha8Rng, depth: usize) -> String {
         let scalars = [
             "null",
@@ -375,7 +375,7 @@ mod tests {
         record.replacen('{', &format!("{{{id}{}", if record == "{}" { "" } else { ", " }), 1)
     }
 
-    /// What a reading gave, in a form that can be compared.
+    /// The result of parsing in a comparable form.
     fn outcome(line: &Line<'_>) -> String {
         format!("{:?} {:?} {:?} {:?} {:?}", line.id, line.input, line.has_outputs, line.outputs, line.values)
     }
@@ -390,7 +390,7 @@ mod tests {
         for round in 0..20_000 {
             let mut text = line(&mut random);
             if round % 2 == 1 {
-                // Damage: a byte goes, or another comes.
+                // Damage: a byte is removed or inserted.
                 let at = random.random_range(0..text.len());
                 if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
                     let new = ["", "\"", "\\", "{", "]", ",", "0", ".", "\t", "\u{1}", " "];
@@ -406,7 +406,7 @@ mod tests {
                 assert_eq!(outcome(&scanned), outcome(&parsed), "{text}");
             }
         }
-        // It gives up on few of the lines that are right: those with long integers, and halves of surrogates.
+        // It gives up on few valid lines: those with long integers or surrogate halves.
         assert!(taken > right * 9 / 10 && taken > 4_000, "{taken} of {right}");
     }
 }
