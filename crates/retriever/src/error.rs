@@ -1,11 +1,11 @@
-//! What can go wrong when an index is built, opened or searched, and when texts are encoded.
+//! The errors of this crate.
 
 use std::path::{Path, PathBuf};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which retrieval and what it needs can fail.
+/// The errors of retrieval, indexes and encoders.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,22 +14,22 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A folder that holds no index.
+    /// A folder without an index.
     #[error(
         "{path}: expected an index's header that starts with {expected:?}, found {found:?}; delete the folder if it was an index, and the next run builds it again"
     )]
     NotAnIndex {
         /// The header file.
         path: PathBuf,
-        /// How a header starts.
+        /// The expected start of a header.
         expected: &'static str,
-        /// How this file starts.
+        /// The start of this file.
         found: String,
     },
     /// An index of another version of the format.
@@ -42,12 +42,12 @@ pub enum Error {
         /// The version in the file.
         found: u32,
     },
-    /// An index of another kind, such as tf-idf where BM25 is asked for.
+    /// An index of another kind, such as tf-idf instead of BM25.
     #[error("{path}: expected an index of kind {expected:?}, found {found:?}")]
     Kind {
         /// The header file.
         path: PathBuf,
-        /// The kind asked for.
+        /// The expected kind.
         expected: &'static str,
         /// The kind in the file.
         found: String,
@@ -59,7 +59,7 @@ pub enum Error {
     OtherPassages {
         /// The header file.
         path: PathBuf,
-        /// Hash of the passages at hand.
+        /// Hash of the given passages.
         expected: String,
         /// Hash of the passages that were indexed.
         found: String,
@@ -71,7 +71,7 @@ pub enum Error {
     Header {
         /// The header file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// A file of an index that is shorter or longer than its header says.
@@ -86,14 +86,14 @@ pub enum Error {
         /// Its length on disk.
         found: u64,
     },
-    /// A file of an index whose content is not what was written.
+    /// A damaged file of an index.
     #[error(
         "{path}: the file is damaged: {message}; delete the folder that it is in, and the next run builds it again"
     )]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// An option outside its range.
@@ -101,17 +101,17 @@ pub enum Error {
     Option {
         /// The option's name in a config.
         option: &'static str,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// Passages that do not come in the order of their ids, from 0, without gaps.
+    /// Passages whose ids are not 0, 1, 2, .. in order.
     #[error("expected passage {expected} next, found passage {found}")]
     PassageOrder {
-        /// The id that comes next.
+        /// The expected id.
         expected: u32,
-        /// The id that came.
+        /// The actual id.
         found: u32,
     },
     /// The source of the passages failed.
@@ -119,7 +119,7 @@ pub enum Error {
     Passages {
         /// The passage that could not be read.
         passage: u32,
-        /// What the source said.
+        /// The source's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -140,9 +140,9 @@ pub enum Error {
     /// Values that are not a whole number of vectors.
     #[error("expected vectors of {dim} values, found {values} values")]
     Embeddings {
-        /// The width of a vector.
+        /// The length of a vector.
         dim: usize,
-        /// How many values there are.
+        /// The number of values.
         values: usize,
     },
     /// An index over the vectors of another encoder.
@@ -152,19 +152,19 @@ pub enum Error {
     OtherEncoder {
         /// The header file.
         path: PathBuf,
-        /// Hash of the encoder at hand.
+        /// Hash of the given encoder.
         expected: String,
-        /// Hash of the encoder that the vectors are from.
+        /// Hash of the index's encoder.
         found: String,
     },
-    /// A dense index that was built with other options.
+    /// A dense index with other options.
     #[error("{path}: expected an index built with {expected}, found {found}; build the index again")]
     OtherOptions {
         /// The header file.
         path: PathBuf,
-        /// The options asked for.
+        /// The given options.
         expected: String,
-        /// The options that it was built with.
+        /// The index's options.
         found: String,
     },
     /// A vector that cannot be stored or searched for.
@@ -172,17 +172,17 @@ pub enum Error {
     Vector {
         /// Its number: the passage's, or the query's in its batch.
         vector: usize,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// More of something than the format can count.
+    /// A number beyond the format's limit.
     #[error("the index would hold more than {most} {what}")]
     TooLarge {
-        /// What there is too much of.
+        /// The counted thing.
         what: &'static str,
-        /// The most that fits.
+        /// The limit.
         most: u64,
     },
 }

@@ -1,20 +1,20 @@
-//! A retriever held to some of the passages.
+//! A retriever restricted to some of the passages.
 
 use sporran_kilt::{Hit, PassageId, Query};
 
 use crate::{Result, Retriever};
 
-/// Finds what another retriever finds, without the passages that are left out.
+/// Filters the results of another retriever.
 ///
-/// The other is asked for more until enough are left or it has no more, so a ranking is that of all passages with the
-/// unwanted ones taken out, however few are wanted.
+/// The other one returns increasingly many results until enough are left or it has no more. So the ranking is
+/// that of all passages without the unwanted ones, even if few are wanted.
 pub struct Filtered<R, F> {
     base: R,
     wanted: F,
 }
 
 impl<R: Retriever, F: Fn(PassageId) -> bool + Send + Sync> Filtered<R, F> {
-    /// Keeps the passages that `wanted` holds for.
+    /// Keeps the passages for which `wanted` returns true.
     pub fn new(base: R, wanted: F) -> Self {
         Self { base, wanted }
     }
@@ -53,7 +53,7 @@ impl<R: Retriever, F: Fn(PassageId) -> bool + Send + Sync> Retriever for Filtere
 mod tests {
     use super::*;
 
-    /// Lists passages 0, 1, 2 .. of a hundred.
+    /// Returns passages 0, 1, 2 .. of a hundred.
     struct Counting;
 
     impl Retriever for Counting {

@@ -1,8 +1,9 @@
-//! Several rankings as one.
+//! Rank fusion: several rankings as one.
 //!
-//! Reciprocal rank fusion is that of G. Cormack, C. Clarke and S. Büttcher, SIGIR 2009. The sums of normalised scores are
-//! CombSUM (E. Fox and J. Shaw, TREC-2, 1993) with a weight for each ranking. A passage that a ranking does not list gets
-//! what that ranking's last passage got, since it would have come after it; by reciprocal ranks it gets nothing.
+//! Reciprocal rank fusion is from G. Cormack, C. Clarke and S. Büttcher, SIGIR 2009. The sums of normalised
+//! scores are CombSUM (E. Fox and J. Shaw, TREC-2, 1993) with a weight for each ranking. A passage missing in
+//! a ranking gets the score of that ranking's last passage, because it would rank after it. With reciprocal
+//! ranks it gets 0.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -10,37 +11,37 @@ use sporran_kilt::{Hit, PassageId, Query};
 
 use crate::{Error, Result, Retriever, Trace};
 
-/// How a passage's places in several rankings become one score.
+/// How a passage's ranks or scores are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FusionMethod {
     /// The weighted sum of `1 / (constant + rank)`, ranks counted from 1.
     #[default]
     ReciprocalRank,
-    /// The weighted sum of scores that are stretched to run from 0 to 1 in each ranking.
+    /// The weighted sum of scores, scaled to 0 to 1 in each ranking.
     MinMax,
-    /// The weighted sum of scores less their ranking's mean, in units of its standard deviation.
+    /// The weighted sum of standard scores: the difference from the ranking's mean, in standard deviations.
     ZScore,
-    /// The weighted sum of scores as they are.
+    /// The weighted sum of unnormalised scores.
     Sum,
 }
 
 impl FusionMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::ReciprocalRank, Self::MinMax, Self::ZScore, Self::Sum];
 }
 
-/// How rankings are fused.
+/// The options of rank fusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FusionOptions {
-    /// How a passage's places in the rankings become one score.
+    /// How a passage's ranks or scores are combined.
     pub method: FusionMethod,
-    /// Passages of each ranking that take part, at least as many as are asked for.
+    /// The number of passages of each ranking to fuse, at least k.
     pub depth: usize,
-    /// What is added to a rank before it is inverted; the greater, the less first places count.
+    /// The constant added to a rank; a larger one reduces the weight of first ranks.
     pub constant: f32,
-    /// The weight of each ranking, in their order; all alike without it. Not negative, and not all 0.
+    /// The weight of each ranking, in order; equal by default. Not negative, and not all 0.
     pub weights: Vec<f32>,
 }
 
@@ -52,10 +53,10 @@ impl Default for FusionOptions {
 }
 
 impl FusionOptions {
-    /// Whether these can fuse so many rankings.
+    /// Checks the options for that number of rankings.
     ///
     /// # Errors
-    /// [`Error::Option`] naming the option at fault.
+    /// [`Error::Option`] naming the wrong option.
     pub fn check(&self, rankings: usize) -> Result<()> {
         let wrong = |option, expected, found: String| Err(Error::Option { option, expected, found });
         if self.depth == 0 {
@@ -77,11 +78,11 @@ impl FusionOptions {
         Ok(())
     }
 
-    /// One ranking out of several of the same query, each best first: all passages that any of them lists, best first,
-    /// ties by ascending id.
+    /// Fuses several rankings of one query, each best first. Returns all their passages, best first, ties by
+    /// ascending id.
     pub fn fuse(&self, rankings: &[&[Hit]]) -> Vec<Hit> {
         let mut scores: FxHashMap<PassageId, f32> = FxHashMap::default();
-        // What every passage gets from the rankings that do not list it; those that do list it get the difference.
+        // The sum for passages missing in every ranking; listed ones add the difference.
         let mut unlisted = 0.0;
         for (at, ranking) in rankings.iter().enumerate() {
             let weight = self.weights.get(at).copied().unwrap_or(1.0);
@@ -102,7 +103,7 @@ impl FusionOptions {
         fused
     }
 
-    /// What each passage of a ranking is worth, before its weight.
+    /// The unweighted value of each passage in a ranking.
     fn values(&self, ranking: &[Hit]) -> Vec<f32> {
         let scores = ranking.iter().map(|hit| hit.score);
         match self.method {
@@ -113,7 +114,7 @@ impl FusionOptions {
             FusionMethod::MinMax => {
                 let (Some(best), Some(worst)) = (ranking.first(), ranking.last()) else { return Vec::new() };
                 let span = best.score - worst.score;
-                // Equal scores tell nothing of each other; each is the best there is.
+                // With equal scores, each is the best.
                 scores.map(|score| if span > 0.0 { (score - worst.score) / span } else { 1.0 }).collect()
             }
             FusionMethod::ZScore => {
@@ -132,17 +133,17 @@ pub(crate) fn sort(hits: &mut [Hit]) {
     hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
 }
 
-/// Several retrievers over the same passages, their rankings fused.
+/// A hybrid retriever: fused rankings of several retrievers over the same passages.
 pub struct Hybrid {
     parts: Vec<Box<dyn Retriever>>,
     options: FusionOptions,
 }
 
 impl Hybrid {
-    /// Fuses what `parts` find.
+    /// Fuses the rankings of `parts`.
     ///
     /// # Errors
-    /// [`Error::Option`] where the options do not fit the parts, or there are fewer than two.
+    /// [`Error::Option`] if the options do not match the parts, or there are fewer than two.
     pub fn new(parts: Vec<Box<dyn Retriever>>, options: FusionOptions) -> Result<Self> {
         if parts.len() < 2 {
             let found = parts.len().to_string();
@@ -152,10 +153,10 @@ impl Hybrid {
         Ok(Self { parts, options })
     }
 
-    /// The parts' own rankings of each query: `[part][query]`.
+    /// The parts' rankings of each query: `[part][query]`.
     ///
     /// # Errors
-    /// Where a part fails.
+    /// Errors of a part.
     pub fn rankings(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Vec<Hit>>>> {
         let depth = self.options.depth.max(k);
         self.parts.iter().map(|part| part.retrieve(queries, depth)).collect()

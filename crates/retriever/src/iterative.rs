@@ -1,11 +1,12 @@
-//! Questions that need several pages: what was found says what to look for next, and pages are ranked as sets.
+//! Iterative retrieval for questions that need several pages: results extend the next query, and sets of
+//! pages are ranked.
 //!
-//! As multi-hop retrievers do (W. Xiong et al., "Answering complex open-domain questions with multi-hop dense retrieval",
-//! ICLR 2021; A. Asai et al., "Learning to retrieve reasoning paths over Wikipedia graph", ICLR 2020), a beam holds sets of
-//! pages that grow by a page at each hop. A set is extended by pages that the question alone finds, by pages that are named
-//! in one of its pages, and by pages that the question joined with its last page finds. There is no trained scorer here: a
-//! set is as good as the share of the question that its pages cover together, the links between them, and how well the
-//! question alone finds them.
+//! As in multi-hop retrieval (W. Xiong et al., "Answering complex open-domain questions with multi-hop dense
+//! retrieval", ICLR 2021; A. Asai et al., "Learning to retrieve reasoning paths over Wikipedia graph", ICLR
+//! 2020), a beam holds sets of pages that grow by one page a hop. Candidates are the results of the question,
+//! pages named in a page of the set, and results of the question joined with the set's last page. There is no
+//! trained scorer. The score of a set combines the share of the question that its pages cover, the links
+//! between them, and their ranks for the question alone.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -20,26 +21,27 @@ use crate::{
     sparse::{Bm25, Impacts},
 };
 
-/// How sets of pages grow and what they are worth: `coverage + link * links + rank * places`, each of the three from 0
+/// How sets of pages grow and are scored: `coverage + link * links + rank * places`, each of the three from 0
 /// to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IterativeOptions {
-    /// Pages of a set.
+    /// The number of pages of a set.
     pub hops: usize,
-    /// Sets that grow at each hop.
+    /// The beam size.
     pub beams: usize,
-    /// Pages that the question alone finds and that any set can grow by.
+    /// The number of results of the question alone that can extend any set.
     pub candidates: usize,
-    /// Pages that the question joined with a set's last page finds and that this set can grow by; 0 leaves this out.
+    /// The number of results of the question joined with a set's last page that can extend this set; 0
+    /// disables this.
     pub follow_up: usize,
-    /// Words of a page that join the question.
+    /// The number of words of a page that are joined to the question.
     pub words: usize,
-    /// The weight of links: the share of a set's pages, its first aside, that name one of the pages before them or are
+    /// The weight of links: the share of a set's pages, except its first, that name an earlier page or are
     /// named by one.
     pub link: f32,
-    /// The weight of places: the mean over a set's pages of `1 / (1 + place / 5)`, the best place of the question's own
-    /// ranking being 0, and 0 for pages that it does not list.
+    /// The weight of ranks: the mean over a set's pages of `1 / (1 + rank / 5)`, with rank 0 for the
+    /// question's best result. Pages that are not results of the question count 0.
     pub rank: f32,
 }
 
@@ -49,14 +51,14 @@ impl Default for IterativeOptions {
     }
 }
 
-/// How fast places lose worth.
+/// The scale of rank decay.
 const PLACES: f32 = 5.0;
 
 impl IterativeOptions {
-    /// Whether these can be followed.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] naming the option at fault.
+    /// [`Error::Option`] naming the wrong option.
     pub fn check(&self) -> Result<()> {
         for (option, value) in [
             ("hops", self.hops),
@@ -77,11 +79,11 @@ impl IterativeOptions {
     }
 }
 
-/// Asks another retriever, looks at what it finds, and asks again.
+/// Retrieves iteratively with another retriever.
 ///
-/// The ranking lists the pages of the best set, then those of the next ones that were not listed yet, and then what the
-/// question alone finds. Within a set the question's own order counts. A page is listed by one passage: the one that the
-/// question finds, or else the one that covers most of it.
+/// The ranking has the pages of the best set, then new pages of the next sets, and then the results of the
+/// question alone. Within a set the question's order counts. A page has one passage in the ranking: its
+/// result for the question, or the passage that covers most of the question.
 pub struct Iterative {
     base: Box<dyn Retriever>,
     store: Arc<PassageStore>,
@@ -90,16 +92,16 @@ pub struct Iterative {
     options: IterativeOptions,
 }
 
-/// A page that sets of one question can hold.
+/// A candidate page.
 struct Candidate {
     passage: PassageId,
-    /// Its place in the question's own ranking.
+    /// Its rank for the question alone.
     place: Option<usize>,
     /// The pages that it names.
     links: FxHashSet<PageIndex>,
 }
 
-/// Some pages, by their numbers among the candidates.
+/// A set of pages, by their candidate indices.
 #[derive(Clone, Debug)]
 struct Set {
     pages: Vec<usize>,
@@ -117,20 +119,20 @@ struct Search<'a> {
     query: &'a Query,
     candidates: Vec<Candidate>,
     pages: FxHashMap<PageIndex, usize>,
-    /// Of each candidate, in their order.
+    /// Of each candidate, in order.
     impacts: Impacts,
-    /// How many candidates the question alone found.
+    /// The number of candidates from the question alone.
     found: usize,
     /// The sets of the last hop, best first.
     sets: Vec<Set>,
 }
 
 impl Iterative {
-    /// Looks for sets of pages around what `base` finds. `words` is an index of the same passages, which says how much of a
-    /// question a passage covers.
+    /// Extends sets of pages from the results of `base`. `words` is an index of the same passages, which
+    /// measures the coverage of the question.
     ///
     /// # Errors
-    /// [`Error::Option`] for options that cannot be followed.
+    /// [`Error::Option`] for wrong options.
     pub fn new(
         base: Box<dyn Retriever>,
         store: Arc<PassageStore>,
@@ -142,7 +144,7 @@ impl Iterative {
         Ok(Self { base, store, aliases, words, options })
     }
 
-    /// The question, and what it reads of a page.
+    /// The question joined with words of a page.
     fn joined(&self, query: &Query, passage: PassageId) -> Query {
         let title = self.store.page_title(self.store.page_of(passage));
         let text = self.store.text(passage);
@@ -151,8 +153,8 @@ impl Iterative {
         Query { text, ..query.clone() }
     }
 
-    /// For each query all sets of the last hop, best first. Queries go from hop to hop together, so that what they ask next
-    /// is asked at once.
+    /// For each query all sets of the last hop, best first. Queries proceed hop by hop together, so that
+    /// follow-up queries are batched.
     fn search<'a>(&'a self, queries: &'a [Query], first: &[Vec<Hit>]) -> Result<Vec<Search<'a>>> {
         let begun = queries.par_iter().zip(first).map(|(query, first)| Search::begin(self, query, first));
         let mut searches: Vec<Search<'a>> = begun.collect::<Result<_>>()?;
@@ -166,7 +168,7 @@ impl Iterative {
         Ok(searches)
     }
 
-    /// What each set of each query finds when it is asked about; nothing where that is not wanted.
+    /// The results of each set's follow-up query; empty if disabled.
     fn follow_ups(&self, searches: &[Search<'_>]) -> Result<Vec<Vec<Vec<Hit>>>> {
         if self.options.follow_up == 0 {
             return Ok(searches.iter().map(|search| vec![Vec::new(); search.beam().len()]).collect());
@@ -193,7 +195,7 @@ impl Iterative {
             }
         }
         hits.truncate(k);
-        // Pages of one set stay in their order although their set's score is one: each gets the next smaller number.
+        // Pages of one set stay in order although they share its score: each gets the next smaller number.
         for at in 1..hits.len() {
             if hits[at].score >= hits[at - 1].score {
                 hits[at].score = hits[at - 1].score.next_down();
@@ -224,7 +226,7 @@ impl<'a> Search<'a> {
         }
         search.weigh()?;
         search.found = search.candidates.len();
-        // The question's own order decides what the first hop starts from.
+        // The question's order decides the first hop.
         search.sets = (0..search.found).map(|page| search.set(vec![page])).collect();
         Ok(search)
     }
@@ -234,7 +236,7 @@ impl<'a> Search<'a> {
         &self.sets[..self.iterative.options.beams.min(self.sets.len())]
     }
 
-    /// What is asked next: the question joined with the last page of each set that grows.
+    /// The next queries: the question joined with the last page of each growing set.
     fn next_queries(&self) -> impl Iterator<Item = Query> {
         self.beam().iter().map(|set| {
             let last = set.pages[set.pages.len() - 1];
@@ -242,7 +244,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Goes on to sets that have a page more.
+    /// Extends all sets by one page.
     fn grow(&mut self, follow_ups: Vec<Vec<Hit>>) -> Result<()> {
         let beam = self.beam().to_vec();
         let reach = self.reach(&beam, follow_ups)?;
@@ -268,7 +270,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The candidate of a passage's page, which is added where it is new.
+    /// The candidate of a passage's page, added if it is new.
     fn add(&mut self, passage: PassageId, place: Option<usize>) -> usize {
         let Iterative { store, aliases, .. } = self.iterative;
         let page = store.page_of(passage);
@@ -287,15 +289,15 @@ impl<'a> Search<'a> {
         self.candidates.len() - 1
     }
 
-    /// Takes up how much of the question the candidates cover.
+    /// Computes the candidates' coverage of the question.
     fn weigh(&mut self) -> Result<()> {
         let passages: Vec<PassageId> = self.candidates.iter().map(|candidate| candidate.passage).collect();
         self.impacts = self.iterative.words.impacts(&self.query.text, &passages)?;
         Ok(())
     }
 
-    /// The candidates that each set can grow by: those that the question alone found, those that its pages name, and what it
-    /// was asked about.
+    /// The candidates that can extend each set: those of the question alone, those that its pages name, and
+    /// those of its follow-up query.
     fn reach(&mut self, sets: &[Set], follow_ups: Vec<Vec<Hit>>) -> Result<Vec<Vec<usize>>> {
         let Iterative { store, words, options, .. } = self.iterative;
         let mut reach = Vec::with_capacity(sets.len());
@@ -349,7 +351,7 @@ impl<'a> Search<'a> {
         Set { score: self.impacts.coverage(&pages) + link * links + rank * places, pages }
     }
 
-    /// A set's passages: as the question ranks them, then in the order of their discovery.
+    /// A set's passages, in the order of the question's ranking, then of discovery.
     fn passages(&self, set: &Set) -> impl Iterator<Item = PassageId> {
         let mut pages = set.pages.clone();
         pages.sort_by_key(|&page| (self.candidates[page].place.unwrap_or(usize::MAX), page));
@@ -434,7 +436,7 @@ mod tests {
         let iterative = iterative(folder.path(), IterativeOptions::default()).unwrap();
         let query = Query::of_text("q", QUESTION);
         let alone = iterative.base.retrieve(std::slice::from_ref(&query), 2).unwrap();
-        // The question does not name the writer; her page has nothing of it but "from".
+        // The question does not name the writer; her page shares only "from" with it.
         assert_eq!(alone[0][0].passage.0, 0);
         assert_ne!(alone[0][1].passage.0, 1);
         let found = iterative.retrieve(std::slice::from_ref(&query), 10).unwrap();

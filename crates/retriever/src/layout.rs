@@ -1,8 +1,8 @@
-//! An index's folder: a header and the files it describes.
+//! The folder of an index: a header and the files that it describes.
 //!
-//! The file `header` is text. Its first line is `sporran-index VERSION BLAKE3`, where the hash is of all that follows;
-//! then comes a JSON object, a [`Header`], with the length and the hash of every other file. All numbers in the other
-//! files are little-endian. How the folder is built and checked, [`sporran_kilt::folder`] says.
+//! The file `header` is text. Its first line is `sporran-index VERSION BLAKE3`, with the hash of the rest. A
+//! JSON object follows, a [`Header`], with the length and the hash of every other file. All numbers in the
+//! other files are little-endian. See [`sporran_kilt::folder`] for building and verification.
 
 use std::{
     fs::{self, File},
@@ -20,9 +20,9 @@ use crate::{Error, Result};
 const MAGIC: &str = "sporran-index ";
 const HEADER: &str = "header";
 
-/// What an index is and of which files it consists.
+/// The description of an index and its files.
 pub(crate) trait Header: Serialize + DeserializeOwned {
-    /// Version of the format; an index of any other is refused.
+    /// Version of the format; other versions are rejected.
     const VERSION: u32;
 
     /// What kind of index.
@@ -31,7 +31,7 @@ pub(crate) trait Header: Serialize + DeserializeOwned {
     /// Hash of the passages.
     fn passages_hash(&self) -> &str;
 
-    /// The files beside the header.
+    /// The other files of the folder.
     fn sections(&self) -> &[Section];
 }
 
@@ -47,19 +47,20 @@ pub(crate) struct Section {
     pub(crate) blake3: String,
 }
 
-/// A folder that becomes an index when it is finished and goes away if it is not.
+/// The folder of an index during its build; removed if it is not finished.
 pub(crate) struct Folder(Building);
 
 impl Folder {
-    /// Starts an index, after waiting for a process that builds one in the same place.
+    /// Starts an index, after waiting for a process that builds one at the same path.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::InTheWay`] where something else stands there, [`sporran_kilt::Error::Io`].
+    /// [`sporran_kilt::Error::InTheWay`] if something else exists there, [`sporran_kilt::Error::Io`].
     pub(crate) fn create(place: Place) -> Result<Self> {
         Ok(Self(Building::create(place, is_index)?))
     }
 
-    /// As [`create`](Self::create), but what a killed build left is still there, and what this one leaves will be.
+    /// As [`create`](Self::create), but resumes a killed build, and keeps the folder if this one is not
+    /// finished.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -67,7 +68,7 @@ impl Folder {
         Ok(Self(Building::resume(place, is_index)?))
     }
 
-    /// A file of the index, or one that is gone before it is finished.
+    /// A file of the index, or a temporary one.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path(name)
     }
@@ -80,7 +81,7 @@ impl Folder {
         Ok(SectionWriter { name, path, inner: BufWriter::with_capacity(1 << 18, hashing) })
     }
 
-    /// Writes the header and puts the index in its place.
+    /// Writes the header and moves the index to its path.
     pub(crate) fn finish<H: Header>(self, header: &H) -> Result<()> {
         let path = self.path(HEADER);
         let body = serde_json::to_string_pretty(header)
@@ -145,7 +146,7 @@ impl SectionWriter {
     }
 }
 
-/// A mapped file of an index.
+/// A memory-mapped file of an index.
 pub(crate) struct Mapped {
     map: Option<Mmap>,
     path: PathBuf,
@@ -165,15 +166,16 @@ impl Mapped {
         let map = if found == 0 {
             None
         } else {
-            // SAFETY: the map is read-only, and an index is never written in place: a new one is renamed over it, which
-            // leaves this file's content alone. That no other program shortens or changes the file meanwhile is the usual
-            // condition of mapping a file, and what the index's documentation asks for. All reads are of plain bytes.
+            // SAFETY: the map is read-only, and an index is never written in place. A new one is renamed over
+            // it, which keeps this file's content. Other programs must not truncate or change the file, as
+            // usual for memory-mapped files; the index's documentation requires that. All reads are of plain
+            // bytes.
             Some(unsafe { Mmap::map(&file) }.map_err(Error::io(&path, "map"))?)
         };
         Ok(Self { map, path })
     }
 
-    /// Checks that there are as many bytes as the header's counts ask for.
+    /// Checks the number of bytes against the header's counts.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -184,7 +186,7 @@ impl Mapped {
         Err(self.corrupt(format!("expected {bytes} bytes by the counts of the header, found {}", self.len())))
     }
 
-    /// The error for content that cannot be.
+    /// The error for invalid content.
     pub(crate) fn corrupt(&self, message: impl Into<String>) -> Error {
         Error::Corrupt { path: self.path.clone(), message: message.into() }
     }
@@ -198,7 +200,7 @@ impl Deref for Mapped {
     }
 }
 
-/// Reads and checks the header of the index in a folder: magic, version, its own checksum, kind and passages.
+/// Reads and checks the header of the index in a folder: magic, version, checksum, kind and passages.
 ///
 /// # Errors
 /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`] in that order,
@@ -218,7 +220,7 @@ fn read_header<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str
     Ok(header)
 }
 
-/// Reads a header of a version, or of any, and compares its checksum.
+/// Reads a header of one version or of any, and verifies its checksum.
 fn parse_header<H: DeserializeOwned>(folder: &Path, version: Option<u32>) -> Result<(PathBuf, H)> {
     folder::restore(folder);
     let path = folder.join(HEADER);
@@ -247,17 +249,17 @@ fn parse_header<H: DeserializeOwned>(folder: &Path, version: Option<u32>) -> Res
     Ok((path, header))
 }
 
-/// The mapped files of an index that is being opened.
+/// The mapped files of an index during opening.
 pub(crate) struct Files {
     folder: PathBuf,
     mapped: Vec<(String, Mapped)>,
 }
 
 impl Files {
-    /// Takes a file.
+    /// Takes a file by name.
     ///
     /// # Errors
-    /// [`Error::Header`] where the header does not list it.
+    /// [`Error::Header`] if the header does not list it.
     pub(crate) fn take(&mut self, name: &str) -> Result<Mapped> {
         let at = self.mapped.iter().position(|(listed, _)| listed == name).ok_or_else(|| Error::Header {
             path: self.folder.join(HEADER),
@@ -267,26 +269,26 @@ impl Files {
     }
 }
 
-/// Reads the header of an index, maps its files, and compares them with their checksums (see [`Contents::check`]).
+/// Reads the header of an index, maps its files, and verifies their checksums (see [`Contents::check`]).
 ///
 /// # Errors
-/// Those of [`read_header`], [`Error::Length`] for a file of another length, [`Error::Io`] for one that is missing, and
-/// [`sporran_kilt::Error::Checksum`] for one that was damaged.
+/// Those of [`read_header`], [`Error::Length`] for a file of another length, [`Error::Io`] for a missing one, and
+/// [`sporran_kilt::Error::Checksum`] for a damaged one.
 pub(crate) fn open<H: Header>(folder: &Path, kind: &'static str, passages_hash: &str) -> Result<(H, Files)> {
     let (header, files) = open_unchecked::<H>(folder, kind, passages_hash)?;
     check(folder, &header)?;
     Ok((header, files))
 }
 
-/// Compares the files of an index with their checksums (see [`Contents::check`]).
+/// Verifies the checksums of an index's files (see [`Contents::check`]).
 ///
 /// # Errors
-/// [`sporran_kilt::Error::Checksum`] for the first file that was damaged, [`sporran_kilt::Error::Io`].
+/// [`sporran_kilt::Error::Checksum`] for the first damaged file, [`sporran_kilt::Error::Io`].
 pub(crate) fn check<H: Header>(folder: &Path, header: &H) -> Result<()> {
     Ok(contents(folder, header.sections()).check()?)
 }
 
-/// As [`open`], without reading what is in the files: they may hold anything.
+/// As [`open`], without verifying the files' content.
 pub(crate) fn open_unchecked<H: Header>(
     folder: &Path,
     kind: &'static str,
@@ -300,31 +302,31 @@ pub(crate) fn open_unchecked<H: Header>(
     Ok((header, Files { folder: folder.to_owned(), mapped }))
 }
 
-/// Reads every file of an index and compares its hash with the header's, whatever was compared before.
+/// Reads every file of an index and compares its hash with the header's.
 ///
 /// # Errors
-/// [`sporran_kilt::Error::Checksum`] for the first file that is not what was written, [`sporran_kilt::Error::Io`].
+/// [`sporran_kilt::Error::Checksum`] for the first damaged file, [`sporran_kilt::Error::Io`].
 pub(crate) fn verify<H: Header>(folder: &Path, header: &H) -> Result<()> {
     Ok(contents(folder, header.sections()).verify()?)
 }
 
-/// An index of any kind, as [`verify_index`] finds it.
+/// The result of [`verify_index`] for an index of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedIndex {
     /// Its kind: `bm25`, `tfidf`, `dense`, `aliases`, `titles`.
     pub kind: String,
-    /// Length of all files but the header.
+    /// Length of all files except the header.
     pub bytes: u64,
 }
 
-/// What the headers of all kinds of index have in common.
+/// The common part of all headers.
 #[derive(Deserialize)]
 struct AnyHeader {
     kind: String,
     sections: Vec<Section>,
 }
 
-/// Whether a folder is an index, of whatever kind.
+/// Whether a folder is an index of any kind.
 #[must_use]
 pub fn is_index(folder: &Path) -> bool {
     File::open(folder.join(HEADER)).is_ok_and(|mut file| {
@@ -356,7 +358,7 @@ fn contents<'a>(folder: &'a Path, sections: &'a [Section]) -> Contents<'a> {
     Contents::new(folder, sections.iter().map(file))
 }
 
-/// Calls `look` after each of many seeded damages of each file of an index but its header; lengths stay.
+/// Calls `look` after each of many seeded damages to each file of an index except its header; lengths stay.
 #[cfg(test)]
 pub(crate) fn damage_each(folder: &Path, look: impl Fn()) {
     use rand::{Rng, SeedableRng};

@@ -1,8 +1,8 @@
-//! Retrievers: from a query to the passages that may answer it.
+//! Retrievers: from a query to candidate passages.
 //!
-//! Everything here answers [`Retriever::retrieve`]. [`sparse`] matches words: BM25 and DrQA's tf-idf, over inverted
-//! indexes on disk. [`dense`] turns texts into vectors. The others are made of retrievers: [`fusion`] joins several
-//! rankings, [`iterative`] asks again with what was found, and [`Filtered`] leaves passages out.
+//! All implement [`Retriever::retrieve`]. [`sparse`] matches words: BM25 and DrQA's tf-idf, over inverted
+//! indexes on disk. [`dense`] compares vectors of texts. Others combine retrievers: [`fusion`] fuses several
+//! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages.
 
 pub mod dense;
 pub mod entity;
@@ -22,17 +22,16 @@ pub use titles::Titles;
 
 /// Finds passages for queries.
 ///
-/// Result `i` answers `queries[i]`: at most `k` hits, best first, ties by ascending passage id. Fewer than `k` come back
-/// where fewer passages match at all; none for a query in which nothing can match. A query's result does not depend on
-/// the queries beside it.
+/// Result `i` answers `queries[i]`: at most `k` hits, best first, ties by ascending passage id. There are
+/// fewer if fewer passages match. A query's result does not depend on the other queries.
 pub trait Retriever: Send + Sync {
     /// The best `k` passages of each query.
     ///
     /// # Errors
-    /// An [`Error`] where an index turns out to be damaged or a model fails; a query without a match is no error.
+    /// An [`Error`] if an index is damaged or a model fails; a query without a match is no error.
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>>;
 
-    /// How a query's ranking comes about.
+    /// Explains a query's ranking.
     ///
     /// # Errors
     /// As [`retrieve`](Self::retrieve).
@@ -43,25 +42,26 @@ pub trait Retriever: Send + Sync {
     }
 }
 
-/// How a ranking came about: what was asked, what was found, and the same of the retrievers that were asked for it.
+/// The trace of a ranking: the query, the results, and the traces of the retrievers that were used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// What was done.
+    /// The description of this step.
     pub step: String,
-    /// The query as this step asked it.
+    /// The query of this step.
     pub query: String,
-    /// What came out, best first.
+    /// The results, best first.
     pub hits: Vec<Hit>,
     /// Passages that were ranked together, best first, with their scores.
     pub sets: Vec<(Vec<PassageId>, f32)>,
-    /// The steps that this one is made of.
+    /// The traces of the parts.
     pub parts: Vec<Trace>,
 }
 
-/// Says how well passages fit queries, whether a search would find them or not.
+/// Scores passages for queries, whether a search would find them or not.
 pub trait PassageScorer: Send + Sync {
-    /// Score `j` of result `i` is that of `passages[i][j]` for `queries[i]`; greater is better. Scores are of the order of
-    /// 1, so that they can be weighed against other features: a cosine, or the share of the query that a passage covers.
+    /// Score `j` of result `i` is that of `passages[i][j]` for `queries[i]`; greater is better. Scores have
+    /// the order of magnitude of 1, so that they can be combined with other features: a cosine, or the
+    /// covered share of the query.
     ///
     /// # Errors
     /// As [`Retriever::retrieve`].

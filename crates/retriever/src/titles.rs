@@ -1,5 +1,5 @@
-//! The titles of all pages as a generating model writes them: which tokens may follow a beginning, and which pages a
-//! title means (De Cao et al. 2021, "Autoregressive Entity Retrieval").
+//! The titles of all pages for constrained generation: the allowed next tokens, and the pages of a title (De
+//! Cao et al. 2021, "Autoregressive Entity Retrieval").
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl layout::Header for Header {
     }
 }
 
-/// The titles of a store's pages in the tokens of a model, mapped.
+/// The tokenized titles of a store's pages, memory-mapped.
 pub struct Titles {
     trie: Trie,
     pages: Mapped,
@@ -61,9 +61,9 @@ fn key(tokens: &[u32]) -> u64 {
 }
 
 impl Titles {
-    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to a folder, with `redirects` those that lead to
-    /// them too. A path's titles are replaced if there are some; this process waits for another that builds in the same
-    /// place. `progress` is told how many are done. Titles that the tokenizer makes nothing of are left out.
+    /// Writes the titles of the pages of `store` in `tokenizer`'s tokens to a folder, with `redirects` also
+    /// their redirects. Existing titles are replaced. This process waits for another that builds at the same
+    /// path. `progress` receives the number of finished titles. Titles without tokens are skipped.
     ///
     /// # Errors
     /// [`Error::Transformers`], [`Error::Io`] and [`sporran_kilt::Error::InTheWay`]; [`sporran_kilt::Error::Store`] for a
@@ -134,7 +134,7 @@ impl Titles {
         Ok(Self { trie: Trie::open(&folder.join(TRIE))?, pages, folder: folder.to_owned(), header })
     }
 
-    /// Reads all of it and compares its checksums, whatever was compared before.
+    /// Reads all titles and verifies their checksums.
     ///
     /// # Errors
     /// [`sporran_kilt::Error::Checksum`] naming the file.
@@ -142,7 +142,7 @@ impl Titles {
         verify(&self.folder, &self.header)
     }
 
-    /// How many different titles there are.
+    /// The number of different titles.
     pub fn len(&self) -> usize {
         self.header.titles as usize
     }
@@ -157,8 +157,8 @@ impl Titles {
         &self.trie
     }
 
-    /// The pages whose titles have these tokens, in the order of the store; more than one where the tokenizer makes the
-    /// same of different titles.
+    /// The pages whose titles have these tokens, in the order of the store; several if the tokenizer maps
+    /// titles to equal tokens.
     pub fn pages(&self, tokens: &[u32]) -> Vec<PageIndex> {
         let (rows, _) = self.pages.as_chunks::<ROW>();
         let at = |row: &[u8; ROW]| {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::entity::aliases::tests::world;
 
-    /// White-space words to ids; `paris` and `Paris` are one, and unknown words nothing.
+    /// Maps white-space words to ids; `paris` and `Paris` are equal, and unknown words have no token.
     fn tokenizer() -> Tokenizer {
         let json = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
             "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"WhitespaceSplit"},"post_processor":null,

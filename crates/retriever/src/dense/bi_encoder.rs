@@ -1,4 +1,5 @@
-//! A transformer that gives every text a vector of its own (Karpukhin et al. 2020; Reimers and Gurevych 2019).
+//! A bi-encoder: a transformer that encodes each text separately (Karpukhin et al. 2020; Reimers and Gurevych
+//! 2019).
 
 use std::path::PathBuf;
 
@@ -10,44 +11,44 @@ use sporran_transformers::{
 use super::{Embeddings, Encoder};
 use crate::{Error, Result};
 
-/// What is put before every text.
+/// The prefix of every text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
-    /// The folder's default prompt, where it has one.
+    /// The folder's default prompt, if it has one.
     #[default]
     Default,
     /// The folder's prompt for texts of a role.
     Role(Role),
     /// The folder's prompt of this name.
     Named(String),
-    /// This text, such as `query: `; nothing where it is empty.
+    /// This text, such as `query: `; possibly empty.
     Text(String),
 }
 
-/// A model, and how it reads.
+/// The options of a bi-encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BiEncoderOptions {
     /// The model's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with `pooling`.
     pub folder: PathBuf,
-    /// How states become a vector, in the place of what the folder says. A folder's layers after the pooling stay,
+    /// The pooling of hidden states, overriding the folder's. The folder's layers after the pooling stay;
     /// DPR's projection does not.
     pub pooling: Option<Pooling>,
-    /// How many values of a vector are kept, from the first on; by default as many as the folder says.
+    /// The number of leading values to keep of a vector; the default is the folder's.
     pub dimensions: Option<usize>,
-    /// What is put before every text.
+    /// The prefix of every text.
     pub prompt: Prompt,
-    /// Tokens of an input, at most; the rest is cut. By default as many as the folder says.
+    /// The largest number of input tokens; the rest is truncated. The default is the folder's.
     pub max_tokens: Option<usize>,
-    /// How the weights are kept.
+    /// The precision of the weights.
     pub precision: Precision,
-    /// Where it computes.
+    /// The device.
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    /// The largest number of tokens in a batch, padding included; a longer input is a batch.
     pub batch_tokens: usize,
 }
 
 impl BiEncoderOptions {
-    /// A folder's model as the folder says, 4,096 tokens a batch.
+    /// The folder's settings, with 4,096 tokens a batch.
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
@@ -72,9 +73,8 @@ impl BiEncoder {
     /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not an encoder's and for a prompt that it does not have, and
-    /// [`Error::Pooling`] where neither it nor the options say how states become vectors; [`Error::Option`] for empty
-    /// batches.
+    /// [`Error::Transformers`] for a folder without an encoder or without the prompt, [`Error::Pooling`] if neither it nor
+    /// the options define the pooling; [`Error::Option`] for empty batches.
     pub fn load(options: &BiEncoderOptions) -> Result<Self> {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
@@ -103,19 +103,19 @@ impl BiEncoder {
         Ok(Self { encoder })
     }
 
-    /// The same model, whose weights are shared, with another text before each input: models that tell queries from
-    /// passages by what stands before them need two.
+    /// The same model with shared weights and another prefix. Models with different prefixes for queries and
+    /// passages need two.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     pub fn with_prompt(&self, prompt: &str) -> Result<Self> {
         Ok(Self { encoder: self.encoder.with_prompt(prompt)? })
     }
 
-    /// The tokens of texts, as the model reads them.
+    /// The input tokens of texts.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     pub fn rows(&self, texts: &[&str]) -> Result<Vec<EncoderRow>> {
         Ok(self.encoder.rows(&texts.iter().map(|text| Text::One(text)).collect::<Vec<_>>())?)
     }
@@ -134,7 +134,8 @@ impl Encoder for BiEncoder {
         self.vectors(&texts.iter().map(|text| Text::One(text)).collect::<Vec<_>>())
     }
 
-    /// DPR reads title and text as a pair; other models were trained on the text alone and read the title before it.
+    /// DPR reads title and text as a pair. Other models were trained on single texts and read the title
+    /// before the text.
     fn encode_passages(&self, passages: &[(&str, &str)]) -> Result<Embeddings> {
         if self.encoder.reads_pairs() {
             let pairs: Vec<Text<'_>> = passages.iter().map(|(title, text)| Text::Pair(title, text)).collect();

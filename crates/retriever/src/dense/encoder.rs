@@ -1,8 +1,8 @@
-//! The seam of dense retrieval: texts in, vectors out.
+//! The interface of text encoders.
 
 use crate::{Error, Result};
 
-/// Vectors of one width, row after row.
+/// Vectors of equal length, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     dim: usize,
@@ -10,10 +10,10 @@ pub struct Embeddings {
 }
 
 impl Embeddings {
-    /// Vectors of `dim` values each, row after row.
+    /// Vectors of `dim` values each, row by row.
     ///
     /// # Errors
-    /// [`Error::Embeddings`] where the values are not a whole number of vectors, or `dim` is 0.
+    /// [`Error::Embeddings`] if the values are not a whole number of vectors, or `dim` is 0.
     pub fn new(dim: usize, values: Vec<f32>) -> Result<Self> {
         if dim == 0 || !values.len().is_multiple_of(dim) {
             return Err(Error::Embeddings { dim, values: values.len() });
@@ -21,7 +21,7 @@ impl Embeddings {
         Ok(Self { dim, values })
     }
 
-    /// The width of a vector.
+    /// The length of a vector.
     pub fn dim(&self) -> usize {
         self.dim
     }
@@ -36,7 +36,7 @@ impl Embeddings {
         self.values.is_empty()
     }
 
-    /// All values, row after row.
+    /// All values, row by row.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -47,21 +47,21 @@ impl Embeddings {
     }
 }
 
-/// Turns texts into vectors.
+/// Encodes texts as vectors.
 ///
-/// Vector `i` is that of text `i`, and does not depend on the texts beside it but for the rounding of sums. How near two
-/// vectors are (mostly their dot product) is how near the encoder takes their texts to be.
+/// Vector `i` is that of text `i`, independently of the other texts up to rounding. The similarity of two
+/// vectors (usually their dot product) is the similarity of their texts.
 pub trait Encoder: Send + Sync {
-    /// The width of the vectors.
+    /// The length of the vectors.
     fn dim(&self) -> usize;
 
     /// The vectors of `texts`.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     fn encode(&self, texts: &[&str]) -> Result<Embeddings>;
 
-    /// The vectors of passages, given as title and text, joined as the encoder was trained to read them.
+    /// The vectors of passages, given as title and text, joined as in the encoder's training.
     ///
     /// # Errors
     /// As for [`encode`](Self::encode).

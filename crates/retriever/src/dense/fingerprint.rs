@@ -1,4 +1,4 @@
-//! What vectors depend on, as a hash.
+//! A hash of everything that affects vectors.
 
 use std::{
     fs,
@@ -11,43 +11,44 @@ use sporran_checkpoint::Role;
 use super::{DenseOptions, folder::settings};
 use crate::{Error, Result};
 
-/// Endings of files that say what a model computes: weights, configs, vocabularies. Cards, code and other formats of the
-/// same weights change nothing.
+/// Endings of files that affect the result: weights, configs, vocabularies. Cards, code and other formats of
+/// the same weights do not.
 const ENDINGS: [&str; 6] = ["bin", "json", "model", "pt", "safetensors", "txt"];
 
-/// BLAKE3, in hexadecimal, over the weight and config files of the passages' encoder and over the options that change a
-/// passage's vector. Not over the device or the size of batches, which change the rounding of sums only, nor over an
-/// encoder that reads queries alone: the index stays while that one is trained.
+/// BLAKE3, in hexadecimal, over the weight and config files of the passage encoder and over the options that
+/// affect passage vectors. The device and the batch size are excluded, because they affect only rounding. An
+/// encoder for queries only is excluded too, so the index stays valid while that one is trained.
 ///
 /// # Errors
-/// [`Error::Io`] where a file cannot be read; [`Error::Transformers`] and [`Error::Option`] for a setting of a folder that
+/// [`Error::Io`] if a file cannot be read; [`Error::Transformers`] and [`Error::Option`] for a setting of a folder that
 /// cannot be used.
 pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
-    // Each option has its say here, or none: a new one does not compile.
+    // Every option is listed, so a new one does not compile until it is handled.
     let DenseOptions {
         model,
         passage_model,
         pooling,
         dimensions,
         passage_template,
-        // As the folder says where the option does not.
+        // Read from the folder if the option is not given.
         similarity: _,
         max_tokens,
         precision,
-        // Of queries.
+        // Affects queries only.
         query_template: _,
         query_max_tokens: _,
-        // Of the rounding of sums.
+        // Affects rounding only.
         device: _,
         batch_tokens: _,
-        // Of what becomes of the vectors: see `DenseOptions::key`.
+        // Affects the index only: see `DenseOptions::key`.
         index: _,
     } = options;
     let (key, folder) = match passage_model {
         Some(folder) => ("passage-model", folder),
         None => ("model", model),
     };
-    // Read by name beside the files, so that an index that an older version built without them is not taken for this one.
+    // Hashed by name in addition to the files, so that indexes of older versions without them are not
+    // accepted.
     let prompt = match passage_template {
         None => settings(folder)?.map(|settings| settings.prompt(Role::Passage).to_owned()),
         Some(_) => None,
@@ -65,8 +66,8 @@ pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
     Ok(blake3::hash(key.to_string().as_bytes()).to_hex().to_string())
 }
 
-/// BLAKE3 over the names and contents of a model's files, in its folder and the folders in that, as sentence-transformers
-/// has a folder for each layer.
+/// BLAKE3 over the names and contents of a model's files, in its folder and the subfolders, because
+/// sentence-transformers has one folder a layer.
 fn folder_hash(folder: &Path) -> Result<String> {
     let mut names = Vec::new();
     for name in entries(folder)? {

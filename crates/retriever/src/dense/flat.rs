@@ -12,15 +12,15 @@ use crate::{
     layout::{Files, Folder, Mapped, Section},
 };
 
-/// The vectors in panels of 32, as the scan reads them.
+/// The vectors in panels of 32 for the scan.
 const PANELS: &str = "panels";
-/// The vectors one after the other, where they are picked one by one.
+/// The vectors in order, for access by index.
 pub(crate) const VECTORS: &str = "vectors";
 
-/// Rows that are packed at once.
+/// The number of rows packed at once.
 const AT_ONCE: usize = 4096;
 
-/// Vectors that are all compared.
+/// A flat index.
 pub(crate) struct Flat {
     storage: sporran_kernels::Storage,
     dim: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Flat {
     rescore: Option<Rescore>,
 }
 
-/// What the best are scored anew with.
+/// Exact rescoring of the best vectors.
 struct Rescore {
-    /// How many for each that is asked for.
+    /// The number of vectors to rescore, as a multiple of k.
     times: usize,
     half: bool,
     vectors: Mapped,
@@ -72,7 +72,7 @@ pub(crate) fn write(
     Ok(sections)
 }
 
-/// Writes all vectors one after the other.
+/// Writes all vectors in order.
 pub(crate) fn write_vectors(
     rows: &Rows,
     storage: VectorStorage,
@@ -98,7 +98,7 @@ pub(crate) fn write_vectors(
     section.finish()
 }
 
-/// The error for a value that 16 bits cannot hold.
+/// The error for a value beyond 16 bits.
 fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
     match values.iter().position(|value| value.abs() > f16::MAX.to_f32()) {
         None => Ok(()),
@@ -111,7 +111,7 @@ fn check_halves(values: &[f32], dim: usize, first: usize) -> Result<()> {
 }
 
 impl Flat {
-    /// Of the files of an index.
+    /// Opens the files of an index.
     pub(crate) fn open(options: &FlatOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let storage: sporran_kernels::Storage = options.storage.into();
         let (dim, count) = (header.dim, header.passages as usize);
@@ -176,7 +176,7 @@ impl VectorIndex for Flat {
     }
 }
 
-/// The scores of the vectors of lists, by vectors that are read one by one.
+/// The scores of the vectors in lists, read by index.
 pub(crate) fn scores_of(vectors: &Vectors<'_>, queries: &Embeddings, lists: &[Vec<u32>]) -> Vec<Vec<f32>> {
     let one = |(query, ids): (&[f32], &Vec<u32>)| {
         let mut scores = Vec::with_capacity(ids.len());
@@ -186,7 +186,7 @@ pub(crate) fn scores_of(vectors: &Vectors<'_>, queries: &Embeddings, lists: &[Ve
     queries.rows().zip(lists).map(one).collect()
 }
 
-/// Scores what was found anew and puts it in order.
+/// Rescores hits and sorts them.
 pub(crate) fn rescore_with(
     vectors: &Vectors<'_>,
     isa: Isa,

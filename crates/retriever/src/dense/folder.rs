@@ -1,4 +1,4 @@
-//! What the encoders' folders set, and what a config sets in its place.
+//! Settings of the encoders' folders, and config options that override them.
 
 use std::path::Path;
 
@@ -10,26 +10,26 @@ use sporran_transformers::{Sentences, folder_max_tokens};
 use super::{DenseOptions, Similarity};
 use crate::{Error, Result};
 
-/// A setting of a model's folder in whose place a config sets another.
+/// A folder's setting that the config overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Override {
-    /// What the folder says.
+    /// The folder's value.
     pub folder: String,
-    /// What the config says.
+    /// The config's value.
     pub config: String,
 }
 
-/// What a folder in the layout of sentence-transformers sets for its vectors.
+/// The vector settings of a sentence-transformers folder.
 pub(super) fn settings(folder: &Path) -> Result<Option<SentenceSettings>> {
     Ok(SentenceSettings::of_layout(folder)?)
 }
 
 impl DenseOptions {
-    /// How near two vectors are: as the options say, or else the folder of the queries' encoder, or else that of the
-    /// passages', and the inner product where neither says it.
+    /// The similarity of vectors: from the options, else from the query encoder's folder, else from the
+    /// passage encoder's. The default is the inner product.
     ///
     /// # Errors
-    /// [`Error::Option`] for a similarity that the search does not compute, and what is wrong with a folder's file.
+    /// [`Error::Option`] for a similarity that the search does not support; errors of a folder's files.
     pub fn similarity(&self) -> Result<Similarity> {
         if let Some(similarity) = self.similarity {
             return Ok(similarity);
@@ -52,10 +52,10 @@ impl DenseOptions {
         Ok(Similarity::InnerProduct)
     }
 
-    /// The settings of the folders in whose place the options set others, by the names of these options.
+    /// The folder settings that the options override, by the names of these options.
     ///
     /// # Errors
-    /// What is wrong with a folder's files.
+    /// Errors of a folder's files.
     pub fn overrides(&self) -> Result<Vec<(&'static str, Override)>> {
         let mut found = Vec::new();
         let mut push = |option, folder: String, config: String| {

@@ -1,46 +1,46 @@
-//! What the header of a dense index says.
+//! The header of a dense index.
 
 use serde::{Deserialize, Serialize};
 
 use super::{IndexOptions, Recall, Similarity};
 use crate::layout::{self, Section};
 
-/// The kind of every dense index in a header; `index` says more.
+/// The kind of every dense index in a header; `index` has the details.
 pub(crate) const KIND: &str = "dense";
 
-/// What an index is and of which files it consists.
+/// The description of an index and its files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Header {
     /// [`KIND`].
     pub(crate) kind: String,
-    /// What it was built with.
+    /// The options of its build.
     pub(crate) index: IndexOptions,
-    /// How near two vectors are.
+    /// The similarity of vectors.
     pub(crate) similarity: Similarity,
-    /// The width of a vector.
+    /// The length of a vector.
     pub(crate) dim: usize,
-    /// How many vectors it holds.
+    /// The number of vectors.
     pub(crate) passages: u32,
     /// Hash of the passages.
     pub(crate) passages_hash: String,
-    /// Hash of what made their vectors.
+    /// Hash of the encoder.
     pub(crate) encoder_hash: String,
-    /// How well it finds.
+    /// The measured quality of the index.
     pub(crate) report: Report,
-    /// The files beside the header.
+    /// The other files of the folder.
     pub(crate) sections: Vec<Section>,
 }
 
-/// How well an index finds, as measured when it was built.
+/// The quality of an index, measured when it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Report {
-    /// What it finds of what an exact search finds, with the options that it was built with; none for one that is exact.
+    /// The recall compared with an exact search, with the options of the build; none for an exact index.
     pub recall: Option<Recall>,
-    /// Vectors that searches by themselves did not find after the graph was built, and that were given other links.
+    /// Vectors that a search for themselves did not find after the graph was built, and that got other links.
     pub lost: u32,
-    /// Vectors that searches by themselves still do not find.
+    /// Vectors that a search for themselves still does not find.
     pub unrepaired: u32,
 }
 

@@ -1,7 +1,7 @@
 //! An index over vectors in its folder.
 //!
-//! A dense index is a folder like a sparse one's (`header`, and the files that it lists); what the files are, the kinds of
-//! index say. The header also names what made the vectors, and an index opens only for that.
+//! A dense index is a folder like a sparse one's (`header`, and the files that it lists). The kinds of index
+//! define their files. The header also names the encoder, and an index opens only for that one.
 
 use std::{
     borrow::Cow,
@@ -24,21 +24,21 @@ use crate::{
     layout::{self, Folder, verify},
 };
 
-/// The widest vectors: sums in 8 bits stay within 32 bits.
+/// The longest vectors: sums in 8 bits stay within 32 bits.
 const MOST_VALUES: usize = 65_536;
 
 /// What the vectors of an index are of. It opens only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// Names what makes a text its vector.
+    /// Identifies the encoder.
     pub encoder_hash: &'a str,
-    /// Names the texts.
+    /// Identifies the passages.
     pub passages_hash: &'a str,
 }
 
 /// A dense index of any kind that is mapped into memory.
 ///
-/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+/// The index's files must not be changed while it is open; building a new one at the same path is fine.
 pub struct Index {
     folder: PathBuf,
     header: Header,
@@ -46,22 +46,23 @@ pub struct Index {
 }
 
 impl Index {
-    /// Vectors that are encoded, and come to disk, at once: the portions that [`build`](Self::build) asks for.
+    /// The number of vectors in a portion that [`build`](Self::build) requests and writes.
     pub const PORTION: usize = super::rows::PORTION;
 
-    /// Indexes vectors of `dim` values and puts the index in a folder. A path's index is replaced if there is one. Where
-    /// another process builds in the same place, this one waits for it first. `vectors` gives them from a number on, in
-    /// portions of [`PORTION`](Self::PORTION) of which only the last may be smaller. Each portion goes to disk as it
-    /// comes, 4 bytes a value: a build that was killed leaves its vectors in `.NAME.building` beside the folder, and the
-    /// next one goes on with the portion that is missing and gives the same bytes.
+    /// Indexes vectors of `dim` values and puts the index in a folder. An existing index is replaced. If
+    /// another process builds at the same path, this one waits for it first. `vectors` returns them from a
+    /// number on, in portions of [`PORTION`](Self::PORTION), of which only the last may be smaller. Each
+    /// portion is written to disk, with 4 bytes a value. A killed build leaves its vectors in
+    /// `.NAME.building` next to the folder. The next build resumes with the missing portion and gives the
+    /// same bytes.
     ///
     /// # Errors
-    /// What `vectors` gives, [`Error::Option`] for options out of range, [`Error::Vector`] for values that cannot be kept,
-    /// [`sporran_kilt::Error::InTheWay`], [`Error::TooLarge`], [`Error::Io`]. After an error, an index that was there
-    /// before still is, and the vectors so far stay for the next build.
+    /// Errors of `vectors`, [`Error::Option`] for options out of range, [`Error::Vector`] for values that cannot be stored,
+    /// [`sporran_kilt::Error::InTheWay`], [`Error::TooLarge`], [`Error::Io`]. After an error, an existing index is unchanged, and
+    /// the vectors so far stay for the next build.
     ///
     /// # Panics
-    /// Where a portion is not of the width and length that it should be.
+    /// If a portion has another width or length than it should.
     pub fn build<F, I>(
         options: &IndexOptions,
         similarity: Similarity,
@@ -110,9 +111,9 @@ impl Index {
         folder.finish(&header)
     }
 
-    /// Opens the index in a folder, which must be of this origin and built with these options, apart from those that only
-    /// a search depends on. Compares the files with their checksums: all of them at each opening, or those of a large index
-    /// once (see [`sporran_kilt::folder::Contents`]).
+    /// Opens the index in a folder. It must have this origin and these options, except options of the search.
+    /// Verifies the files' checksums: at each opening, or once for a large index (see
+    /// [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`],
@@ -128,7 +129,7 @@ impl Index {
         Self::open_with(options, similarity, origin, dir, |header| layout::check(dir, header))
     }
 
-    /// Opens an index; `check` compares its files with their checksums when the header is known to be the right one.
+    /// Opens an index; `check` verifies the checksums after the header is validated.
     fn open_with(
         options: &IndexOptions,
         similarity: Similarity,
@@ -168,27 +169,27 @@ impl Index {
         Ok(Self { folder: dir.to_owned(), header, inner })
     }
 
-    /// How near two vectors are.
+    /// The similarity of vectors.
     pub fn similarity(&self) -> Similarity {
         self.header.similarity
     }
 
-    /// The options that it was built with, those included that only a search depends on.
+    /// The options of the build and of the search.
     pub fn options(&self) -> &IndexOptions {
         &self.header.index
     }
 
-    /// How well it finds, as measured when it was built.
+    /// The quality measured when it was built.
     pub fn report(&self) -> Report {
         self.header.report
     }
 
-    /// Length of all files but the header.
+    /// Length of all files except the header.
     pub fn bytes(&self) -> u64 {
         self.header.sections.iter().map(|section| section.bytes).sum()
     }
 
-    /// Queries as the index compares them.
+    /// Queries normalised for the index.
     fn fitting<'q>(&self, queries: &'q Embeddings) -> Result<Cow<'q, Embeddings>> {
         let Header { dim, similarity, .. } = self.header;
         if queries.dim() != dim {
@@ -213,10 +214,10 @@ impl Index {
         Ok(Cow::Owned(Embeddings::new(dim, values.collect())?))
     }
 
-    /// Reads all of the index and compares its checksums, whatever was compared before.
+    /// Reads the whole index and verifies its checksums.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] for the first damaged file.
     pub fn verify(&self) -> Result<()> {
         verify(&self.folder, &self.header)
     }
@@ -278,7 +279,7 @@ mod tests {
             Index::build(&options, similarity, DIM, ORIGIN, all, &dir, &mut |_| {}).unwrap();
             layout::damage_each(&dir, || {
                 let index = Index::open_with(&options, similarity, ORIGIN, &dir, |_| Ok(()));
-                // Another result or an error, but numbers of vectors that there are.
+                // Another result or an error, but valid vector numbers.
                 let Ok(found) = index.and_then(|index| index.search(&queries, 5, None)) else { return };
                 assert!(found.iter().flatten().all(|(id, _)| *id < 300));
             });

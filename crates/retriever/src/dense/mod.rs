@@ -1,8 +1,8 @@
-//! Texts as vectors, and the search among vectors.
+//! Dense retrieval: texts as vectors, and vector search.
 //!
-//! An [`Encoder`] makes vectors of texts; [`BiEncoder`] is one. A [`VectorIndex`] finds the vectors that are nearest to
-//! others; [`Index`] is one on disk. [`Dense`] is the retriever that has both, and
-//! [`PassageEncoder`] what its index is made with.
+//! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one. A [`VectorIndex`] finds the nearest vectors;
+//! [`Index`] is one on disk. [`Dense`] is the retriever that combines both, and [`PassageEncoder`] encodes
+//! its passages.
 
 mod bi_encoder;
 mod encoder;

@@ -1,4 +1,4 @@
-//! What can be asked of dense retrieval.
+//! Options of dense retrieval.
 
 use std::path::PathBuf;
 
@@ -11,47 +11,50 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DenseOptions {
-    /// The encoder's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with `pooling`. It reads
-    /// the queries, and the passages where there is no `passage-model`.
+    /// The encoder's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with
+    /// `pooling`. It encodes queries, and passages too unless `passage-model` is given.
     pub model: PathBuf,
-    /// The folder of the passages' encoder, where it is another one, as DPR's context encoder is.
+    /// The folder of the passage encoder, if it is another one, as in DPR.
     #[serde(default)]
     pub passage_model: Option<PathBuf>,
-    /// How states become a vector, in the place of what the folders say: `cls`, `max`, `mean`, `mean_sqrt_len`,
+    /// The pooling of hidden states, overriding the folders': `cls`, `max`, `mean`, `mean_sqrt_len`,
     /// `weightedmean` or `lasttoken`.
     #[serde(default)]
     pub pooling: Option<Pooling>,
-    /// How many values of a vector are kept, from the first on. By default as many as the folder says: the `truncate_dim`
-    /// of sentence-transformers, or all.
+    /// The number of leading values to keep of a vector. The default is the folder's: the `truncate_dim` of
+    /// sentence-transformers, or all.
     #[serde(default)]
     pub dimensions: Option<usize>,
-    /// What is encoded of a query, with `{text}`: `query: {text}`. By default the folder's prompt for queries stands
-    /// before the text: `query` among the `prompts` of sentence-transformers, or else its default prompt. A brace itself
-    /// is written `{{` or `}}`.
+    /// The encoded text of a query, with `{text}`: `query: {text}`. By default the folder's prompt for
+    /// queries precedes the text: `query` among the `prompts` of sentence-transformers, or else its default
+    /// prompt. A literal brace is `{{` or `}}`.
     #[serde(default)]
     pub query_template: Option<String>,
-    /// What is encoded of a passage, with `{title}` and `{text}`: `passage: {title} {text}`. By default the folder's
-    /// prompt for passages (`document`, `passage` or `corpus`, or else its default prompt) stands before title and text,
-    /// which are joined as the encoder was trained: DPR's as a pair, otherwise with a blank between them.
+    /// The encoded text of a passage, with `{title}` and `{text}`: `passage: {title} {text}`. By default the
+    /// folder's prompt for passages (`document`, `passage` or `corpus`, or else its default prompt) precedes
+    /// title and text. These are joined as in the encoder's training: as a pair for DPR, otherwise with a
+    /// blank.
     #[serde(default)]
     pub passage_template: Option<String>,
-    /// How near two vectors are: `inner-product` or `cosine`. By default as the folder says: the `similarity_fn_name` of
-    /// sentence-transformers, which is the cosine where it is not set; for other folders the inner product.
+    /// The similarity of vectors: `inner-product` or `cosine`. The default is the folder's: the
+    /// `similarity_fn_name` of sentence-transformers, or else the cosine. For other folders it is the inner
+    /// product.
     #[serde(default)]
     pub similarity: Option<Similarity>,
-    /// Tokens of an input, at most; the rest is cut. By default as many as the folder says.
+    /// The largest number of input tokens; the rest is truncated. The default is the folder's.
     #[serde(default)]
     pub max_tokens: Option<usize>,
-    /// Tokens of a query, at most, where that is another number. A query with a marked mention keeps what is next to it.
+    /// The largest number of query tokens, if different. A query with a marked mention keeps the text around
+    /// it.
     #[serde(default)]
     pub query_max_tokens: Option<usize>,
-    /// The numbers that the encoders compute with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
+    /// The precision of the encoders: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
-    /// Where the encoders compute: `cpu`, `cuda` or `cuda:N`.
+    /// The device of the encoders: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// Tokens of a batch, at most; a longer input is a batch of its own.
+    /// The largest number of tokens in a batch; a longer input is a batch.
     #[serde(default = "batch_tokens")]
     pub batch_tokens: usize,
     /// The index over the passages' vectors.
@@ -64,7 +67,7 @@ fn batch_tokens() -> usize {
 }
 
 impl DenseOptions {
-    /// A folder's model as the folder says, searched exactly.
+    /// The folder's settings, with exact search.
     pub fn new(model: PathBuf) -> Self {
         Self {
             model,
@@ -84,14 +87,14 @@ impl DenseOptions {
     }
 }
 
-/// How near two vectors are.
+/// The similarity of vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Similarity {
-    /// Their inner product.
+    /// The inner product.
     #[default]
     InnerProduct,
-    /// The inner product of both at a length of 1; a vector of zeros is as near to one as to another.
+    /// The inner product of normalised vectors. A zero vector is equally similar to all.
     Cosine,
 }
 
@@ -109,11 +112,11 @@ impl Similarity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum IndexOptions {
-    /// Every vector is compared with the query.
+    /// Compares every vector with the query.
     Flat(FlatOptions),
-    /// Vectors are compared by codes of their parts.
+    /// Compares vectors by quantised codes.
     Pq(PqOptions),
-    /// A graph of near vectors is followed towards the query.
+    /// Follows a graph of near vectors.
     Hnsw(HnswOptions),
 }
 
@@ -136,10 +139,10 @@ impl IndexOptions {
         }
     }
 
-    /// The same without what only a search depends on: what an index on disk was built with.
+    /// The same without search options: the options that an index on disk was built with.
     pub(crate) fn built(&self) -> Self {
         match self {
-            // Vectors to rescore with are there or not; how many are looked at is for the search to say.
+            // Vectors for rescoring exist or not; the search decides how many are rescored.
             Self::Flat(options) => {
                 Self::Flat(FlatOptions { rescore: options.rescore.min(1), ..options.clone() })
             }
@@ -151,23 +154,23 @@ impl IndexOptions {
         }
     }
 
-    /// As a config has it, for messages.
+    /// In the form of a config, for messages.
     pub(crate) fn describe(&self) -> String {
-        // Plain data, whose JSON cannot fail.
+        // Plain data is always valid JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// How vectors are compared that are all compared.
+/// Options of exact search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FlatOptions {
-    /// How vectors are kept.
+    /// The storage type of vectors.
     pub storage: Storage,
-    /// With `int8`: for each passage that is asked for, so many of the best in 8 bits are scored anew with vectors that
-    /// are kept beside, in `rescore-storage`. 0: none, and no such vectors.
+    /// With `int8`: the number of 8-bit results to rescore, as a multiple of k. Vectors in `rescore-storage`
+    /// are stored for that. 0: no rescoring and no such vectors.
     pub rescore: usize,
-    /// With `int8` and `rescore`: how the vectors beside are kept, `f16` or `f32`.
+    /// With `int8` and `rescore`: the storage type of these vectors, `f16` or `f32`.
     pub rescore_storage: VectorStorage,
 }
 
@@ -184,16 +187,16 @@ impl FlatOptions {
     }
 }
 
-/// How the values of vectors are kept.
+/// The storage type of vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Storage {
     /// In 32 bits.
     #[default]
     F32,
-    /// In 16 bits, with 11 of precision; values beyond 65,504 are an error.
+    /// In 16 bits, with a precision of 11 bits; values beyond 65,504 are an error.
     F16,
-    /// In 8 bits, with a scale for each vector; queries are rounded alike.
+    /// In 8 bits, with one scale a vector; queries are quantised too.
     Int8,
 }
 
@@ -207,11 +210,11 @@ impl From<Storage> for sporran_kernels::Storage {
     }
 }
 
-/// How vectors are kept that are read one by one.
+/// The storage type of vectors that are read by index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VectorStorage {
-    /// In 16 bits, with 11 of precision; values beyond 65,504 are an error.
+    /// In 16 bits, with a precision of 11 bits; values beyond 65,504 are an error.
     #[default]
     F16,
     /// In 32 bits.
@@ -228,32 +231,32 @@ impl VectorStorage {
     }
 }
 
-/// Product quantisation: a vector is cut into parts, and of each part a code is kept that stands for one of a few learnt
-/// vectors. All codes are compared with the query. It does not find everything; how much it finds of what an exact search
-/// finds is measured when the index is built.
+/// Product quantisation: vectors are split into parts, and each part is stored as the code of its nearest
+/// centroid. All codes are compared with the query. The search is approximate; its recall compared with an
+/// exact search is measured when the index is built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PqOptions {
-    /// Parts of a vector, which must be of one width: 1 to 256, an even number with 4 bits. By default a byte for 8
-    /// values: an eighth of the width, with 4 bits a quarter.
+    /// The number of parts of equal size: 1 to 256, even with 4 bits. The default uses one byte for 8 values:
+    /// an eighth of the vector length, a quarter with 4 bits.
     pub parts: Option<usize>,
     /// Bits of a code: 4 or 8.
     pub bits: PqBits,
-    /// Vectors that are learnt from, at most.
+    /// The largest number of vectors for the training of centroids.
     pub sample: usize,
     /// Rounds of k-means.
     pub iterations: usize,
-    /// Draws those that are learnt from, those that k-means begins with, and those that recall is measured with.
+    /// The seed for the training sample, the initial centroids and the recall sample.
     pub seed: u64,
-    /// For each passage that is asked for, so many of the best by codes are scored anew with vectors that are kept beside,
-    /// in `rescore-storage`. 0: none, and no such vectors.
+    /// The number of results by codes to rescore, as a multiple of k. Vectors in `rescore-storage` are stored
+    /// for that. 0: no rescoring and no such vectors.
     pub rescore: usize,
-    /// With `rescore`: how the vectors beside are kept, `f16` or `f32`.
+    /// With `rescore`: the storage type of these vectors, `f16` or `f32`.
     pub rescore_storage: VectorStorage,
 }
 
 impl Default for PqOptions {
-    /// A byte for 8 values, without vectors beside.
+    /// One byte for 8 values, without rescoring.
     fn default() -> Self {
         Self {
             parts: None,
@@ -280,9 +283,9 @@ impl PqOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum PqBits {
-    /// 16 learnt vectors a part.
+    /// 16 centroids a part.
     Four,
-    /// 256 learnt vectors a part.
+    /// 256 centroids a part.
     Eight,
 }
 
@@ -307,28 +310,28 @@ impl From<PqBits> for u8 {
     }
 }
 
-/// Search along a graph (HNSW): vectors are linked to near ones, and a search follows the links. It does not find
-/// everything; how much it finds of what an exact search finds is measured when the index is built.
+/// Graph search (HNSW): near vectors are linked, and a search follows the links. The search is approximate;
+/// its recall compared with an exact search is measured when the index is built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HnswOptions {
-    /// How vectors are kept.
+    /// The storage type of vectors.
     pub storage: VectorStorage,
-    /// Links of a vector in the upper layers, at most, and half of those in the bottom layer. More find more, cost memory
-    /// (8 bytes each) and time. From 2 to 256.
+    /// The largest number of links in the upper layers; the bottom layer has twice as many. More links
+    /// increase recall, memory (8 bytes each) and time. From 2 to 256.
     pub links: usize,
-    /// How many of the nearest are looked through for links. More give better links, and cost time when the index is
-    /// built. At least `links`.
+    /// The number of candidates for links. More candidates give better links and a slower build. At least
+    /// `links`.
     pub construction_width: usize,
-    /// How many of the nearest a search keeps on the way, at least as many as are asked for. More find more and cost
-    /// time; the index stays as it is.
+    /// The search width: the number of nearest nodes that a search keeps, at least k. A larger width
+    /// increases recall and time; the index does not change.
     pub search_width: usize,
-    /// Draws layers, the order in which vectors come into the graph, and those that recall is measured with.
+    /// The seed for layers, insertion order and the recall sample.
     pub seed: u64,
 }
 
 impl Default for HnswOptions {
-    /// 32 links at the bottom.
+    /// Up to 32 links at the bottom.
     fn default() -> Self {
         Self { storage: VectorStorage::F32, links: 16, construction_width: 200, search_width: 64, seed: 17 }
     }

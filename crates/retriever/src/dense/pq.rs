@@ -1,9 +1,9 @@
-//! Product quantisation: a vector is cut into parts, and of each part only the nearest of a few learnt vectors is kept.
+//! Product quantisation: a vector is split into parts, and each part is stored as its nearest centroid.
 //!
-//! H. Jégou, M. Douze and C. Schmid, "Product quantization for nearest neighbor search", 2011, with distances from a query
-//! as it is ("asymmetric"). A query has a table of inner products with all learnt vectors of a part; a row's score is the
-//! sum of its entries. Rows are scanned with tables of bytes first; the best are scored with the tables as they are, or
-//! with vectors kept beside.
+//! H. Jégou, M. Douze and C. Schmid, "Product quantization for nearest neighbor search", 2011, with exact
+//! query vectors ("asymmetric"). A query has a table of inner products with all centroids of a part; a row's
+//! score is the sum of its entries. Rows are scanned with 8-bit tables first. The best are rescored with
+//! exact tables, or with stored vectors.
 
 use rand::{Rng, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
@@ -22,23 +22,23 @@ use crate::{
     layout::{Files, Folder, Mapped, Section},
 };
 
-/// The learnt vectors of each part, f32.
+/// The centroids of each part, f32.
 const CENTROIDS: &str = "centroids";
 /// The codes, in blocks of 64 rows.
 const CODES: &str = "codes";
 
-/// Rows that are encoded at once: whole blocks.
+/// The number of rows encoded at once: whole blocks.
 const AT_ONCE: usize = 64 * Codes::ROWS;
 
-/// For each that is asked for, so many of the best by tables of bytes are scored with the tables as they are.
+/// The number of 8-bit results to rescore with exact tables, as a multiple of k.
 const LOOKED_AT: usize = 4;
-/// But as many at least.
+/// The smallest such number.
 const LEAST_LOOKED_AT: usize = 64;
 
-/// Queries whose tables are there at once.
+/// The number of queries whose tables are in memory at once.
 const PASS: usize = 256;
 
-/// Codes that are mapped.
+/// Memory-mapped codes.
 pub(crate) struct Pq {
     dim: usize,
     count: usize,
@@ -49,9 +49,9 @@ pub(crate) struct Pq {
     rescore: Option<Rescore>,
 }
 
-/// What the best are scored anew with.
+/// Exact rescoring of the best vectors.
 struct Rescore {
-    /// How many for each that is asked for.
+    /// The number of vectors to rescore, as a multiple of k.
     times: usize,
     half: bool,
     vectors: Mapped,
@@ -66,10 +66,10 @@ impl From<PqBits> for CodeBits {
     }
 }
 
-/// Into how many parts vectors of a width are cut.
+/// The number of parts of a vector.
 fn parts_of(options: &PqOptions, dim: usize) -> Result<usize> {
     let bits = CodeBits::from(options.bits);
-    // By default a byte for 8 values.
+    // The default is one byte for 8 values.
     let parts = options.parts.unwrap_or(match bits {
         CodeBits::Four => dim / 4,
         CodeBits::Eight => dim / 8,
@@ -85,7 +85,7 @@ fn parts_of(options: &PqOptions, dim: usize) -> Result<usize> {
     Ok(parts)
 }
 
-/// Checks what depends on the width of the vectors.
+/// Checks the constraints on the vector length.
 pub(crate) fn check(options: &PqOptions, dim: usize) -> Result<()> {
     parts_of(options, dim).map(|_| ())
 }
@@ -141,7 +141,7 @@ fn books(centroids: &[f32], parts: usize, codes: usize) -> Vec<Codebook> {
     centroids.chunks_exact(codes * width).map(|vectors| Codebook::new(width, vectors)).collect()
 }
 
-/// The codes of rows, row after row.
+/// The codes of rows, row by row.
 fn encode(books: &[Codebook], rows: &[f32], dim: usize) -> Vec<u8> {
     let (parts, count) = (books.len(), rows.len() / dim);
     let mut codes = vec![0; count * parts];
@@ -155,7 +155,7 @@ fn encode(books: &[Codebook], rows: &[f32], dim: usize) -> Vec<u8> {
     codes
 }
 
-/// The learnt vectors of every part, by k-means over a sample.
+/// The centroids of every part, by k-means over a sample.
 fn learn(options: &PqOptions, rows: &Rows, parts: usize, codes: usize) -> Vec<f32> {
     let (dim, count) = (rows.dim(), rows.count());
     let width = dim / parts;
@@ -167,7 +167,7 @@ fn learn(options: &PqOptions, rows: &Rows, parts: usize, codes: usize) -> Vec<f3
     let learnt: Vec<Vec<f32>> = (0..parts)
         .into_par_iter()
         .map(|part| {
-            // A stream for each part, so that none depends on the order in which threads come to them.
+            // One random stream a part, so that results do not depend on threads.
             let mut rng = rng.clone();
             rng.set_stream(part as u64 + 1);
             means(&values, part * width, width, dim, codes, options.iterations, &mut rng)
@@ -192,7 +192,7 @@ fn means(
     if count == 0 {
         return centroids;
     }
-    // Where there are fewer points than codes, some are taken twice, of which the second is never the nearest.
+    // With fewer points than codes, some are used twice; the second is never the nearest.
     let mut first = index::sample(rng, count, codes.min(count)).into_vec();
     first.extend((first.len()..codes).map(|_| 0));
     for (centroid, at) in centroids.chunks_exact_mut(width).zip(first) {
@@ -218,7 +218,7 @@ fn means(
                     *centroid = (sum / *size as f64) as f32;
                 }
             } else {
-                // One that nothing is near to begins anew at some point.
+                // An empty cluster restarts at a random point.
                 centroid.copy_from_slice(point(rng.random_range(0..count)));
             }
         }
@@ -235,14 +235,14 @@ impl Rescore {
 
 /// A query's tables.
 struct Tables {
-    /// The inner products of each part with its learnt vectors.
+    /// The inner products of each part with its centroids.
     exact: Vec<f32>,
-    /// The same as bytes, all parts with one step, each from its least.
+    /// The same as bytes, with one step size for all parts and an offset for each.
     bytes: Vec<u8>,
 }
 
 impl Pq {
-    /// Of the files of an index.
+    /// Opens the files of an index.
     pub(crate) fn open(options: &PqOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let (dim, count) = (header.dim, header.passages as usize);
         let (parts, bits) = (parts_of(options, dim)?, CodeBits::from(options.bits));
@@ -274,7 +274,7 @@ impl Pq {
         Tables { exact, bytes }
     }
 
-    /// Scores what was found by bytes with the tables as they are.
+    /// Rescores hits of the 8-bit scan with the exact tables.
     fn score(codes: &Codes<'_>, tables: &Tables, found: &mut [(u32, f32)]) {
         for (row, score) in found.iter_mut() {
             *score = codes.sum(&tables.exact, *row as usize);

@@ -1,4 +1,4 @@
-//! What an approximate index finds of what an exact search finds.
+//! The recall of an approximate index.
 
 use rand::{SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
@@ -8,20 +8,20 @@ use sporran_kernels::{Isa, Panels, Storage, by_rank};
 use super::{Embeddings, VectorIndex, rows::Rows};
 use crate::Result;
 
-/// How much of the exact results an approximate index finds, measured when it is built: with vectors of its own as
-/// queries, which are not counted as found themselves.
+/// The recall of an approximate index compared with exact search, measured when it is built. Queries are
+/// indexed vectors, which do not count as results of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Recall {
-    /// How many vectors were looked for.
+    /// The number of queries.
     pub queries: u32,
-    /// How many of the nearest were asked for.
+    /// The number of results a query.
     pub k: u32,
-    /// The part of them that was found.
+    /// The share of exact results that was found.
     pub recall: f64,
 }
 
-/// Vectors that are looked for, and what is nearest to them.
+/// Sampled queries with their exact results.
 pub(crate) struct Sample {
     ids: Vec<u32>,
     queries: Embeddings,
@@ -30,11 +30,11 @@ pub(crate) struct Sample {
 
 const QUERIES: usize = 500;
 const K: usize = 10;
-/// Rows that are packed for the exact search at once.
+/// The number of rows packed at once for the exact search.
 const AT_ONCE: usize = 16_384;
 
 impl Sample {
-    /// Draws vectors, and compares all with them.
+    /// Samples vectors and computes their exact results.
     pub(crate) fn draw(rows: &Rows, seed: u64) -> Result<Self> {
         let (dim, count) = (rows.dim(), rows.count());
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -66,7 +66,7 @@ impl Sample {
         Ok(Self { ids, queries, nearest })
     }
 
-    /// What an index finds of them.
+    /// Measures the recall of an index.
     pub(crate) fn recall(&self, index: &dyn VectorIndex) -> Result<Recall> {
         let found = index.search(&self.queries, K + 1, None)?;
         let (mut all, mut there) = (0, 0);

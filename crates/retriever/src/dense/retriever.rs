@@ -12,16 +12,16 @@ use super::{
 };
 use crate::{Error, PassageScorer, Result, Retriever};
 
-/// Passages that are found by the vectors of their texts.
+/// A dense retriever of passages.
 ///
-/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+/// The index's files must not be changed while it is open; building a new one at the same path is fine.
 pub struct Dense {
     encoder: BiEncoder,
     template: Option<Template>,
     index: Index,
 }
 
-/// One of the two encoders, for texts of a role, with its template, and the most tokens that it reads.
+/// Loads the encoder of a role, with its template and its largest number of tokens.
 fn load(
     options: &DenseOptions,
     (folder, role): (&Path, Role),
@@ -31,7 +31,7 @@ fn load(
         folder: folder.to_owned(),
         pooling: options.pooling,
         dimensions: options.dimensions,
-        // A template is the whole text, the folder's prompt included.
+        // A template is the whole text, including the folder's prompt.
         prompt: template.map_or(Prompt::Role(role), |_| Prompt::Text(String::new())),
         max_tokens,
         precision: options.precision,
@@ -44,7 +44,7 @@ fn query_template(options: &DenseOptions) -> Result<Option<Template>> {
     template("query-template", "a text with `{text}`", options.query_template.as_deref(), &["text"])
 }
 
-/// The template in the value of an option, with at least one of the fields `names` and no other.
+/// Parses an option as a template with at least one of the fields `names` and no other.
 fn template(
     option: &'static str,
     expected: &'static str,
@@ -60,14 +60,14 @@ fn passage_template(options: &DenseOptions) -> Result<Option<Template>> {
     template("passage-template", expected, options.passage_template.as_deref(), &["title", "text"])
 }
 
-/// Makes the vectors of passages, as an index takes them.
+/// Encodes passages for an index.
 pub struct PassageEncoder {
     encoder: BiEncoder,
     template: Option<Template>,
 }
 
 impl PassageEncoder {
-    /// Loads the encoder of passages.
+    /// Loads the passage encoder.
     ///
     /// # Errors
     /// Those of [`BiEncoder::load`], and [`Error::Option`] for a wrong template.
@@ -81,7 +81,7 @@ impl PassageEncoder {
     /// The vectors of passages, each a title and a text.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     pub fn encode(&self, passages: &[(&str, &str)]) -> Result<Embeddings> {
         match &self.template {
             None => self.encoder.encode_passages(passages),
@@ -95,11 +95,10 @@ impl PassageEncoder {
 }
 
 impl DenseOptions {
-    /// Checks what can be checked without a model: ranges and templates.
+    /// Checks ranges and templates, without loading a model.
     ///
     /// # Errors
-    /// [`Error::Option`]; [`Error::Transformers`] for a device that this build does not have, or a precision that it does
-    /// not compute with.
+    /// [`Error::Option`]; [`Error::Transformers`] for a device that this build lacks, or an unsupported precision.
     pub fn check(&self) -> Result<()> {
         query_template(self)?;
         passage_template(self)?;
@@ -112,11 +111,11 @@ impl DenseOptions {
         self.index.check()
     }
 
-    /// BLAKE3, in hexadecimal, of all that an index on disk depends on beside its passages: the encoders' files and the
-    /// options, but for those that only a search depends on, the device and the size of batches.
+    /// BLAKE3, in hexadecimal, of everything besides passages that an index depends on: the encoders' files
+    /// and the options. Search options, the device and the batch size are excluded.
     ///
     /// # Errors
-    /// [`Error::Io`] where a model's file cannot be read.
+    /// [`Error::Io`] if a model's file cannot be read.
     pub fn key(&self) -> Result<String> {
         let key = serde_json::json!([encoder_hash(self)?, self.index.built()]);
         Ok(blake3::hash(key.to_string().as_bytes()).to_hex().to_string())
@@ -124,17 +123,15 @@ impl DenseOptions {
 }
 
 impl Dense {
-    /// Encodes and indexes passages and puts the index in a folder, as [`Index::build`] does. `passages` gives `(id,
-    /// title, text)` from an id on, in the order of their ids. `passages_hash` names the set of passages, and only with
-    /// the same name will the index open.
+    /// Encodes and indexes passages and puts the index in a folder, as [`Index::build`] does. `passages`
+    /// returns `(id, title, text)` from an id on, in the order of ids. `passages_hash` identifies the set of
+    /// passages; the index opens only with the same hash.
     ///
-    /// Vectors go to disk as they are made, so that a build that was killed goes on where it stopped: see
-    /// [`Index::build`].
+    /// Vectors are written to disk during the build, so a killed build is resumed: see [`Index::build`].
     ///
     /// # Errors
-    /// [`Error::Option`] for options out of range, [`Error::Transformers`] and [`Error::Pooling`] for a model that cannot
-    /// be used, [`Error::Passages`] and [`Error::PassageOrder`] for what the passages do wrong, and those of
-    /// [`Index::build`].
+    /// [`Error::Option`] for options out of range, [`Error::Transformers`] and [`Error::Pooling`] for an unusable model,
+    /// [`Error::Passages`] and [`Error::PassageOrder`] for errors of the passages, and those of [`Index::build`].
     pub fn build<F, P, T, U, E>(
         options: &DenseOptions,
         passages: F,
@@ -173,12 +170,12 @@ impl Dense {
         )
     }
 
-    /// Opens the index in a folder, which must be over the passages with this hash and built with these options and these
-    /// models (see [`DenseOptions::key`]). Compares the files with their checksums, as [`Index::open`] does.
+    /// Opens the index in a folder. It must be over passages with this hash, with these options and models
+    /// (see [`DenseOptions::key`]). Verifies checksums, as [`Index::open`] does.
     ///
     /// # Errors
-    /// Those of [`Index::open`] and of loading the queries' model; [`Error::Option`] where its vectors have another width
-    /// than the index's.
+    /// Those of [`Index::open`] and of loading the query encoder; [`Error::Option`] if its vectors have another length than the
+    /// index's.
     pub fn open(options: &DenseOptions, dir: impl AsRef<Path>, passages_hash: &str) -> Result<Self> {
         options.check()?;
         let encoder_hash = encoder_hash(options)?;
@@ -202,7 +199,7 @@ impl Dense {
         &self.index
     }
 
-    /// Queries as texts for the encoder.
+    /// The encoder's input texts of queries.
     fn texts(&self, queries: &[&str]) -> Vec<String> {
         let text = |query: &&str| match &self.template {
             None => (*query).to_owned(),
@@ -214,16 +211,16 @@ impl Dense {
     /// The vectors of queries.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     pub fn encode(&self, queries: &[&str]) -> Result<Embeddings> {
         let texts = self.texts(queries);
         self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The tokens of queries, as the encoder reads them.
+    /// The input tokens of queries.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     pub fn rows(&self, queries: &[&str]) -> Result<Vec<EncoderRow>> {
         let texts = self.texts(queries);
         self.encoder.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
@@ -243,7 +240,7 @@ impl Retriever for Dense {
 }
 
 impl PassageScorer for Dense {
-    /// How near the vectors of query and passage are.
+    /// The similarity of query and passage vectors.
     fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
         if queries.is_empty() {
             return Ok(Vec::new());

@@ -1,10 +1,10 @@
-//! Vectors on disk as they are encoded, so that a killed build can go on.
+//! Vectors on disk during encoding, so that a killed build can be resumed.
 //!
-//! Beside the index that they become lies the file `rows`: the vectors in f32, one after the other. A second file,
-//! `journal`, begins with a line that says of what they are, and has a line for each portion with how many there are now,
-//! written when the portion is safely on disk. Whoever goes on drops what is behind the last whole line and asks for the
-//! vectors from there on; portions are cut at the same places every time, so that batches are the same and with them every
-//! byte. A portion that is not full was the last.
+//! The file `rows` in the unfinished index has the vectors in f32, in order. A second file, `journal`, starts
+//! with a line that identifies their origin. After each portion it gets a line with the number of vectors so
+//! far, once the portion is flushed to disk. A resumed build truncates vectors after the last complete line
+//! and requests the rest. Portions have fixed boundaries, so batches and all bytes are the same. An
+//! incomplete portion is the last one.
 
 use std::{
     fs::{self, File},
@@ -20,13 +20,13 @@ use crate::{
     layout::{Folder, Mapped},
 };
 
-/// Vectors of a portion: what a kill loses at most.
+/// The number of vectors in a portion, which is the largest loss of a kill.
 pub(crate) const PORTION: usize = 1024;
 
 const ROWS: &str = "rows";
 const MAGIC: &str = "sporran-rows 1";
 
-/// All vectors of an index to be, mapped; in no index.
+/// All vectors of a future index, memory-mapped.
 pub(crate) struct Rows {
     dim: usize,
     map: Mapped,
@@ -35,12 +35,12 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The width of a vector.
+    /// The length of a vector.
     pub(crate) fn dim(&self) -> usize {
         self.dim
     }
 
-    /// How many there are.
+    /// The number of vectors.
     pub(crate) fn count(&self) -> usize {
         self.map.len() / (4 * self.dim)
     }
@@ -56,7 +56,7 @@ impl Rows {
         out.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
     }
 
-    /// Removes the files: the index is there.
+    /// Removes the files after the index is finished.
     pub(crate) fn remove(self) -> Result<()> {
         let Self { map, journal, rows, .. } = self;
         drop(map);
@@ -65,11 +65,11 @@ impl Rows {
     }
 }
 
-/// Brings all vectors to disk. `source` gives those from a number on in portions of [`PORTION`], the last of which may be
-/// smaller; `key` names what they are made from.
+/// Writes all vectors to disk. `source` returns those from a number on in portions of [`PORTION`], the last
+/// of which may be smaller. `key` identifies their origin.
 ///
 /// # Errors
-/// What the source gives, [`Error::Vector`] for values that no index can hold, [`Error::TooLarge`], [`Error::Io`].
+/// Errors of the source, [`Error::Vector`] for values that no index can store, [`Error::TooLarge`], [`Error::Io`].
 pub(crate) fn collect<F, I>(
     folder: &Folder,
     key: &str,
@@ -99,7 +99,7 @@ where
             kept += line.len();
         }
         if count > 0 {
-            tracing::info!(rows = count, folder = %folder.path("").display(), "a build goes on where it stopped");
+            tracing::info!(rows = count, folder = %folder.path("").display(), "resuming a build");
         }
     } else {
         journal.set_len(0).map_err(Error::io(&journal_path, "write"))?;
@@ -111,7 +111,7 @@ where
     progress(Progress::Encoded(u64::from(count)));
 
     let mut bytes = Vec::new();
-    // After a portion that is not full there is nothing to ask for.
+    // After an incomplete portion there are no more vectors.
     let source = (count as usize).is_multiple_of(PORTION).then(|| source(count));
     for portion in source.into_iter().flatten() {
         let portion = portion?;
@@ -142,10 +142,10 @@ where
     Ok(Rows { dim, map: Mapped::open(path.clone(), end)?, journal: journal_path, rows: path })
 }
 
-/// What a vector is multiplied by.
+/// The normalisation factor of a vector.
 ///
 /// # Errors
-/// [`Error::Vector`] for one of which the sum of squares is not finite: its scores might not be either.
+/// [`Error::Vector`] if the sum of squares is not finite, because scores might not be finite either.
 pub(crate) fn scale(row: &[f32], number: usize, similarity: Similarity) -> Result<f64> {
     let squares: f64 = row.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
     if !(squares as f32).is_finite() {
@@ -167,7 +167,7 @@ fn open(path: &Path) -> Result<File> {
     options.open(path).map_err(Error::io(path, "open"))
 }
 
-/// Writes bytes at a place, and waits until they are on disk.
+/// Writes bytes at an offset, and waits until they are on disk.
 fn append(file: &mut File, at: u64, bytes: &[u8], path: &Path) -> Result<()> {
     file.seek(SeekFrom::Start(at)).map_err(Error::io(path, "write"))?;
     file.write_all(bytes).map_err(Error::io(path, "write"))?;

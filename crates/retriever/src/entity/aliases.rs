@@ -1,8 +1,8 @@
-//! Which pages a name can mean, and how often it means each.
+//! The pages that a name can mean, with their frequencies.
 //!
-//! One file of rows of 16 bytes, sorted: the first 8 bytes of the BLAKE3 hash of a name in its normal form, a page, and how
-//! often the name means it. Names themselves are not kept; that two of a hundred million names have the same hash has a
-//! chance of one in three thousand.
+//! One file with sorted rows of 16 bytes: the first 8 bytes of the BLAKE3 hash of a name in normal form, a
+//! page, and the frequency. Names themselves are not stored. The probability that two of a hundred million
+//! names have the same hash is one in three thousand.
 
 use std::path::{Path, PathBuf};
 
@@ -19,24 +19,24 @@ const KIND: &str = "aliases";
 const ROWS: &str = "aliases";
 const ROW: usize = 16;
 
-/// How many anchors a title counts for, a redirect, and a title without what it has in brackets at its end.
+/// The weights, in anchors, of a title, a redirect, and a title without its bracketed suffix.
 const TITLE: u32 = 10;
 const REDIRECT: u32 = 5;
 const BARE_TITLE: u32 = 1;
 
-/// Rows that are gathered before equal ones are added up.
+/// The number of rows gathered before equal ones are merged.
 const GATHERED: usize = 1 << 24;
 
-/// What the header of the names says.
+/// The header of the names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Header {
     /// [`KIND`].
     kind: String,
     passages_hash: String,
-    /// Different names.
+    /// The number of different names.
     names: u32,
-    /// Pairs of a name and a page.
+    /// The number of pairs of a name and a page.
     rows: u64,
     sections: Vec<Section>,
 }
@@ -57,23 +57,23 @@ impl layout::Header for Header {
     }
 }
 
-/// A page that a name can mean.
+/// A possible page of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alias {
     /// The page.
     pub page: PageIndex,
-    /// The share of the name's uses that mean this page, from 0 to 1.
+    /// The share of the name's uses for this page, from 0 to 1.
     pub prior: f32,
 }
 
-/// The names of all pages of a store, mapped.
+/// The names of all pages of a store, memory-mapped.
 pub struct Aliases {
     rows: Mapped,
     folder: PathBuf,
     header: Header,
 }
 
-/// The words of a text in the form in which names are compared: NFC, lower case, letters and digits.
+/// The words of a text in normal form: NFC, lower case, letters and digits.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_word = |c: char| c.is_alphanumeric() || unicode_normalization::char::is_combining_mark(c);
     let mut rest = text.char_indices().peekable();
@@ -86,12 +86,12 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A word as names are compared by it.
+/// A word in normal form.
 pub(super) fn normal(word: &str) -> String {
     word.nfc().flat_map(char::to_lowercase).collect()
 }
 
-/// The key of a name whose words are given in their normal form.
+/// The key of a name, from its words in normal form.
 pub(super) fn key(words: &[String]) -> u64 {
     let hash = blake3::hash(words.join(" ").as_bytes());
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().unwrap_or_default())
@@ -102,7 +102,7 @@ fn key_of(name: &str) -> Option<u64> {
     (!words.is_empty()).then(|| key(&words))
 }
 
-/// A title without the bracketed words at its end, such as `(film)`.
+/// A title without a bracketed suffix, such as `(film)`.
 fn bare(title: &str) -> Option<&str> {
     let (name, _) = title.strip_suffix(')')?.rsplit_once(" (")?;
     Some(name.trim()).filter(|name| !name.is_empty())
@@ -123,7 +123,7 @@ struct Link {
 /// Rows in memory: a key, a page, a count.
 type Rows = Vec<(u64, u32, u32)>;
 
-/// Adds up the rows of the same name and page.
+/// Merges rows of the same name and page.
 fn add_up(rows: &mut Rows) {
     rows.sort_unstable();
     rows.dedup_by(|next, kept| {
@@ -136,12 +136,12 @@ fn add_up(rows: &mut Rows) {
 }
 
 impl Aliases {
-    /// Gathers the names of the pages of `store`: titles, redirects, and the anchors of its knowledge source. `progress`
-    /// is told how many pages of the source have been read. A path's names are replaced if there are some; this process
-    /// waits for another that builds in the same place.
+    /// Collects the names of the pages of `store`: titles, redirects, and the anchors of its knowledge
+    /// source. `progress` receives the number of pages read. Existing names are replaced. This process waits
+    /// for another that builds at the same path.
     ///
     /// # Errors
-    /// What reading the source gives; [`Error::Io`](crate::Error::Io) and [`sporran_kilt::Error::InTheWay`];
+    /// Errors of reading the source; [`Error::Io`](crate::Error::Io) and [`sporran_kilt::Error::InTheWay`];
     /// [`sporran_kilt::Error::Store`] for a damaged store.
     pub fn build(
         source: &Path,
@@ -176,7 +176,7 @@ impl Aliases {
         })?;
         store.sound()?;
         add_up(&mut rows);
-        // The pages that a name means most often come first.
+        // The most frequent pages of a name come first.
         rows.sort_unstable_by_key(|&(key, page, count)| (key, std::cmp::Reverse(count), page));
 
         let mut section = building.section(ROWS)?;
@@ -216,7 +216,7 @@ impl Aliases {
         Ok(Self { rows, folder: folder.to_owned(), header })
     }
 
-    /// Reads all of it and compares its checksum, whatever was compared before.
+    /// Reads all names and verifies their checksum.
     ///
     /// # Errors
     /// [`sporran_kilt::Error::Checksum`] naming the file.
@@ -224,7 +224,7 @@ impl Aliases {
         verify(&self.folder, &self.header)
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.header.names as usize
     }
@@ -234,7 +234,7 @@ impl Aliases {
         self.header.names == 0
     }
 
-    /// The pages that a name can mean, the likeliest first.
+    /// The pages that a name can mean, most frequent first.
     pub fn find(&self, name: &str) -> Vec<Alias> {
         key_of(name).map_or_else(Vec::new, |key| self.with_key(key))
     }
@@ -317,7 +317,7 @@ pub(crate) mod tests {
         assert_eq!(found(&aliases, "Paris (Film)"), [(2, 1.0)]);
         assert_eq!(found(&aliases, "big  apple"), [(0, 1.0)]);
         assert_eq!(found(&aliases, "NYC"), [(0, 1.0)]);
-        // The points make three words of it.
+        // The full stops separate three words.
         assert_eq!(found(&aliases, "n y c"), [(0, 1.0)]);
         assert!(aliases.find("nowhere").is_empty() && aliases.find("!").is_empty());
         // new york city, big apple, paris, paris film, nyc, n y c.
@@ -334,7 +334,7 @@ pub(crate) mod tests {
             let (header, files) = layout::open_unchecked(&path, KIND, store.hash()).unwrap();
             let aliases = Aliases::of(&path, header, files).unwrap();
             for alias in aliases.find("paris").iter().chain(&aliases.find("new york")) {
-                // A page that the store does not have.
+                // A page that the store lacks.
                 store.passages_of(alias.page);
             }
         });

@@ -1,33 +1,33 @@
-//! Names of pages in running text.
+//! Page names in running text.
 
 use super::{
     Alias, Aliases,
     aliases::{key, normal, words},
 };
 
-/// Words of a name, at most.
+/// The largest number of words of a name.
 const LONGEST: usize = 8;
 
 /// A name in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mention {
-    /// Its place in the text, in bytes.
+    /// Its byte range in the text.
     pub range: std::ops::Range<usize>,
-    /// Whether one of its words starts with a capital letter or a digit, as names do.
+    /// Whether one of its words starts with a capital letter or a digit.
     pub cased: bool,
-    /// The pages that it can mean, the likeliest first.
+    /// The pages that it can mean, most frequent first.
     pub pages: Vec<Alias>,
 }
 
-/// Words that are names of pages as well, but hardly ever mean them where they stand alone.
+/// Words that are page names but rarely mean the page on their own.
 const COMMON: [&str; 40] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "he", "her", "his", "i", "if", "in",
     "into", "is", "it", "its", "no", "not", "of", "on", "or", "she", "such", "that", "the", "their", "then",
     "there", "these", "they", "this", "to", "was", "we", "will", "with",
 ];
 
-/// The names that stand in a text, from its beginning to its end: at each word the longest name that starts there, and then
-/// on after it. A single word is no name if it is a function word, a number or shorter than three characters.
+/// The names in a text, from left to right: at each word the longest name that starts there, without
+/// overlaps. A single word is no name if it is a function word, a number or shorter than three characters.
 pub fn mentions(aliases: &Aliases, text: &str) -> Vec<Mention> {
     let words: Vec<(usize, &str)> = words(text).collect();
     let normal: Vec<String> = words.iter().map(|(_, word)| normal(word)).collect();

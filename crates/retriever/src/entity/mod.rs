@@ -1,7 +1,7 @@
-//! Entities: names in texts, and the pages that they may mean.
+//! Entity retrieval: names in texts, and the pages that they may mean.
 //!
-//! [`Aliases`] knows by which names pages are called and how often a name means a page, as dictionaries of anchors do (V.
-//! Spitkovsky and A. Chang, LREC 2012). [`EntityRetriever`] finds the pages that a query names.
+//! [`Aliases`] maps names to pages with frequencies, like an anchor dictionary (V. Spitkovsky and A. Chang,
+//! LREC 2012). [`EntityRetriever`] finds the pages that a query names.
 
 pub(crate) mod aliases;
 mod mentions;

@@ -1,4 +1,4 @@
-//! The pages that a query names, or that its tagged mention can mean.
+//! Retrieval of the pages that a query names, or that its tagged mention can mean.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use sporran_kilt::{Hit, PassageId, PassageStore, Query, store::PageIndex};
 use super::{Alias, Aliases, mentions};
 use crate::{Error, PassageScorer, Result, Retriever, fusion};
 
-/// How pages that are named are ranked.
+/// The ranking of named pages.
 ///
-/// A page's score is `context * fit + prior * share + salience * ln(1 + count)`: how well its best passage fits the query,
-/// the share of the name's uses that mean the page, and how often the name stands in the query.
+/// A page's score is `context * fit + prior * share + salience * ln(1 + count)`. `fit` is the score of its
+/// best passage for the query, `share` the share of the name's uses for the page, and `count` the number of
+/// occurrences in the query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EntityOptions {
-    /// The weight of how well a page fits the query, as `[retriever.context]` says; 0 without it.
+    /// The weight of the fit, from `[retriever.context]`; 0 without it.
     pub context: f32,
-    /// The weight of the share of a name's uses that mean the page.
+    /// The weight of the share of a name's uses for the page.
     pub prior: f32,
-    /// The weight of how often a name stands in the query.
+    /// The weight of the number of occurrences of a name in the query.
     pub salience: f32,
-    /// What a name without any capital letter or digit counts beside one with; 0 leaves them out.
+    /// The factor for a name without any capital letter or digit; 0 ignores such names.
     pub lowercase: f32,
-    /// Pages that a name can mean, at most, the likeliest.
+    /// The largest number of pages that a name can mean, most frequent first.
     pub senses: usize,
 }
 
@@ -36,7 +37,7 @@ impl Default for EntityOptions {
 }
 
 impl EntityOptions {
-    /// Whether pages can be ranked by these.
+    /// Checks the options.
     ///
     /// # Errors
     /// [`Error::Option`] for weights that are no numbers, or no senses.
@@ -58,8 +59,8 @@ impl EntityOptions {
 
 /// Finds pages by their names.
 ///
-/// A query with a tagged mention is about that mention alone; any other is searched for names. A page's hit is the passage
-/// of it that fits the query best, its first one where nothing says how well passages fit.
+/// For a query with a tagged mention, only that mention counts; otherwise all names in the query do. A page's
+/// hit is its best passage for the query, or the first one without a passage scorer.
 pub struct EntityRetriever {
     store: Arc<PassageStore>,
     aliases: Arc<Aliases>,
@@ -68,7 +69,7 @@ pub struct EntityRetriever {
 }
 
 impl EntityRetriever {
-    /// Finds the pages of `store` by `aliases`; `context` says how well their passages fit.
+    /// Finds the pages of `store` by `aliases`; `context` scores their passages.
     ///
     /// # Errors
     /// [`Error::Option`] for weights that are no numbers, or no senses.
@@ -82,7 +83,7 @@ impl EntityRetriever {
         Ok(Self { store, aliases, context, options })
     }
 
-    /// The pages that a query names, each with the best of its names' scores.
+    /// The pages that a query names, each with its best score.
     fn named(&self, query: &Query) -> FxHashMap<PageIndex, f32> {
         let names: Vec<(f32, Vec<Alias>)> = match &query.mention {
             Some(mention) => vec![(1.0, self.aliases.find(mention))],
@@ -107,13 +108,13 @@ impl EntityRetriever {
         pages
     }
 
-    /// A hit for each page, at the passage that fits best.
+    /// A hit for each page, at its best passage.
     fn fitting(&self, passages: &[(PassageId, f32)], fits: &[f32]) -> Vec<Hit> {
         let mut best: FxHashMap<PageIndex, Hit> = FxHashMap::default();
         for (&(passage, score), fit) in passages.iter().zip(fits) {
             let hit = Hit { passage, score: score + self.options.context * fit };
             let kept = best.entry(self.store.page_of(passage)).or_insert(hit);
-            // Passages of a page come in their order, so the first of equals stays.
+            // Passages of a page are in order, so the first of equals stays.
             if hit.score > kept.score {
                 *kept = hit;
             }
@@ -124,7 +125,7 @@ impl EntityRetriever {
 
 impl Retriever for EntityRetriever {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        // Every passage of every page that is named, with the score of the name.
+        // Every passage of every named page, with the score of the name.
         let named: Vec<Vec<(PassageId, f32)>> = queries
             .par_iter()
             .map(|query| {
@@ -158,7 +159,7 @@ impl Retriever for EntityRetriever {
 mod tests {
     use super::{super::aliases::tests::world, *};
 
-    /// A passage fits by its number.
+    /// Scores a passage by its number.
     struct ByNumber;
 
     impl PassageScorer for ByNumber {
@@ -193,7 +194,8 @@ mod tests {
     fn names_count_by_share_and_number_and_case() {
         let (_folder, retriever) = retriever(false);
         let found = ask(&retriever, Query::of_text("q", "Red, red roses in Paris"));
-        // Paris: the title counts 10 and a link 1, the film's bare title 1. Red stands there twice, once without a capital.
+        // Paris: the title counts 10 and a link 1, the film's bare title 1. Red occurs twice, once in lower
+        // case.
         let score = |share: f32, count: f32| 0.2 * share + 0.2 * count.ln_1p();
         let expected = [(2, score(1.0, 1.3)), (0, score(11.0 / 12.0, 1.0)), (1, score(1.0 / 12.0, 1.0))];
         assert_eq!(found.iter().map(|hit| hit.0).collect::<Vec<_>>(), [2, 0, 1]);

@@ -1,9 +1,10 @@
-//! English text analysis: from text to the terms that an index counts.
+//! English text analysis: from text to index terms.
 //!
-//! Four steps, each an option: split into words, lower-case, drop stop words, stem. The default is the analysis of the
-//! `bm25s` package with `stopwords="en"` and PyStemmer's English stemmer; Lucene's `EnglishAnalyzer` is `standard`,
-//! lower-case, `english`, `porter`. On short Wikipedia pages they rank alike for questions, while the default ranks better
-//! for dialogue, of which Lucene keeps words such as *i*; without a stemmer dialogue does better still and questions worse.
+//! Four optional steps: split into words, lower-case, drop stop words, stem. The default is the analysis of
+//! the `bm25s` package with `stopwords="en"` and PyStemmer's English stemmer. Lucene's `EnglishAnalyzer` is
+//! `standard`, lower-case, `english`, `porter`. On short Wikipedia pages both rank equally well for
+//! questions. The default ranks better for dialogue, of which Lucene keeps words such as *i*. Without a
+//! stemmer dialogue is better still, and questions are worse.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -12,17 +13,17 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::{char_set::CharSet, porter, snowball};
 
-/// How text becomes terms. A query is always analysed as the passages were: the index keeps these.
+/// The analysis of text. Queries are analysed like the passages: the index stores these options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AnalyzerOptions {
-    /// What a word is: `word2` or `standard`.
+    /// The tokenizer: `word2` or `standard`.
     pub tokenizer: Tokenizer,
-    /// Whether words are lower-cased (Unicode's full mapping). The stop words and the stemmers know only lower-case words.
+    /// Whether words are lower-cased (Unicode's full mapping). Stop words and stemmers require lower case.
     pub lowercase: bool,
-    /// The words that are dropped: `english` or `none`.
+    /// The stop words: `english` or `none`.
     pub stop_words: StopWords,
-    /// What cuts endings off: `english`, `porter` or `none`.
+    /// The stemmer: `english`, `porter` or `none`.
     pub stemmer: Stemmer,
 }
 
@@ -37,18 +38,19 @@ impl Default for AnalyzerOptions {
     }
 }
 
-/// What a word is.
+/// The tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tokenizer {
-    /// Two or more letters, digits or underscores in a row: the expression `\w\w+` of scikit-learn and bm25s.
+    /// Two or more consecutive letters, digits or underscores: the expression `\w\w+` of scikit-learn and
+    /// bm25s.
     Word2,
-    /// Unicode's word boundaries (UAX #29) as in Lucene's `StandardTokenizer`, without a possessive `'s` at the end, and
-    /// cut after 255 characters. Differs from Lucene in that emoji are no words.
+    /// Unicode's word boundaries (UAX #29) as in Lucene's `StandardTokenizer`, without a possessive `'s` at
+    /// the end, truncated after 255 characters. Unlike in Lucene, emoji are no words.
     Standard,
 }
 
-/// Which words are dropped.
+/// The stop words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopWords {
@@ -58,13 +60,13 @@ pub enum StopWords {
     None,
 }
 
-/// What cuts endings off words.
+/// The stemmer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stemmer {
-    /// The Snowball project's English stemmer ("Porter 2"), version 3, as PyStemmer 3 has it.
+    /// The Snowball project's English stemmer ("Porter 2"), version 3, as in PyStemmer 3.
     English,
-    /// Porter's stemmer of 1980 as Lucene has it.
+    /// Porter's stemmer of 1980 as in Lucene.
     Porter,
     /// None.
     None,
@@ -77,12 +79,12 @@ const ENGLISH_STOP_WORDS: [&str; 33] = [
     "was", "will", "with",
 ];
 
-/// The most characters of a word of [`Tokenizer::Standard`], as Lucene has it.
+/// The most characters of a word of [`Tokenizer::Standard`], as in Lucene.
 const STANDARD_LONGEST: usize = 255;
 
 static WORD: LazyLock<CharSet> = LazyLock::new(|| CharSet::of_class(r"[\p{L}\p{N}_]"));
 
-/// Turns text into terms; see the module's documentation.
+/// Splits text into terms; see the module's documentation.
 pub struct Analyzer {
     options: AnalyzerOptions,
 }
@@ -105,8 +107,8 @@ impl Analyzer {
         terms
     }
 
-    /// Calls `each` with every word of a text, split and lower-cased but with stop words and endings; `buffer` is only
-    /// there to be used again. Few words are new, so a caller with much text asks [`Analyzer::term`] once for each.
+    /// Calls `each` with every word of a text, lower-cased, before stop words and stemming. `buffer` is
+    /// reused. Few words are new, so callers with much text cache the results of [`Analyzer::term`].
     pub(crate) fn words(&self, text: &str, buffer: &mut String, each: impl FnMut(&str)) {
         let text = if self.options.lowercase { lowercase(text, buffer) } else { text };
         match self.options.tokenizer {
@@ -127,15 +129,15 @@ impl Analyzer {
         };
         let mut bytes = word.as_bytes().to_vec();
         stem(&mut bytes);
-        // Stemmers cut whole characters and add ASCII, so this is UTF-8.
+        // Stemmers remove whole characters and add ASCII, so this is UTF-8.
         Some(String::from_utf8(bytes).map_or(Cow::Borrowed(word), Cow::Owned))
     }
 }
 
-/// `str::to_lowercase` into a buffer, with whole runs of ASCII at a time.
+/// `str::to_lowercase` into a buffer, with a fast path for runs of ASCII.
 fn lowercase<'a>(text: &str, buffer: &'a mut String) -> &'a str {
     buffer.clear();
-    // A capital sigma's lower case depends on its neighbours, which the standard library looks at.
+    // The lower case of a capital sigma depends on its neighbours, which the standard library handles.
     if text.contains('Σ') {
         *buffer = text.to_lowercase();
         return buffer;
@@ -195,7 +197,7 @@ fn word2(text: &str, mut each: impl FnMut(&str)) {
 
 /// UAX #29 words with a letter or digit in them.
 fn standard(text: &str, mut each: impl FnMut(&str)) {
-    // No word holds a space, and most of the text between spaces is ASCII, which has a faster path.
+    // No word contains a space, and most text between spaces is ASCII, which has a fast path.
     for piece in text.split_ascii_whitespace() {
         for word in piece.unicode_words() {
             let word = ["'s", "'S", "’s", "’S", "＇s", "＇S"]
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn word2_takes_what_the_expression_takes() {
         let plain = options(Tokenizer::Word2, StopWords::None, Stemmer::None);
-        // Single letters fall away; an underscore is a word character; a combining mark is not.
+        // Single letters are dropped; an underscore is a word character; a combining mark is not.
         let text = "Don't a U.S. state_of 3 x 42 Ærø, ＡＢ e\u{301}té 中文!";
         assert_eq!(terms(plain, text), ["don", "state_of", "42", "ærø", "ａｂ", "té", "中文"]);
     }
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn stop_words_go_before_the_stemmer_comes() {
-        // "these" is a stop word, while "theses" only becomes one by stemming and stays.
+        // "these" is a stop word. "theses" becomes one only by stemming and stays.
         let english = options(Tokenizer::Word2, StopWords::English, Stemmer::English);
         assert_eq!(
             terms(english, "These theses were written by the runners"),

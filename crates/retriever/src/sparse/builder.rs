@@ -1,8 +1,9 @@
 //! Building an index from a stream of passages, in bounded memory.
 //!
-//! Passages are gathered in chunks, each of which becomes a sorted run on any thread; runs beyond the memory budget go to
-//! one file. At the end the runs are merged, term by term, into the index. Nothing in it depends on how the passages were
-//! cut or on which thread was first, so the same passages and options give the same bytes.
+//! Passages are collected in chunks, each of which becomes a sorted run on any thread. Runs beyond the memory
+//! budget are written to one file. At the end the runs are merged, term by term, into the index. The result
+//! depends neither on chunk boundaries nor on thread order, so the same passages and options give the same
+//! bytes.
 
 use std::{
     fs::File,
@@ -25,9 +26,9 @@ use super::{
 };
 use crate::{Error, Result, layout::Folder};
 
-/// What distinguishes the kinds of index: how text becomes terms, and what a term adds to a score.
+/// The differences between kinds of index: the terms of a text, and their impacts on a score.
 pub(crate) trait Model: Sync {
-    /// What is remembered from one passage to the next.
+    /// The cache that passes from one passage to the next.
     type Cache: Default + Send;
     /// The impacts of terms.
     type Scorer<'a>: Scorer;
@@ -37,33 +38,34 @@ pub(crate) trait Model: Sync {
     /// Counts a passage's terms.
     fn count(&self, title: &str, text: &str, cache: &mut Self::Cache, segment: &mut SegmentBuilder);
 
-    /// A number for each passage, by its length in terms, that impacts need; none if they need none.
+    /// A number for each passage, computed from its length, for impacts; empty if they need none.
     fn norms(&self, lengths: &[u32]) -> Vec<[u8; 4]>;
 
     /// The impacts, given the numbers of [`Model::norms`].
     fn scorer<'a>(&self, norms: &'a [[u8; 4]]) -> Self::Scorer<'a>;
 }
 
-/// How far a build is.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// This many passages were read.
+    /// The number of passages read.
     Passages(u64),
-    /// This many of the passages' terms are in place, of so many in all (each term counts once a passage).
+    /// The number of postings written, and of all.
     Postings {
-        /// In place.
+        /// Finished.
         done: u64,
         /// In all.
         total: u64,
     },
 }
 
-/// What a build may use and whom it tells.
+/// The memory budget and progress callback of a build.
 pub struct Build<'a> {
-    /// Bytes of memory for runs; beyond them runs go to disk. The dictionary's hashes and 8 bytes a passage come on top.
+    /// Bytes of memory for runs; further runs are written to disk. The dictionary's hashes and 8 bytes a
+    /// passage are extra.
     pub memory: usize,
-    /// Is called from the calling thread as the build goes on.
+    /// Called from the calling thread during the build.
     pub progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -74,25 +76,25 @@ impl<'a> Build<'a> {
     }
 }
 
-/// The file that an index's numbers for each passage are in.
+/// The file with an index's numbers for each passage.
 pub(crate) const NORMS: &str = "norms";
 const SPILL: &str = "runs";
 
 /// The most text of a chunk, in bytes.
 const CHUNK: usize = 4 << 20;
 
-/// A worker's vocabulary is given up when it has more terms than this, so that it does not grow with the corpus.
+/// The largest vocabulary of a worker; a larger one is cleared, so that it does not grow with the corpus.
 const MOST_TERMS: usize = 1 << 20;
 
 /// Consecutive passages, in one string.
 struct Chunk {
     first: u32,
     text: String,
-    /// Where each passage's title and text end.
+    /// The ends of each passage's title and text.
     ends: Vec<(usize, usize)>,
 }
 
-/// Where a finished run is.
+/// The location of a finished run.
 enum RunPlace {
     Memory(Vec<u8>),
     Disk { from: u64, bytes: u64 },
@@ -154,7 +156,7 @@ impl Runs {
     }
 }
 
-/// Reads a run that is on disk; all of them share one file.
+/// Reads a run from disk; all of them share one file.
 struct Spilled<'a> {
     file: &'a Mutex<File>,
     at: u64,
@@ -172,7 +174,7 @@ impl Read for Spilled<'_> {
     }
 }
 
-/// Makes a chunk into a run.
+/// Converts a chunk to a run.
 fn analyse<M: Model>(model: &M, chunk: &Chunk, (cache, segment): &mut (M::Cache, SegmentBuilder)) -> Run {
     segment.start_run(chunk.first);
     let mut begin = 0;
@@ -184,7 +186,7 @@ fn analyse<M: Model>(model: &M, chunk: &Chunk, (cache, segment): &mut (M::Cache,
     segment.finish_run()
 }
 
-/// Reads all passages and makes them into runs.
+/// Reads all passages and converts them to runs.
 fn collect<M, P, T, U, E>(model: &M, passages: P, spill: &Path, build: &mut Build<'_>) -> Result<Runs>
 where
     M: Model,
@@ -194,7 +196,7 @@ where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let threads = rayon::current_num_threads();
-    // A chunk's words, postings and run take about four times its text, and one for each thread is under way.
+    // A chunk's words, postings and run take about four times its text, and every thread processes one.
     let chunk_bytes = (build.memory / (8 * (threads + 2))).clamp(1 << 16, CHUNK);
     let runs = Mutex::new(Runs {
         limit: build.memory / 2,
@@ -222,7 +224,7 @@ where
             if chunk.ends.is_empty() {
                 return;
             }
-            // When every thread is busy this one helps instead of waiting, so that chunks do not pile up.
+            // If every thread is busy, this one helps instead of waiting, so that chunks do not accumulate.
             if under_way.load(Ordering::Acquire) < threads {
                 under_way.fetch_add(1, Ordering::AcqRel);
                 scope.spawn(|_| {
@@ -310,12 +312,12 @@ where
     let mut merge = Merge::new(sources.collect()).map_err(Error::io(&path, "read"))?;
     let mut dictionary = DictionaryWriter::create(&folder)?;
     let mut writer = PostingsWriter::create(&folder)?;
-    let (mut postings, mut done, mut told) = (Vec::new(), 0, 0);
+    let (mut postings, mut done, mut reported) = (Vec::new(), 0, 0);
     while let Some(term) = merge.next(&mut postings).map_err(Error::io(&path, "read"))? {
         dictionary.put(term, writer.put(&postings, &scorer)?)?;
         done += postings.len() as u64;
-        if done - told >= 1 << 20 {
-            told = done;
+        if done - reported >= 1 << 20 {
+            reported = done;
             (build.progress)(Progress::Postings { done, total });
         }
     }

@@ -1,4 +1,4 @@
-//! Sets of characters named by Unicode general categories.
+//! Character sets by Unicode general categories.
 
 use regex_syntax::hir::HirKind;
 
@@ -9,7 +9,7 @@ impl CharSet {
     /// The set of a regular expression's bracketed class, such as `[\p{L}\p{N}_]`.
     ///
     /// # Panics
-    /// On a pattern that is not one class of characters; patterns are constants of this crate.
+    /// On a pattern that is not one character class; patterns are constants of this crate.
     pub(crate) fn of_class(class: &'static str) -> Self {
         let hir = regex_syntax::parse(class).unwrap_or_else(|error| panic!("{class}: {error}"));
         let HirKind::Class(regex_syntax::hir::Class::Unicode(class)) = hir.kind() else {

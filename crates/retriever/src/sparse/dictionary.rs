@@ -1,7 +1,8 @@
-//! From a term to where its postings are.
+//! The dictionary: from a term to its postings.
 //!
-//! Terms are numbered in the order of their bytes. The file `terms` holds an [`Entry`] for each, `names` their bytes, and
-//! `slots` an open-addressing hash table (a power of two of places, linear probing, MurmurHash3) of their numbers plus 1.
+//! Terms are numbered in bytewise order. The file `terms` has an [`Entry`] for each, `names` their bytes, and
+//! `slots` an open-addressing hash table (a power of two of slots, linear probing, MurmurHash3) of their
+//! numbers plus 1.
 
 use super::murmur::murmur3_32;
 use crate::{
@@ -13,18 +14,18 @@ const TERMS: &str = "terms";
 const NAMES: &str = "names";
 const SLOTS: &str = "slots";
 
-/// What the index knows of a term.
+/// The dictionary entry of a term.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Where its bytes begin in `names`.
+    /// The start of its bytes in `names`.
     pub(crate) name: u64,
-    /// Where its postings begin in `postings`.
+    /// The start of its postings in `postings`.
     pub(crate) postings: u64,
     /// The first of its blocks in `blocks`.
     pub(crate) blocks: u32,
-    /// In how many passages it is.
+    /// The number of passages with this term.
     pub(crate) passages: u32,
-    /// The greatest impact that it has in any of them.
+    /// Its greatest impact in any passage.
     pub(crate) impact: f32,
 }
 
@@ -54,7 +55,7 @@ impl Entry {
     }
 }
 
-/// Writes a dictionary's files as terms come in their order.
+/// Writes a dictionary's files for terms in ascending order.
 pub(crate) struct DictionaryWriter {
     terms: SectionWriter,
     names: SectionWriter,
@@ -75,12 +76,12 @@ impl DictionaryWriter {
         })
     }
 
-    /// Adds the next term; its entry's `name` is filled in here.
+    /// Adds the next term; sets its entry's `name`.
     pub(crate) fn put(&mut self, term: &[u8], entry: Entry) -> Result<()> {
         self.terms.put(&Entry { name: self.named, ..entry }.to_bytes())?;
         self.names.put(term)?;
         self.named += term.len() as u64;
-        // One number is lost to the mark of an empty slot.
+        // One number is reserved for empty slots.
         if self.hashes.len() == u32::MAX as usize - 1 {
             return Err(Error::TooLarge { what: "terms", most: u64::from(u32::MAX) - 1 });
         }
@@ -88,7 +89,7 @@ impl DictionaryWriter {
         Ok(())
     }
 
-    /// Writes the hash table and ends the files; also says how many terms there are.
+    /// Writes the hash table and ends the files; also returns the number of terms.
     pub(crate) fn finish(mut self) -> Result<(u32, [Section; 3])> {
         let size = (self.hashes.len() * 3 / 2 + 1).next_power_of_two();
         let mut slots = vec![0u32; size];
@@ -107,7 +108,7 @@ impl DictionaryWriter {
     }
 }
 
-/// A mapped dictionary.
+/// A memory-mapped dictionary.
 pub(crate) struct Dictionary {
     terms: Mapped,
     names: Mapped,
@@ -115,10 +116,10 @@ pub(crate) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Of the files of an index with so many terms.
+    /// Opens the files of an index with that many terms.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where their lengths do not fit together, and those of [`Files::take`].
+    /// [`Error::Corrupt`] for inconsistent lengths, and those of [`Files::take`].
     pub(crate) fn open(files: &mut Files, count: u32) -> Result<Self> {
         let terms = files.take(TERMS)?;
         let expected = u64::from(count) * Entry::BYTES as u64;
@@ -128,7 +129,7 @@ impl Dictionary {
             );
         }
         let slots = files.take(SLOTS)?;
-        // The table must be a power of two and have an empty place, or probing would not end.
+        // The table must be a power of two and have an empty slot, or probing would not end.
         let (places, rest) = slots.as_chunks::<4>();
         if !places.len().is_power_of_two() || !rest.is_empty() || places.len() <= count as usize {
             return Err(slots.corrupt(format!("a hash table cannot have {} bytes", slots.len())));
@@ -136,7 +137,7 @@ impl Dictionary {
         Ok(Self { terms, names: files.take(NAMES)?, slots })
     }
 
-    /// The entry of a term, with its number; none for a term that no passage has.
+    /// The entry of a term, with its number; none for an unknown term.
     pub(crate) fn find(&self, term: &[u8]) -> Option<(u32, Entry)> {
         let (slots, _) = self.slots.as_chunks::<4>();
         let (terms, _) = self.terms.as_chunks::<{ Entry::BYTES }>();

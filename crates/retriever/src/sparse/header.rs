@@ -1,28 +1,28 @@
-//! What the header of a sparse index says.
+//! The header of a sparse index.
 
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{self, Section};
 
-/// What an index is and of which files it consists.
+/// The description of an index and its files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Header {
-    /// What kind of index: `bm25`, `tfidf`.
+    /// The kind of index: `bm25`, `tfidf`.
     pub(crate) kind: String,
-    /// The options that it was built with.
+    /// The options of its build.
     pub(crate) options: serde_json::Value,
-    /// How many passages it covers.
+    /// The number of passages.
     pub(crate) passages: u32,
     /// Hash of the passages.
     pub(crate) passages_hash: String,
-    /// How many different terms it holds.
+    /// The number of different terms.
     pub(crate) terms: u32,
-    /// How many pairs of a term and a passage it holds.
+    /// The number of pairs of a term and a passage.
     pub(crate) postings: u64,
-    /// How many terms the passages hold, repetitions included.
+    /// The number of terms in all passages, repetitions included.
     pub(crate) tokens: u64,
-    /// The files beside the header.
+    /// The other files of the folder.
     pub(crate) sections: Vec<Section>,
 }
 

@@ -1,4 +1,4 @@
-//! What an index of any kind is once it is open.
+//! An open index of any kind.
 
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,18 @@ use crate::{
     layout::{self, Files, Mapped, verify},
 };
 
-/// What an index holds.
+/// The size of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// Passages.
     pub passages: u32,
     /// Different terms.
     pub terms: u32,
-    /// Pairs of a term and a passage that has it.
+    /// Pairs of a term and a passage.
     pub postings: u64,
     /// Terms of all passages, repetitions included.
     pub tokens: u64,
-    /// Length of all files but the header.
+    /// Length of all files except the header.
     pub bytes: u64,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens the index in a folder, whose files are those that were written.
+    /// Opens and verifies the index in a folder.
     pub(crate) fn open<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
         let (header, files) = layout::open(folder, M::KIND, passages_hash)?;
         Self::of(folder, header, files)
     }
 
-    /// As [`open`](Self::open), of files that may hold anything.
+    /// As [`open`](Self::open), without verifying the files' content.
     #[cfg(test)]
     pub(crate) fn open_unchecked<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
         let (header, files) = layout::open_unchecked(folder, M::KIND, passages_hash)?;
@@ -66,7 +66,7 @@ impl Index {
         })
     }
 
-    /// The options that it was built with.
+    /// The options of its build.
     pub(crate) fn options<O: DeserializeOwned>(&self) -> Result<O> {
         serde_json::from_value(self.header.options.clone())
             .map_err(|error| Error::Header { path: self.folder.clone(), message: error.to_string() })
@@ -82,7 +82,7 @@ impl Index {
         self.norms.as_chunks().0
     }
 
-    /// The error for norms that are not one for each passage.
+    /// The error for a wrong number of norms.
     pub(crate) fn check_norms(&self) -> Result<()> {
         let expected = u64::from(self.header.passages) * 4;
         if self.norms.len() as u64 == expected {
@@ -96,7 +96,7 @@ impl Index {
         verify(&self.folder, &self.header)
     }
 
-    /// What it holds.
+    /// The size of the index.
     pub(crate) fn statistics(&self) -> Statistics {
         Statistics {
             passages: self.header.passages,
@@ -107,8 +107,8 @@ impl Index {
         }
     }
 
-    /// A cursor for each term that some passage has. `weight` says how much a term counts that occurs so often in the
-    /// query and in so many passages; terms come once, sorted.
+    /// A cursor for each known term. `weight` computes the weight of a term from its number of occurrences in
+    /// the query and its number of passages; terms are unique and sorted.
     pub(crate) fn cursors<T: AsRef<[u8]> + Ord>(
         &self,
         mut terms: Vec<T>,

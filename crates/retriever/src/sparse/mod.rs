@@ -1,7 +1,7 @@
-//! Retrieval by words, over inverted indexes on disk.
+//! Sparse retrieval: by words, over inverted indexes on disk.
 //!
-//! [`Bm25`] and [`TfIdf`] share the way text is streamed into an index, its format (compressed, checksummed and mapped
-//! into memory) and the exact search with pruning. They differ in their terms and in what a term adds to a score.
+//! [`Bm25`] and [`TfIdf`] share the streaming build, the format (compressed, checksummed and memory-mapped)
+//! and the exact search with pruning. They differ in their terms and impacts.
 
 mod analyzer;
 mod bm25;

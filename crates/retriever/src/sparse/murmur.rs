@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn published_values_come_out() {
-        // Values that circulate for the reference implementation with seed 0.
+        // Published values of the reference implementation with seed 0.
         assert_eq!(murmur3_32(b""), 0);
         assert_eq!(murmur3_32(b"test"), 0xBA6B_D213);
         assert_eq!(murmur3_32(b"Hello, world!"), 0xC036_3E43);

@@ -1,8 +1,9 @@
 //! The hashed n-grams of DrQA's document retriever.
 //!
-//! Text is brought into normal form D and cut by DrQA's simple tokenizer: runs of letters, numbers and marks, and every
-//! other visible character by itself. An n-gram is one to `n` neighbouring tokens in lower case, joined by spaces; it is
-//! dropped if any of its tokens is a stop word or punctuation. What is left is hashed with MurmurHash3 into buckets.
+//! Text is converted to normal form D and split by DrQA's simple tokenizer: runs of letters, numbers and
+//! marks, and single other visible characters. An n-gram is one to `n` neighbouring lower-case tokens, joined
+//! by spaces. It is dropped if any of its tokens is a stop word or punctuation. The others are hashed with
+//! MurmurHash3 into buckets.
 
 use std::sync::LazyLock;
 
@@ -26,18 +27,18 @@ const STOP_WORDS: &str = "i me my myself we our ours ourselves you your yours yo
 
 static STOP: LazyLock<FxHashSet<&'static str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
 
-/// The tokens of a text, in lower case and one string.
+/// The lower-case tokens of a text in one string.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    /// All tokens, each followed by a space, so that neighbouring tokens are an n-gram as they stand.
+    /// All tokens, each followed by a space, so that neighbouring tokens form an n-gram directly.
     text: String,
-    /// Where each token begins and ends, and whether it is kept.
+    /// The start and end of each token, and whether it is kept.
     spans: Vec<(usize, usize, bool)>,
     normal: String,
 }
 
 impl Tokens {
-    /// Forgets all tokens.
+    /// Removes all tokens.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.spans.clear();
@@ -93,12 +94,12 @@ impl Tokens {
         self.text.push(' ');
     }
 
-    /// Calls `each` with every n-gram of up to `longest` tokens that is kept.
+    /// Calls `each` with every kept n-gram of up to `longest` tokens.
     pub(crate) fn ngrams(&self, longest: usize, mut each: impl FnMut(&str)) {
         for (first, &(begin, ..)) in self.spans.iter().enumerate() {
             for &(_, end, keep) in self.spans[first..].iter().take(longest) {
                 if !keep {
-                    // Every longer n-gram from here has this token too.
+                    // Every longer n-gram from here contains this token too.
                     break;
                 }
                 each(&self.text[begin..end]);
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn stop_words_and_punctuation_break_ngrams() {
-        // "of" and the comma take every bigram that they are in with them.
+        // "of" and the comma exclude every bigram that contains them.
         assert_eq!(
             ngrams("The University of Glasgow, Scotland $5", 2),
             ["university", "glasgow", "scotland", "scotland $", "$", "$ 5", "5"]

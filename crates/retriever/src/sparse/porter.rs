@@ -1,10 +1,10 @@
 //! The stemmer of M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980.
 //!
-//! Two rules of step 2 follow the author's later programs, which Lucene's `PorterStemFilter` follows too: `bli` -> `ble`
-//! where the paper has `abli` -> `able`, and `logi` -> `log`, which the paper lacks. Words of one or two letters stay as
-//! they are, as in those programs.
+//! Two rules of step 2 follow the author's later programs, as Lucene's `PorterStemFilter` does: `bli` ->
+//! `ble` instead of the paper's `abli` -> `able`, and `logi` -> `log`, which the paper lacks. Words of one or
+//! two letters are unchanged, as in those programs.
 
-/// Cuts the stem out of a lower-case word (UTF-8), in place. Whatever is not a vowel is a consonant, digits too.
+/// Stems a lower-case word (UTF-8) in place. Everything that is not a vowel is a consonant, including digits.
 pub(crate) fn stem(word: &mut Vec<u8>) {
     if word.iter().filter(|&&byte| starts_character(byte)).count() < 3 {
         return;
@@ -18,8 +18,8 @@ pub(crate) fn stem(word: &mut Vec<u8>) {
     step_5(word);
 }
 
-/// Suffixes with what replaces them, where the measure before them is more than a rule's least; longer before shorter
-/// where one ends in the other.
+/// Suffixes with their replacements, which apply if the measure before them exceeds a minimum. Longer
+/// suffixes come before their own suffixes.
 type Rules = &'static [(&'static [u8], &'static [u8])];
 
 const STEP_2: Rules = &[
@@ -61,7 +61,7 @@ const STEP_4: &[&[u8]] = &[
     b"ou", b"ism", b"ate", b"iti", b"ous", b"ive", b"ize",
 ];
 
-/// Letters are bytes here, and those of characters beyond ASCII are consonants, as the characters are.
+/// Letters are bytes here. Bytes of non-ASCII characters are consonants, as the characters are.
 fn starts_character(byte: u8) -> bool {
     byte & 0xC0 != 0x80
 }
@@ -142,7 +142,7 @@ fn step_1c(word: &mut [u8]) {
     }
 }
 
-/// The first rule whose suffix the word has decides, whether its condition holds or not.
+/// The first rule with a matching suffix decides, whether its condition holds or not.
 fn replace_first(word: &mut Vec<u8>, rules: Rules, least: usize) {
     for (suffix, replacement) in rules {
         if let Some(stem) = word.strip_suffix(*suffix) {
@@ -155,7 +155,7 @@ fn replace_first(word: &mut Vec<u8>, rules: Rules, least: usize) {
     }
 }
 
-/// Drops what is left of a suffix from a long stem.
+/// Drops a remaining suffix from a long stem.
 fn step_4(word: &mut Vec<u8>) {
     for suffix in STEP_4 {
         if let Some(stem) = word.strip_suffix(*suffix) {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_papers_examples_come_out() {
-        // Each pair is an example of a rule in the paper, taken through all later steps by hand where they apply.
+        // Each pair is an example from the paper, traced through all later steps by hand.
         for (word, expected) in [
             ("caresses", "caress"),
             ("ponies", "poni"),

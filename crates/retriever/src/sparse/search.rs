@@ -1,13 +1,14 @@
 //! Exact top-k search: MaxScore with block maxima, over windows of passages.
 //!
-//! H. Turtle and J. Flood, "Query evaluation: strategies and optimizations", Information Processing & Management 31(6),
-//! 1995, for MaxScore; S. Ding and T. Suel, "Faster top-k document retrieval using block-max indexes", SIGIR 2011, for
-//! block maxima. In each window the terms are split into essential ones and a rest whose bounds together cannot lift a
-//! passage into the top k; only passages with an essential term are looked at, and the rest's terms only where they can
-//! still decide.
+//! H. Turtle and J. Flood, "Query evaluation: strategies and optimizations", Information Processing &
+//! Management 31(6), 1995, for MaxScore; S. Ding and T. Suel, "Faster top-k document retrieval using
+//! block-max indexes", SIGIR 2011, for block maxima. In each window the terms are split into essential ones
+//! and a rest. The bounds of the rest cannot lift a passage into the top k. Only passages with an essential
+//! term are scored, and the other terms only if they can still decide.
 //!
-//! Terms are always added in one order, by falling bound. The essential terms are the first of that order, so a score is
-//! the same sum of the same `f32` numbers whatever was skipped, and pruning changes no bit of a result.
+//! Terms are always added in one order, by descending bound. The essential terms are the first of that order.
+//! So a score is the same sum of the same `f32` numbers with any skipping, and pruning changes no bit of a
+//! result.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
@@ -16,17 +17,17 @@ use sporran_kilt::{Hit, PassageId};
 use super::postings::{Cursor, Scorer};
 use crate::Result;
 
-/// Passages in a window: their scores stay in the first-level cache.
+/// The number of passages in a window: their scores stay in the L1 cache.
 const WINDOW: usize = 4096;
 
-/// Below one posting for so many passages of a window, the places that were touched are kept instead of found by looking
-/// at all of them.
+/// With fewer than one posting for this many passages of a window, touched positions are recorded. Otherwise
+/// all are scanned.
 const SPARSE: usize = 16;
 
-/// How many postings in a row can be added up in the time of one look-up.
+/// The number of consecutive postings that can be added in the time of one look-up.
 const LOOK_UP: usize = 4;
 
-/// Scores that are compared at a time.
+/// The number of scores compared at a time.
 const CHUNK: usize = 16;
 
 /// Whether passages that cannot be among the best are skipped.
@@ -56,14 +57,14 @@ impl PartialOrd for Kept {
     }
 }
 
-/// The best k hits so far, of passages that come in rising order.
+/// The best k hits so far, of passages in ascending order.
 struct TopK {
     k: usize,
     heap: BinaryHeap<Kept>,
 }
 
 impl TopK {
-    /// What a score must exceed to count; a later passage with an equal score does not.
+    /// The score to exceed; a later passage with an equal score does not count.
     fn threshold(&self) -> f32 {
         if self.heap.len() < self.k {
             0.0
@@ -89,14 +90,14 @@ impl TopK {
     }
 }
 
-/// Memory that searches use again.
+/// Reusable buffers of a search.
 pub(crate) struct Scratch {
     scores: Vec<f32>,
     touched: [u64; WINDOW / 64],
     candidates: Vec<(u32, f32)>,
-    /// `rest[i]`: the most that the terms from `i` on add to a score in the window.
+    /// `rest[i]`: the largest score of the terms from `i` on in the window.
     rest: Vec<f64>,
-    /// About how many postings each term has in the window.
+    /// The approximate number of postings of each term in the window.
     postings: Vec<usize>,
 }
 
@@ -112,7 +113,7 @@ impl Default for Scratch {
     }
 }
 
-/// The best `k` of `passages` passages by the sum of the terms' weighted impacts; only passages with a positive sum.
+/// The best `k` of `passages` passages by the sum of the terms' weighted impacts; only positive sums.
 pub(crate) fn search(
     mut terms: Vec<Cursor<'_>>,
     passages: u32,
@@ -167,8 +168,8 @@ fn search_window(
             if least == 0 {
                 return Ok(());
             }
-            // To look a passage up costs as much as several postings in a row, so a term that is not much longer than the
-            // list of candidates is added up too.
+            // A look-up of a passage costs as much as several consecutive postings. So a term that is not
+            // much longer than the candidate list is accumulated too.
             let candidates: usize = postings[..least].iter().sum();
             least + postings[least..].iter().take_while(|&&count| count <= LOOK_UP * candidates).count()
         }
@@ -198,10 +199,10 @@ fn search_window(
         for term in essential_terms {
             term.accumulate(from, scores, scorer, |_| {})?;
         }
-        // A little below the exact condition, which `consider` tests.
+        // Slightly below the exact condition, which `consider` tests.
         let limit = ((threshold - reach) * (1.0 - f64::from(f32::EPSILON))).max(0.0) as f32;
         for (chunk, places) in scores.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
-            // Without an early end, so that it compiles to comparisons of whole vectors.
+            // Without an early exit, so that it compiles to vector comparisons.
             if chunk.iter().fold(false, |any, &score| any | (score > limit)) {
                 for (place, &score) in (places..).zip(chunk) {
                     if score > limit {

@@ -1,8 +1,9 @@
-//! An inverted index of some passages in memory, and the runs that are merged into the whole.
+//! An inverted index of some passages in memory, and the runs that are merged into the whole index.
 //!
-//! A run holds the terms of its passages in the order of their bytes. For each term: its length and bytes, the number of
-//! passages, the first of them, the length of what follows, and then for each passage the step from the one before,
-//! doubled, plus 1 where the term occurs once; otherwise its count follows. All numbers are varints.
+//! A run has the terms of its passages in bytewise order. For each term: its length and bytes, the number of
+//! passages, the first of them, and the length of the rest. Then for each passage the difference from the
+//! previous one, doubled, plus 1 if the term occurs once; otherwise its count follows. All numbers are
+//! varints.
 
 use std::{
     collections::BinaryHeap,
@@ -21,14 +22,14 @@ struct Posting {
     count: u32,
 }
 
-/// Counts the terms of passages. Its vocabulary stays when a run is taken, so that the next run meets known words.
+/// Counts the terms of passages. The vocabulary is kept after a run, so that the next run finds known words.
 #[derive(Default)]
 pub(crate) struct SegmentBuilder {
     vocabulary: FxHashMap<Box<[u8]>, u32>,
-    /// For each term, the place of its last posting.
+    /// For each term, the index of its last posting.
     last: Vec<u32>,
     postings: Vec<Posting>,
-    /// Where the current passage's postings begin.
+    /// The start of the current passage's postings.
     start: usize,
     /// Terms of the current passage, repetitions included.
     length: u32,
@@ -48,7 +49,7 @@ impl SegmentBuilder {
         id
     }
 
-    /// How many terms it knows.
+    /// The number of terms.
     pub(crate) fn vocabulary_len(&self) -> usize {
         self.last.len()
     }
@@ -58,7 +59,7 @@ impl SegmentBuilder {
         self.first = first;
     }
 
-    /// Counts occurrences, at least one, of a term in the current passage; beyond 2^31 - 1 of them it stops counting.
+    /// Adds at least one occurrence of a term in the current passage, saturating at 2^31 - 1.
     pub(crate) fn count(&mut self, term: u32, times: u32) {
         self.length = self.length.saturating_add(times);
         let place = &mut self.last[term as usize];
@@ -81,7 +82,7 @@ impl SegmentBuilder {
         self.start = self.postings.len();
     }
 
-    /// The run of all passages since the last, and each passage's length in terms.
+    /// The run of all passages since the last one, and each passage's length in terms.
     pub(crate) fn finish_run(&mut self) -> Run {
         let mut starts = vec![0u32; self.last.len() + 1];
         for posting in &self.postings {
@@ -122,13 +123,13 @@ impl SegmentBuilder {
         let postings = self.postings.len() as u64;
         self.postings.clear();
         self.start = 0;
-        // Places of the run before must not look like places of the next.
+        // Indices of the previous run must not match those of the next.
         self.last.fill(u32::MAX);
         Run { first: self.first, bytes, postings, lengths: std::mem::take(&mut self.lengths) }
     }
 }
 
-/// Steps and counts of a term's postings.
+/// Encodes the differences and counts of a term's postings.
 fn encode(first: u32, postings: &[(u32, u32)], out: &mut Vec<u8>) {
     let mut before = first;
     for &(passage, count) in postings {
@@ -146,13 +147,13 @@ pub(crate) struct Run {
     pub(crate) first: u32,
     /// Its terms and postings.
     pub(crate) bytes: Vec<u8>,
-    /// How many postings those are.
+    /// The number of postings.
     pub(crate) postings: u64,
-    /// How many terms each passage has.
+    /// The number of terms of each passage.
     pub(crate) lengths: Vec<u32>,
 }
 
-/// One run that is being read, at its current term.
+/// A run during merging, at its current term.
 struct Head {
     /// The term's first eight bytes, big-endian: nearly every comparison ends here.
     prefix: u64,
@@ -167,7 +168,7 @@ impl Head {
 }
 
 impl Ord for Head {
-    /// The least term is the greatest head, as a `BinaryHeap` needs it; earlier runs come first.
+    /// The smallest term is the greatest head, as required by `BinaryHeap`; earlier runs come first.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.key().cmp(&self.key())
     }
@@ -187,7 +188,7 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-/// Merges runs, which come in the order of their passages, into terms with all their postings.
+/// Merges runs, in the order of their passages, into terms with all their postings.
 pub(crate) struct Merge<R> {
     runs: Vec<R>,
     heads: BinaryHeap<Head>,

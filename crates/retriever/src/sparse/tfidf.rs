@@ -20,13 +20,13 @@ use super::{
 };
 use crate::{Error, Result, Retriever};
 
-/// How passages are indexed.
+/// Options of indexing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TfIdfOptions {
-    /// The most tokens of an n-gram, from 1; DrQA's model has 2.
+    /// The largest number of tokens in an n-gram, from 1; 2 in DrQA's model.
     pub ngrams: u32,
-    /// How many buckets n-grams are hashed into, from 1; DrQA's model has 16,777,216.
+    /// The number of buckets for n-grams, from 1; 16,777,216 in DrQA's model.
     pub buckets: u32,
 }
 
@@ -47,7 +47,7 @@ impl TfIdfOptions {
     }
 }
 
-/// `ln(1 + tf)`, from a table for the counts that occur.
+/// `ln(1 + tf)`, from a table for the usual counts.
 pub(crate) struct LogCount(Vec<f32>);
 
 impl LogCount {
@@ -91,7 +91,7 @@ impl Model for TfIdfModel {
         tokens.push_text(title);
         tokens.push_text(text);
         self.buckets(tokens, |bucket| {
-            // Big-endian, so that the order of bytes is the order of buckets.
+            // Big-endian, so that the byte order is the order of buckets.
             let term = *known.entry(bucket).or_insert_with(|| segment.intern(&bucket.to_be_bytes()));
             segment.count(term, 1);
         });
@@ -106,9 +106,9 @@ impl Model for TfIdfModel {
     }
 }
 
-/// A tf-idf index that is mapped into memory.
+/// A memory-mapped tf-idf index.
 ///
-/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+/// The index's files must not be changed while it is open; building a new one at the same path is fine.
 pub struct TfIdf {
     model: TfIdfModel,
     index: Index,
@@ -116,8 +116,8 @@ pub struct TfIdf {
 
 impl TfIdf {
     /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in a folder, as
-    /// [`Bm25::build`](super::Bm25::build) does. Title and text are one text. `passages_hash` names the set of passages,
-    /// and only with the same name will the index open.
+    /// [`Bm25::build`](super::Bm25::build) does. Title and text are one text. `passages_hash` identifies the
+    /// set of passages; the index opens only with the same hash.
     ///
     /// # Errors
     /// As [`Bm25::build`](super::Bm25::build).
@@ -138,8 +138,8 @@ impl TfIdf {
         builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, place.into(), build)
     }
 
-    /// Opens the index in a folder, which must be over the passages with this hash, and compares its files with their
-    /// checksums: all of them at each opening, or those of a large index once (see [`sporran_kilt::folder::Contents`]).
+    /// Opens the index in a folder, which must be over the passages with this hash. Verifies the files'
+    /// checksums: at each opening, or once for a large index (see [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// As [`Bm25::open`](super::Bm25::open).
@@ -153,20 +153,20 @@ impl TfIdf {
         Ok(Self { model: TfIdfModel(options), index })
     }
 
-    /// The options that it was built with.
+    /// The options of its build.
     pub fn options(&self) -> &TfIdfOptions {
         &self.model.0
     }
 
-    /// What it holds.
+    /// The size of the index.
     pub fn statistics(&self) -> Statistics {
         self.index.statistics()
     }
 
-    /// Reads all of the index and compares its checksums, whatever was compared before.
+    /// Reads the whole index and verifies its checksums.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] for the first damaged file.
     pub fn verify(&self) -> Result<()> {
         self.index.verify()
     }
@@ -185,8 +185,8 @@ impl TfIdf {
         })
     }
 
-    /// The same as [`Retriever::retrieve`], by scoring every passage that shares an n-gram with the query: the oracle of
-    /// the search with pruning.
+    /// The same as [`Retriever::retrieve`], by scoring every passage that shares an n-gram with the query:
+    /// the reference implementation of the search with pruning.
     ///
     /// # Errors
     /// As [`Retriever::retrieve`].

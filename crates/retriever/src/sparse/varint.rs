@@ -9,7 +9,7 @@ pub(crate) fn write(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Takes a value off the front of `bytes`; none where they end before it does or it exceeds 64 bits.
+/// Reads a value from the front of `bytes`; none if they end too early or it exceeds 64 bits.
 pub(crate) fn read(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -39,7 +39,7 @@ fn built(options: &DenseOptions, dir: &std::path::Path) -> Dense {
     Dense::open(options, dir, "p").unwrap()
 }
 
-/// The scores of all passages, as the encoders' vectors give them.
+/// The scores of all passages from the encoders' vectors.
 fn scores(query: &[f32], passages: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
     passages.map(|passage| passage.iter().zip(query).map(|(a, b)| a * b).sum()).collect()
 }
@@ -72,7 +72,7 @@ fn passages_are_ranked_by_the_vectors_of_their_texts() {
 #[test]
 fn two_towers_read_queries_and_passages() {
     let place = tempfile::tempdir().unwrap();
-    // Of different widths: the mean of the question's states is not projected, the context's vector is.
+    // Different lengths: the mean of the question's states is not projected, the context's vector is.
     let options = DenseOptions {
         passage_model: Some(folder("dpr-context")),
         similarity: Some(Similarity::Cosine),

@@ -1,5 +1,5 @@
-//! What a folder of sentence-transformers sets is what its vectors are made with. The vectors are those of
-//! sentence-transformers; `scripts/reference/folder_settings.py` made them.
+//! Vectors use the settings of a sentence-transformers folder. The expected vectors are from
+//! sentence-transformers; `scripts/reference/folder_settings.py` created them.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ struct Expected {
 
 #[derive(Deserialize)]
 struct Variant {
-    /// JSON files in the place of the folder's own.
+    /// JSON files that replace the folder's.
     files: BTreeMap<String, Value>,
     how: How,
     vectors: Vec<Vec<f32>>,
@@ -197,7 +197,7 @@ fn wrong_names_and_numbers_say_what_there_is() {
     let error = load(BiEncoderOptions { prompt: Prompt::Named("qury".into()), ..options.clone() });
     let names = "`query`, `document`, found `qury`";
     assert!(error.contains("`prompt-name`") && error.contains(names), "{error}");
-    // A folder has a prompt for passages even where it sets none.
+    // A folder has a passage prompt even if it defines none.
     BiEncoder::load(&BiEncoderOptions { prompt: Prompt::Named("document".into()), ..options.clone() })
         .unwrap();
     let error = load(BiEncoderOptions { dimensions: Some(9), ..options.clone() });

@@ -1,4 +1,4 @@
-//! The folders of all kinds of index, and of the store under them: raced for, and damaged.
+//! The folders of all kinds of index, and of their store: built by competing processes, and damaged.
 
 use std::{
     collections::BTreeMap,
@@ -34,10 +34,10 @@ use sporran_retriever::{
 const WORDS: [&str; 12] =
     ["red", "green", "paris", "new", "york", "city", "big", "apple", "oslo", "blue", "river", "king"];
 
-/// What a folder answers.
+/// The answers of a folder.
 type Answers<'w> = Box<dyn Fn(&Path) -> Result<String> + Sync + 'w>;
 
-/// How a kind of folder is built, and what it answers to the same questions.
+/// How a kind of folder is built, and its answers to fixed queries.
 struct Kind<'w> {
     name: &'static str,
     build: Box<dyn Fn(Place) -> Result<()> + Sync + 'w>,
@@ -191,14 +191,14 @@ impl World {
     }
 }
 
-/// The files of a folder, but for the stamp, which is no part of what was built.
+/// The files of a folder without the stamp, which is not part of the build.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
     named.filter(|(name, _)| name != STAMP).map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
-/// How often the folders of a kind are raced for.
+/// The number of races for each kind of folder.
 const ROUNDS: usize = 12;
 const BUILDERS: usize = 3;
 
@@ -222,7 +222,7 @@ fn of_many_that_build_one_index_one_builds_and_the_others_take_its_result() {
                             (kind.build)(vacant).unwrap();
                             built.fetch_add(1, Ordering::Relaxed);
                         }
-                        // Whole as soon as it is there, whoever built it.
+                        // It is complete as soon as it exists, whichever thread built it.
                         assert_eq!((kind.answers)(&target).unwrap(), answers, "{} {round}", kind.name);
                     });
                 }
@@ -231,7 +231,7 @@ fn of_many_that_build_one_index_one_builds_and_the_others_take_its_result() {
             assert!(files(&target) == expected, "{} {round}", kind.name);
             fs::remove_dir_all(&target).unwrap();
         }
-        // Who builds over what is there waits for its turn too.
+        // Builds that replace a folder wait for their turn too.
         std::thread::scope(|scope| {
             for _ in 0..BUILDERS {
                 scope.spawn(|| (kind.build)((&alone).into()).unwrap());
@@ -268,7 +268,7 @@ fn one_changed_byte_anywhere_is_an_error_that_names_the_file() {
                 }
                 fs::write(&path, damaged).unwrap();
                 match (kind.answers)(&folder) {
-                    // JSON's blanks, and what is told of a store but decides nothing.
+                    // White space of JSON, and fields of a store without effect.
                     Ok(found) => assert!(name == "store.json" && found == answers, "{} {name}", kind.name),
                     Err(error) => {
                         let message = error.to_string();

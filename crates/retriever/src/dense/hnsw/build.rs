@@ -1,11 +1,12 @@
 //! Building the graph.
 //!
-//! Y. Malkov and D. Yashunin, "Efficient and robust approximate nearest neighbor search using hierarchical navigable small
-//! world graphs", 2016, with the heuristic of their algorithm 4. Nodes come in a seeded random order and in batches: all
-//! of a batch look for their neighbours in the graph as it was before, at the same time, and then the links are made. A
-//! batch is a fiftieth of the graph, so that few near ones miss each other, and the graph does not depend on the number of
-//! threads. Layers are drawn with half of the usual scale: fewer nodes are above the bottom. Nodes walk by rows in 8 bits, which
-//! a walk waits less for, and choose among what they find by exact ones.
+//! Y. Malkov and D. Yashunin, "Efficient and robust approximate nearest neighbor search using hierarchical
+//! navigable small world graphs", 2016, with the heuristic of their algorithm 4. Nodes are inserted in a
+//! seeded random order and in batches. All nodes of a batch search their neighbours in the previous graph in
+//! parallel, and then the links are added. A batch is a fiftieth of the graph, so that few neighbours miss
+//! each other. The graph does not depend on the number of threads. Layers are sampled with half of the usual
+//! scale, so fewer nodes are above the bottom. Walks use 8-bit rows, which have a lower memory latency; links
+//! are selected by exact scores.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,13 +22,13 @@ use super::{
 
 /// Half of the usual scale, 1 / ln(links).
 const LEVEL_SCALE: f64 = 0.5;
-/// No node is in a higher layer.
+/// The highest possible layer.
 const MOST_LAYERS: usize = 15;
-/// A batch is the graph's nodes over this.
+/// A batch is the graph's size divided by this.
 const BATCH_PART: usize = 50;
-/// Nodes of a batch, at most.
+/// The largest batch.
 const MOST_BATCH: usize = 4096;
-/// Where a node should be found by its own vector: a width that every search has.
+/// The search width at which a node should find itself; every search has at least this width.
 pub(crate) const AUDIT_WIDTH: usize = 32;
 /// Rounds of repairs.
 const ROUNDS: usize = 4;
@@ -36,22 +37,22 @@ const ROUNDS: usize = 4;
 pub(crate) struct Graph {
     pub(crate) bottom: Vec<[u8; 4]>,
     pub(crate) upper: Upper,
-    /// Where walks start; [`NONE`] in a graph of no nodes.
+    /// The start of all walks; [`NONE`] in an empty graph.
     pub(crate) entry: u32,
-    /// How many nodes were not found by their own vectors at first.
+    /// The number of nodes that did not find themselves at first.
     pub(crate) lost: u32,
-    /// How many still are not.
+    /// The number of nodes that still do not.
     pub(crate) unrepaired: u32,
 }
 
 struct Builder<'a> {
     space: Space<'a>,
-    /// What nodes look for their neighbours by; those that they find are compared exactly.
+    /// The approximate vectors for walks. Candidates are compared exactly.
     rough: RoughRows,
     nodes: usize,
-    /// Links of a node in the upper layers; in the bottom twice as many.
+    /// The largest number of links in the upper layers; the bottom layer has twice as many.
     links: usize,
-    /// How many candidates there are for links.
+    /// The number of candidates for links.
     width: usize,
     bottom: Vec<[u8; 4]>,
     upper: Upper,
@@ -60,7 +61,7 @@ struct Builder<'a> {
     walks: Mutex<Vec<Walk>>,
 }
 
-/// The links that a node gets in a layer.
+/// The links of a node in a layer.
 type Chosen = (usize, Vec<u32>);
 
 /// Nodes with their scores, nearest first.
@@ -72,7 +73,7 @@ fn ranked(nearness: impl Nearness, ids: Vec<u32>) -> Vec<(u32, f32)> {
     ranked
 }
 
-/// Builds the graph of all `nodes`, and calls `progress` with how many are in it.
+/// Builds the graph of all `nodes`, and calls `progress` with the number of inserted ones.
 pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn FnMut(usize)) -> Graph {
     let nodes = space.vectors.count();
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
@@ -81,7 +82,7 @@ pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn 
     let scale = LEVEL_SCALE / (options.links as f64).ln();
     let levels: Vec<(u32, usize)> = (0..nodes as u32)
         .filter_map(|id| {
-            // From (0, 1], whose logarithm is finite.
+            // From (0, 1], so that the logarithm is finite.
             let level = (-(1.0 - rng.random::<f64>()).ln() * scale) as usize;
             (level > 0).then_some((id, level.min(MOST_LAYERS)))
         })
@@ -179,12 +180,12 @@ impl Builder<'_> {
         values
     }
 
-    /// How near nodes are to one of them, which has these values.
+    /// The exact similarity of nodes to one of them with these values.
     fn exact<'v>(&'v self, id: u32, values: &'v [f32]) -> Exact<'v> {
         Exact { space: self.space, point: Point { values, extra: self.space.extra_of(id) } }
     }
 
-    /// Finds a node's links in the graph as it is.
+    /// Selects a node's links in the current graph.
     fn place(&self, walk: &mut Walk, id: u32) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         if self.entry == NONE {
@@ -208,8 +209,8 @@ impl Builder<'_> {
         chosen
     }
 
-    /// The nearest of candidates (nearest first) that are nearer to the node than to any that was taken before: links in
-    /// all directions, and not many into one heap.
+    /// Selects candidates (nearest first) that are nearer to the node than to any selected one. So links
+    /// point in all directions instead of into one cluster.
     fn select(&self, candidates: Vec<(u32, f32)>, most: usize) -> Vec<u32> {
         let (mut taken, mut bounds) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut values = vec![0.0; self.space.vectors.dim()];
@@ -228,7 +229,7 @@ impl Builder<'_> {
         taken
     }
 
-    /// A node's links when some others link to it.
+    /// A node's links after others linked to it.
     fn linked_back(&self, level: usize, to: u32, group: &[(usize, u32, u32)]) -> Vec<u32> {
         let mut links = self.links_of(to, level);
         let new = group.iter().map(|&(_, _, id)| id).filter(|id| !links.contains(id));
@@ -242,14 +243,14 @@ impl Builder<'_> {
         self.select(ranked(self.exact(to, &values), links), most)
     }
 
-    /// Whether a search by a node's own vector finds it, or one that is just as near.
+    /// Whether a search for a node's vector finds it, or an equally near one.
     fn is_found(&self, walk: &mut Walk, id: u32) -> bool {
         let values = self.values(id);
         let exact = self.exact(id, &values);
         let mut own = Vec::new();
         exact.scores(&[id], &mut own);
         let start = walk.descend(exact, &self.upper, (self.top, 0), self.entry);
-        // Nothing that comes later takes it from there.
+        // No later step removes it.
         walk.walk_until(own[0], exact, self.bottom(), start, AUDIT_WIDTH);
         walk.found().next().is_some_and(|(_, score)| score >= own[0])
     }
@@ -263,8 +264,8 @@ impl Builder<'_> {
         walk.found().map(|(near, _)| near).filter(|near| *near != id).collect()
     }
 
-    /// Looks for every node by its own vector, and links to those that are not found. How many these were, and how many
-    /// still are not found.
+    /// Searches every node by its vector, and links to those that are not found. Returns the numbers of lost
+    /// nodes before and after.
     fn audit(&mut self) -> (u32, u32) {
         let all: Vec<u32> = (0..self.nodes as u32).collect();
         let mut lost = self.missing(&all);
@@ -274,8 +275,8 @@ impl Builder<'_> {
             incoming[id as usize] += 1;
         }
         for _ in 0..ROUNDS {
-            // A link that is made can take the place of one that another node was found by, so those are looked for as
-            // well, and at the end all.
+            // A new link can replace one that another node was found by. So those nodes are checked too, and
+            // all at the end.
             for _ in 0..ROUNDS {
                 if lost.is_empty() {
                     break;
@@ -305,8 +306,8 @@ impl Builder<'_> {
         ids.iter().zip(found).filter(|(_, found)| !found).map(|(id, _)| *id).collect()
     }
 
-    /// Links the nearest node that can take it to `id`: one with a free place, or one with a link to a node that others
-    /// link to as well, the farthest of those. That one is returned.
+    /// Links the nearest possible node to `id`: one with a free slot, or one whose farthest link leads to a
+    /// node with other incoming links. Returns the removed node.
     fn link_to(&mut self, id: u32, near: &[u32], incoming: &mut [u32]) -> Option<u32> {
         for &from in near {
             let mut links = self.links_of(from, 0);

@@ -1,22 +1,22 @@
 //! The graph: links of the layers, and the walk along them.
 //!
-//! Numbers are kept as little-endian bytes in memory as on disk, so that a layer that is mapped and one that is being built
-//! are the same to a walk.
+//! Numbers are little-endian bytes in memory as on disk, so a walk works equally on mapped layers and on
+//! those being built.
 
 use sporran_kernels::{Isa, RoughRows, Vectors, by_rank};
 
 /// No link.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What nodes are compared by.
+/// The vectors for comparisons.
 ///
-/// Nodes find each other by distance, queries find nodes by inner product. An extra value that brings all nodes to one
-/// length makes both the same order (Bachrach et al., "Speeding up the Xbox recommender system", RecSys 2014); a query's
-/// extra value is 0.
+/// Nodes find each other by distance, queries find nodes by inner product. An extra value that gives all
+/// nodes equal norms makes both orders equal (Bachrach et al., "Speeding up the Xbox recommender system",
+/// RecSys 2014). A query's extra value is 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Space<'a> {
     pub(crate) vectors: Vectors<'a>,
-    /// A value for each node; none where all are of one length.
+    /// One value a node; empty if all norms are equal.
     pub(crate) extra: &'a [f32],
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Point<'a> {
     pub(crate) extra: f32,
 }
 
-/// What a walk goes by.
+/// The similarity that guides a walk.
 pub(crate) trait Nearness {
-    /// How near nodes are, in their order, in place of what is in `scores`.
+    /// Replaces `scores` by the similarities of nodes, in order.
     fn scores(&self, ids: &[u32], scores: &mut Vec<f32>);
 }
 
-/// How near nodes are to a point.
+/// The exact similarity of nodes to a point.
 #[derive(Clone, Copy)]
 pub(crate) struct Exact<'a> {
     pub(crate) space: Space<'a>,
@@ -62,7 +62,7 @@ impl Nearness for Exact<'_> {
     }
 }
 
-/// About how near nodes are to one of them.
+/// The approximate similarity of nodes to one of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Rough<'a> {
     pub(crate) space: Space<'a>,
@@ -83,7 +83,7 @@ pub(crate) trait Links {
     fn of(&self, id: u32, to: &mut Vec<u32>);
 }
 
-/// The bottom layer: so many places for each node.
+/// The bottom layer, with that many link slots a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Bottom<'a> {
     pub(crate) links: &'a [[u8; 4]],
@@ -96,30 +96,30 @@ impl Links for Bottom<'_> {
     }
 }
 
-/// Appends the links up to the first place that has none.
+/// Appends the links up to the first free slot.
 pub(crate) fn read(places: &[[u8; 4]], to: &mut Vec<u32>) {
     to.extend(places.iter().map(|id| u32::from_le_bytes(*id)).take_while(|id| *id != NONE));
 }
 
-/// Fills places with links.
+/// Writes links into slots.
 pub(crate) fn write(places: &mut [[u8; 4]], links: &[u32]) {
     let none = std::iter::repeat(&NONE);
     places.iter_mut().zip(links.iter().chain(none)).for_each(|(place, id)| *place = id.to_le_bytes());
 }
 
-/// The layers above the bottom, of the few nodes that are in them.
+/// The layers above the bottom, with few nodes.
 pub(crate) struct Upper {
     /// Places for each node.
     pub(crate) width: usize,
     /// The nodes, ascending.
     ids: Vec<u32>,
-    /// The first list of each node, and the end: one list for each layer that it is in.
+    /// The first list of each node, and the end: one list for each of its layers.
     starts: Vec<u32>,
     lists: Vec<[u8; 4]>,
 }
 
 impl Upper {
-    /// No links yet. `levels` gives nodes, ascending, with the highest layer that each is in, from 1.
+    /// Without links. `levels` has nodes, ascending, with the highest layer of each, from 1.
     pub(crate) fn new(width: usize, levels: &[(u32, usize)]) -> Self {
         let mut starts = vec![0];
         for (at, (_, level)) in levels.iter().enumerate() {
@@ -129,7 +129,7 @@ impl Upper {
         Self { width, ids: levels.iter().map(|(id, _)| *id).collect(), starts, lists }
     }
 
-    /// The highest layer that a node is in; 0 is the bottom.
+    /// The highest layer of a node; 0 is the bottom.
     pub(crate) fn level(&self, id: u32) -> usize {
         self.ids.binary_search(&id).map_or(0, |at| (self.starts[at + 1] - self.starts[at]) as usize)
     }
@@ -140,7 +140,7 @@ impl Upper {
         (list < self.starts[at + 1] as usize).then(|| list * self.width..(list + 1) * self.width)
     }
 
-    /// A node's places in a layer.
+    /// A node's link slots in a layer.
     pub(crate) fn places_mut(&mut self, id: u32, level: usize) -> &mut [[u8; 4]] {
         match self.range(id, level) {
             Some(range) => &mut self.lists[range],
@@ -148,14 +148,14 @@ impl Upper {
         }
     }
 
-    /// As bytes: how many nodes, the nodes, the starts, the lists.
+    /// As bytes: the number of nodes, the nodes, the starts, the lists.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let count = [self.ids.len() as u32];
         let numbers = count.iter().chain(&self.ids).chain(&self.starts).map(|number| number.to_le_bytes());
         numbers.chain(self.lists.iter().copied()).flatten().collect()
     }
 
-    /// From bytes; none where they are not such layers of `nodes` nodes.
+    /// From bytes; none if they are not valid layers of `nodes` nodes.
     pub(crate) fn from_bytes(width: usize, nodes: usize, bytes: &[u8]) -> Option<Self> {
         let (numbers, rest) = bytes.as_chunks::<4>();
         let (count, numbers) = numbers.split_first()?;
@@ -191,34 +191,34 @@ impl Links for UpperLayer<'_> {
 struct Found {
     id: u32,
     score: f32,
-    /// Whether its links are still to be followed.
+    /// Whether its links are not followed yet.
     open: bool,
 }
 
-/// What a walk needs, kept from one to the next.
+/// The reusable buffers of a walk.
 pub(crate) struct Walk {
-    /// The last walk that came by each node.
+    /// The last walk that visited each node.
     visited: Vec<u8>,
     epoch: u8,
-    /// The nearest so far, nearest first.
+    /// The nearest nodes so far, nearest first.
     pool: Vec<Found>,
     ids: Vec<u32>,
     scores: Vec<f32>,
 }
 
 impl Walk {
-    /// For a graph of so many nodes.
+    /// For a graph with that many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { visited: vec![0; nodes], epoch: 0, pool: Vec::new(), ids: Vec::new(), scores: Vec::new() }
     }
 
-    /// The nearest that the last walk found, nearest first.
+    /// The nearest nodes of the last walk, nearest first.
     pub(crate) fn found(&self) -> impl Iterator<Item = (u32, f32)> {
         self.pool.iter().map(|found| (found.id, found.score))
     }
 
-    /// Walks along a layer's links towards what is near, always on from the nearest node that was not left yet, until the
-    /// nearest `width` have been, or one has been found that scores `enough`.
+    /// Walks along a layer's links from the nearest unexplored node, until the nearest `width` nodes are
+    /// explored or one scores at least `enough`.
     pub(crate) fn walk_until(
         &mut self,
         enough: f32,
@@ -240,7 +240,7 @@ impl Walk {
         let mut next = 0;
         loop {
             let (visited, epoch) = (&mut self.visited, self.epoch);
-            // A link to a node that is not there is damage; it leads nowhere.
+            // A link to a missing node is damage and is ignored.
             self.ids.retain(|id| {
                 visited.get_mut(*id as usize).is_some_and(|seen| std::mem::replace(seen, epoch) != epoch)
             });
@@ -265,7 +265,7 @@ impl Walk {
         }
     }
 
-    /// Where the nearest leads that are found from `start` on in the layers above `level`, the highest of which is `top`.
+    /// Descends from `start` through the layers from `top` to above `level`, and returns the nearest node.
     pub(crate) fn descend(
         &mut self,
         nearness: impl Nearness + Copy,
@@ -280,12 +280,12 @@ impl Walk {
         start
     }
 
-    /// Walks until the nearest `width` have been.
+    /// Walks until the nearest `width` nodes are explored.
     pub(crate) fn walk(&mut self, nearness: impl Nearness, links: impl Links, start: u32, width: usize) {
         self.walk_until(f32::INFINITY, nearness, links, start, width);
     }
 
-    /// Puts a node in its place among the nearest `width`, if it is one.
+    /// Inserts a node among the nearest `width`, if it is one.
     fn insert(&mut self, id: u32, score: f32, width: usize) -> Option<usize> {
         let new = (id, score);
         if self.pool.len() >= width {

@@ -1,4 +1,4 @@
-//! Approximate search along a graph whose nodes are linked to near ones.
+//! Approximate search in a graph that links near vectors.
 
 mod build;
 mod graph;
@@ -21,12 +21,12 @@ use crate::{
     layout::{Files, Folder, Mapped, Section},
 };
 
-/// The bottom layer: for each vector twice `links` numbers of others, [`NONE`] where there are fewer.
+/// The bottom layer: for each vector up to twice `links` numbers of others, filled up with [`NONE`].
 const LINKS: &str = "links";
-/// Where walks start, then the layers above ([`Upper::to_bytes`]).
+/// The start of walks, then the upper layers ([`Upper::to_bytes`]).
 const UPPER: &str = "upper";
 
-/// A graph that is mapped.
+/// A memory-mapped graph.
 pub(crate) struct Hnsw {
     dim: usize,
     count: usize,
@@ -37,12 +37,12 @@ pub(crate) struct Hnsw {
     parts: Parts,
 }
 
-/// What a walk needs beside the mapped files.
+/// The parts of a walk besides the mapped files.
 struct Parts {
     upper: Upper,
     entry: u32,
     top: usize,
-    /// Those that no search uses at the moment.
+    /// Currently unused walks.
     walks: Mutex<Vec<Walk>>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn write(
     Ok((sections, Report { recall: Some(recall), lost: graph.lost, unrepaired: graph.unrepaired }))
 }
 
-/// What brings all vectors to one length; nothing where they are of one.
+/// The extra values that give all vectors equal norms; empty if they are equal.
 fn extra(rows: &Rows) -> Vec<f32> {
     let mut values = Vec::new();
     let squares: Vec<f64> = (0..rows.count())
@@ -97,7 +97,7 @@ fn extra(rows: &Rows) -> Vec<f32> {
         })
         .collect();
     let greatest = squares.iter().copied().fold(0.0, f64::max);
-    // Lengths that were brought to 1 differ by the rounding of their values.
+    // Normalised vectors differ in norm by rounding.
     if squares.iter().all(|square| greatest - square <= 1e-6 * greatest) {
         return Vec::new();
     }
@@ -112,7 +112,7 @@ impl Parts {
 }
 
 impl Hnsw {
-    /// Of the files of an index.
+    /// Opens the files of an index.
     pub(crate) fn open(options: &HnswOptions, files: &mut Files, header: &Header) -> Result<Self> {
         let (dim, count) = (header.dim, header.passages as usize);
         let half = options.storage == VectorStorage::F16;
@@ -144,7 +144,8 @@ impl Hnsw {
             Bottom { links: self.links.as_chunks().0, width: self.links.len() / 4 / self.count.max(1) };
         let Parts { upper, entry, top, .. } = &self.parts;
         let start = walk.descend(nearness, upper, (*top, 0), *entry);
-        // Walking costs more than reading one after the other, so where much of the graph would be walked all is read.
+        // A walk is slower than a sequential scan. If it would visit much of the graph, all vectors are
+        // scanned.
         while width < self.count.div_ceil(8) {
             walk.walk(nearness, links, start, width);
             let let_through = walk.found().filter(|(id, _)| filter.is_none_or(|filter| filter(*id)));

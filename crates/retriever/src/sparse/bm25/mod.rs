@@ -1,9 +1,10 @@
-//! BM25 as Lucene computes it, with exact passage lengths.
+//! BM25 as in Lucene, with exact passage lengths.
 //!
-//! S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, in the variant that C.
-//! Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020, call "Lucene (accurate)": a term `t` of the query adds
-//! `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average length))` for each time that it is
-//! in the query, with `N` passages of which `df` have `t`. Lengths count terms, after stop words are gone.
+//! S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, in the
+//! variant that C. Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020, call "Lucene (accurate)". Each
+//! occurrence of a term `t` in the query adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b +
+//! b * length / average length))`, with `N` passages of which `df` contain `t`. Lengths count terms without
+//! stop words.
 
 #[cfg(test)]
 mod tests;
@@ -25,23 +26,23 @@ use super::{
 };
 use crate::{Error, PassageScorer, Result, Retriever};
 
-/// How passages are indexed and scored.
+/// Options of indexing and scoring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bm25Options {
-    /// How soon further occurrences of a term stop counting: 0 counts a term once, larger values let repetitions count for
-    /// more. Finite and not negative.
+    /// The term-frequency saturation: 0 counts a term once, larger values increase the weight of repetitions.
+    /// Finite and not negative.
     pub k1: f64,
-    /// How much longer passages are marked down: 0 not at all, 1 in proportion to their length.
+    /// The length normalisation: 0 for none, 1 for full.
     pub b: f64,
-    /// How many times a passage's title counts; its text counts once.
+    /// The weight of a passage's title; its text counts once.
     pub title_weight: u32,
-    /// How text becomes terms.
+    /// The text analysis.
     pub analyzer: AnalyzerOptions,
 }
 
 impl Default for Bm25Options {
-    /// Anserini's parameters for passages, which KILT's baselines use.
+    /// Anserini's parameters for passages, as in KILT's baselines.
     fn default() -> Self {
         Self { k1: 0.9, b: 0.4, title_weight: 1, analyzer: AnalyzerOptions::default() }
     }
@@ -64,7 +65,7 @@ impl Bm25Options {
     }
 }
 
-/// The part of BM25 that knows passages' lengths: `k1 * (1 - b + b * length / average length)` for each passage.
+/// The length-dependent part of BM25: `k1 * (1 - b + b * length / average length)` for each passage.
 pub(crate) struct Saturation<'a>(&'a [[u8; 4]]);
 
 impl Saturation<'_> {
@@ -77,7 +78,8 @@ impl Saturation<'_> {
 
 #[inline]
 fn saturate(count: u32, norm: f32) -> f32 {
-    // Counts are below 2^31 (`SegmentBuilder::count`), and only signed integers become floats four at a time.
+    // Counts are below 2^31 (`SegmentBuilder::count`), and only signed integers convert to floats four at a
+    // time.
     let count = count as i32 as f32;
     count / (count + norm)
 }
@@ -90,7 +92,7 @@ impl Scorer for Saturation<'_> {
 
     #[inline]
     fn impacts(&self, passages: &[u32], counts: &[u32], impacts: &mut [f32]) {
-        // Two loops, as the second one then compiles to operations on whole vectors.
+        // Two loops, because the second one then compiles to vector instructions.
         for (&passage, impact) in passages.iter().zip(&mut *impacts) {
             *impact = self.norm(passage);
         }
@@ -113,7 +115,7 @@ impl Bm25Model {
     }
 }
 
-/// Words that were met before, with their terms' numbers; [`STOP`] for stop words.
+/// Known words with the numbers of their terms; [`STOP`] for stop words.
 #[derive(Default)]
 pub(crate) struct Words {
     known: FxHashMap<Box<str>, u32>,
@@ -148,7 +150,7 @@ impl Model for Bm25Model {
 
     fn norms(&self, lengths: &[u32]) -> Vec<[u8; 4]> {
         let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-        // Without a single term no norm is ever used.
+        // Without any term no norm is used.
         let average = (total as f64 / lengths.len() as f64).max(f64::MIN_POSITIVE);
         let Bm25Options { k1, b, .. } = self.options;
         lengths
@@ -162,24 +164,24 @@ impl Model for Bm25Model {
     }
 }
 
-/// A BM25 index that is mapped into memory.
+/// A memory-mapped BM25 index.
 ///
-/// The index's files must not be changed while it is open; building a new one in the same place is fine.
+/// The index's files must not be changed while it is open; building a new one at the same path is fine.
 pub struct Bm25 {
     model: Bm25Model,
     index: Index,
 }
 
 impl Bm25 {
-    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in a folder. A path's index is
-    /// replaced if there is one. Where another process builds in the same place, this one waits for it first. A passage's
-    /// terms are those of its title and then those of its text. `passages_hash` names the set of passages, and only with
-    /// the same name will the index open.
+    /// Indexes passages `(id, title, text)`, whose ids count from 0, and puts the index in a folder. An
+    /// existing index is replaced. If another process builds at the same path, this one waits for it first. A
+    /// passage's terms are those of its title and then those of its text. `passages_hash` identifies the set
+    /// of passages; the index opens only with the same hash.
     ///
     /// # Errors
-    /// [`Error::Option`] for parameters out of range, [`Error::Passages`] and [`Error::PassageOrder`] for what the
-    /// passages do wrong, [`sporran_kilt::Error::InTheWay`] where something else is in the index's place, and
-    /// [`Error::Io`]. After an error, an index that was there before still is.
+    /// [`Error::Option`] for parameters out of range, [`Error::Passages`] and [`Error::PassageOrder`] for errors of the
+    /// passages, [`sporran_kilt::Error::InTheWay`] if something else is at the index's path, and [`Error::Io`]. After an error,
+    /// an existing index is unchanged.
     pub fn build<P, T, U, E>(
         options: &Bm25Options,
         passages: P,
@@ -197,8 +199,8 @@ impl Bm25 {
         builder::build(&model, options, passages, passages_hash, place.into(), build)
     }
 
-    /// Opens the index in a folder, which must be over the passages with this hash, and compares its files with their
-    /// checksums: all of them at each opening, or those of a large index once (see [`sporran_kilt::folder::Contents`]).
+    /// Opens the index in a folder, which must be over the passages with this hash. Verifies the files'
+    /// checksums: at each opening, or once for a large index (see [`sporran_kilt::folder::Contents`]).
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Header`], [`Error::Kind`], [`Error::OtherPassages`],
@@ -212,20 +214,20 @@ impl Bm25 {
         Ok(Self { model: Bm25Model::new(index.options()?)?, index })
     }
 
-    /// The options that it was built with.
+    /// The options of its build.
     pub fn options(&self) -> &Bm25Options {
         &self.model.options
     }
 
-    /// What it holds.
+    /// The size of the index.
     pub fn statistics(&self) -> Statistics {
         self.index.statistics()
     }
 
-    /// Reads all of the index and compares its checksums, whatever was compared before.
+    /// Reads the whole index and verifies its checksums.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Checksum`] naming the first file that is not what was written.
+    /// [`sporran_kilt::Error::Checksum`] for the first damaged file.
     pub fn verify(&self) -> Result<()> {
         self.index.verify()
     }
@@ -239,10 +241,10 @@ impl Bm25 {
         })
     }
 
-    /// How much of each of a query's terms the given passages hold.
+    /// The impacts of a query's terms on the given passages.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where the index is damaged.
+    /// [`Error::Corrupt`] if the index is damaged.
     pub fn impacts(&self, query: &str, passages: &[PassageId]) -> Result<Impacts> {
         let mut order: Vec<usize> = (0..passages.len()).collect();
         order.sort_unstable_by_key(|&at| passages[at]);
@@ -259,8 +261,8 @@ impl Bm25 {
         Ok(Impacts { terms, values, total })
     }
 
-    /// The same as [`Retriever::retrieve`], by scoring every passage that shares a term with the query: the oracle of the
-    /// search with pruning.
+    /// The same as [`Retriever::retrieve`], by scoring every passage that shares a term with the query: the
+    /// reference implementation of the search with pruning.
     ///
     /// # Errors
     /// As [`Retriever::retrieve`].
@@ -269,11 +271,11 @@ impl Bm25 {
     }
 }
 
-/// What each term of a query adds to the score of each of some passages.
+/// The score that each term of a query adds for each of some passages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impacts {
     terms: usize,
-    /// A row of `terms` numbers a passage.
+    /// One row of `terms` numbers a passage.
     values: Vec<f32>,
     total: f32,
 }
@@ -284,8 +286,8 @@ impl Impacts {
         &self.values[passage * self.terms..][..self.terms]
     }
 
-    /// The share of the query that passages hold together: each term counts as in that of them which has most of it,
-    /// beside a passage that is full of every term. From 0 to 1.
+    /// The share of the query that passages cover together, from 0 to 1. Each term counts by its largest
+    /// impact among them, relative to a passage that is saturated with every term.
     pub fn coverage(&self, passages: &[usize]) -> f32 {
         let most = |term: usize| passages.iter().map(|&at| self.of(at)[term]).fold(0.0, f32::max);
         let held: f32 = (0..self.terms).map(most).sum();
@@ -294,7 +296,7 @@ impl Impacts {
 }
 
 impl PassageScorer for Bm25 {
-    /// How much of the query a passage covers, from 0 to 1.
+    /// The share of the query that a passage covers, from 0 to 1.
     fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
         queries
             .par_iter()

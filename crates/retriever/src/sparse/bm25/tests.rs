@@ -65,7 +65,7 @@ fn check(options: &Bm25Options, passages: &[Fields], index: &Bm25, asked: &str, 
         let score = expected[hit.passage.index()];
         assert!((f64::from(hit.score) - score).abs() <= 1e-5 * score, "{} {score}", hit.score);
     }
-    // Best first, ties by rising id, and nobody better was left out.
+    // Best first, ties by ascending id, and no better passage is missing.
     assert!(hits.windows(2).all(|pair| {
         pair[0].score > pair[1].score || pair[0].score == pair[1].score && pair[0].passage < pair[1].passage
     }));
@@ -79,7 +79,7 @@ fn check(options: &Bm25Options, passages: &[Fields], index: &Bm25, asked: &str, 
     assert_eq!(hits, index.retrieve_exhaustively(&[query(asked)], k).unwrap().remove(0));
 }
 
-/// Words of which few are frequent and most are rare.
+/// A few frequent words and many rare ones.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab]{2}",
@@ -135,7 +135,7 @@ fn corpus(passages: usize) -> Vec<Fields> {
     };
     let mut text = |most: u64| {
         let length = random(most);
-        // The product of two draws makes small numbers, the frequent words, much likelier.
+        // The product of two samples makes small numbers, the frequent words, much more likely.
         let words: Vec<String> =
             (0..length).map(|_| format!("w{}", random(60) * random(60) * random(4) / 7)).collect();
         words.join(" ")
@@ -192,7 +192,7 @@ fn memory_and_threads_change_no_byte() {
     };
     let expected = files(1 << 30, 1);
     assert_eq!(expected.len(), 7);
-    // With no memory at all every run goes to disk.
+    // Without memory every run goes to disk.
     for (memory, threads) in [(1 << 30, 4), (0, 1), (0, 3), (100_000, 2)] {
         assert!(files(memory, threads) == expected, "{memory} bytes, {threads} threads");
     }
@@ -201,13 +201,13 @@ fn memory_and_threads_change_no_byte() {
 #[test]
 fn progress_ends_at_all_passages_and_postings() {
     let place = tempfile::tempdir().unwrap();
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     let passages = ["red green", "red"].map(|text| text.to_owned());
     let passages = (0..).zip(&passages).map(|(id, text)| Ok::<_, Infallible>((PassageId(id), "", text)));
-    let mut tell = |progress| told.push(progress);
+    let mut tell = |progress| reports.push(progress);
     let build = Build::new(&mut tell);
     Bm25::build(&Bm25Options::default(), passages, "", place.path().join("index"), build).unwrap();
-    assert_eq!(told, [Progress::Passages(2), Progress::Postings { done: 3, total: 3 }]);
+    assert_eq!(reports, [Progress::Passages(2), Progress::Postings { done: 3, total: 3 }]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_damaged_index_does_not_open_and_its_content_is_no_panic() {
             fs::write(&path, &damaged).unwrap();
             let error = Bm25::open(&dir, "passages").err().unwrap();
             assert!(matches!(error, Error::Kilt(sporran_kilt::Error::Checksum { .. })), "{name} {error}");
-            // As after damage that the stamp of a large index hides.
+            // As after damage that a large index's stamp hides.
             let Ok(index) = Index::open_unchecked::<Bm25Model>(&dir, "passages").and_then(Bm25::of) else {
                 continue;
             };

@@ -8,22 +8,22 @@ use super::{
 };
 use crate::{Error, Result, layout::Mapped};
 
-/// Walks a term's postings in the order of passages.
+/// Iterates over a term's postings in the order of passages.
 pub(crate) struct Cursor<'a> {
     source: &'a Mapped,
     /// The term's number.
     pub(crate) number: u32,
     weight: f32,
-    /// The most that the term adds to any score.
+    /// The largest contribution of the term to any score.
     pub(crate) bound: f32,
     bytes: &'a [u8],
-    /// Empty where the term has no full block.
+    /// Empty if the term has no full block.
     metas: &'a [[u8; Block::BYTES]],
     /// Postings after the full blocks.
     rest: usize,
-    /// The first block that can reach the window that was last asked for.
+    /// The first block that can reach the last requested window.
     bound_block: usize,
-    /// The block that is loaded, or that comes next.
+    /// The loaded block, or the next one.
     block: usize,
     loaded: bool,
     /// The current posting in the loaded block.
@@ -34,7 +34,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Before the first posting of the term `number`, whose postings are `bytes` with the blocks `metas`.
+    /// Before the first posting of the term `number` with the postings `bytes` and the blocks `metas`.
     pub(super) fn new(
         source: &'a Mapped,
         number: u32,
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Goes to the first posting at `target` or after it; false where there is none. Targets must not go back.
+    /// Moves to the first posting at `target` or after it; false if there is none. Targets must not decrease.
     #[inline]
     pub(crate) fn seek(&mut self, target: u32) -> Result<bool> {
         if self.loaded {
@@ -129,7 +129,7 @@ impl<'a> Cursor<'a> {
         self.seek_block(target)
     }
 
-    /// Goes on to a later block for [`Cursor::seek`].
+    /// Moves to a later block for [`Cursor::seek`].
     #[inline(never)]
     fn seek_block(&mut self, target: u32) -> Result<bool> {
         if self.loaded {
@@ -146,12 +146,12 @@ impl<'a> Cursor<'a> {
         Ok(self.at < self.len)
     }
 
-    /// What the term would add to the score of a passage that is full of it.
+    /// The score of the term in a passage that is saturated with it.
     pub(crate) fn weight(&self) -> f32 {
         self.weight
     }
 
-    /// What the term adds to the score of `passage`; 0 where it is not in it.
+    /// The score of the term in `passage`; 0 if it is not in it.
     #[inline]
     pub(crate) fn score(&mut self, passage: u32, scorer: &impl Scorer) -> Result<f32> {
         if self.seek(passage)? && self.passages[self.at] == passage {
@@ -161,8 +161,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The most that the term adds to the score of a passage in `from..to`, and about how many of its postings are there.
-    /// Windows must not go back.
+    /// The largest score of the term in a passage of `from..to`, and its approximate number of postings
+    /// there. Windows must not decrease.
     pub(crate) fn window_bound(&mut self, from: u32, to: u32) -> Result<(f32, usize)> {
         if self.metas.is_empty() {
             let inside = self.seek(from)? && self.passages[self.at] < to;
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
             }
             let last = last_of(meta);
             impact = impact.max(impact_of(meta));
-            // As if the block's postings were spread evenly.
+            // Assumes that the block's postings are spread evenly.
             let inside = last.min(to - 1).saturating_sub(start.max(from)) as usize + 1;
             postings += BLOCK * inside / (last.saturating_sub(start) as usize + 1);
             start = last.saturating_add(1);
@@ -188,8 +188,8 @@ impl<'a> Cursor<'a> {
         Ok((self.weight * impact, postings))
     }
 
-    /// Adds the term's part to the scores of all passages in `from..from + scores.len()`, calling `touch` with the place
-    /// of each. Windows must not go back.
+    /// Adds the term's scores to all passages in `from..from + scores.len()`, calling `touch` with the index
+    /// of each. Windows must not decrease.
     #[inline]
     pub(crate) fn accumulate(
         &mut self,
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
 fn skip(metas: &[[u8; Block::BYTES]], block: usize, target: u32) -> usize {
     let mut step = 1;
     let mut low = block;
-    // Gallop, as targets are mostly near: everything before `low` ends before the target.
+    // Galloping search, because targets are mostly near: everything before `low` ends before the target.
     while low + step <= metas.len() && last_of(&metas[low + step - 1]) < target {
         low += step;
         step *= 2;

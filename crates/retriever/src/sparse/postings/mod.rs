@@ -1,9 +1,9 @@
-//! Postings on disk: in which passages a term is, how often, and bounds on what it can add to a score.
+//! Postings on disk: the passages of a term, its counts, and bounds on its scores.
 //!
-//! A term's postings are cut into blocks of 128. Full blocks are bit-packed, the steps between passages first, then the
-//! counts less 1. What is left over follows as varints: the step doubled, plus 1 where the term occurs once, otherwise its
-//! count comes next. Where there is at least one full block, the file `blocks` says of each block, the last included: its
-//! last passage, its greatest impact, where it begins, and the two bit widths.
+//! A term's postings are split into blocks of 128. Full blocks are bit-packed: first the differences between
+//! passages, then the counts minus 1. The rest follows as varints: the difference doubled, plus 1 if the term
+//! occurs once, otherwise its count comes next. If there is a full block, the file `blocks` describes each
+//! block, the last included: its last passage, its greatest impact, its offset, and the two bit widths.
 
 mod cursor;
 #[cfg(test)]
@@ -27,10 +27,10 @@ const BLOCKS: &str = "blocks";
 /// Postings in a block.
 pub(crate) const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 
-/// What a term adds to a passage's score, apart from its weight in the query.
+/// The impact of a term on a passage's score, without its weight in the query.
 pub(crate) trait Scorer: Sync {
-    /// The impact, finite and not negative, of a term that occurs `count` times in a passage. The index keeps maxima of
-    /// these numbers, so building and searching must compute them alike.
+    /// The impact, finite and not negative, of a term that occurs `count` times in a passage. The index
+    /// stores maxima of these numbers, so building and searching must compute them equally.
     fn impact(&self, passage: u32, count: u32) -> f32;
 
     /// [`Scorer::impact`], bit for bit, of several passages.
@@ -41,12 +41,12 @@ pub(crate) trait Scorer: Sync {
     }
 }
 
-/// What `blocks` says of a block.
+/// A row of `blocks`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Block {
     last: u32,
     impact: f32,
-    /// From the beginning of the term's postings.
+    /// Relative to the start of the term's postings.
     offset: u32,
     step_bits: u8,
     count_bits: u8,
@@ -78,14 +78,14 @@ fn impact_of(bytes: &[u8; Block::BYTES]) -> f32 {
     f32::from_bits(u32_at(bytes, 4))
 }
 
-/// Mapped postings.
+/// Memory-mapped postings.
 pub(crate) struct Postings {
     postings: Mapped,
     blocks: Mapped,
 }
 
 impl Postings {
-    /// Of the files of an index.
+    /// Opens the files of an index.
     pub(crate) fn open(files: &mut Files) -> Result<Self> {
         let blocks = files.take(BLOCKS)?;
         if blocks.len() % Block::BYTES != 0 {
@@ -94,7 +94,8 @@ impl Postings {
         Ok(Self { postings: files.take(POSTINGS)?, blocks })
     }
 
-    /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` tells terms apart.
+    /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` identifies
+    /// the term.
     pub(crate) fn cursor(&self, number: u32, entry: &Entry, weight: f32) -> Result<Cursor<'_>> {
         let (metas, _) = self.blocks.as_chunks::<{ Block::BYTES }>();
         let passages = entry.passages as usize;

@@ -11,7 +11,7 @@ use crate::{
     layout::{Folder, Section, SectionWriter},
 };
 
-/// Writes the postings of terms as they come.
+/// Writes the postings of terms.
 pub(crate) struct PostingsWriter {
     postings: SectionWriter,
     blocks: SectionWriter,
@@ -36,7 +36,7 @@ impl PostingsWriter {
         })
     }
 
-    /// Adds a term's postings `(passage, count)`, which come in the order of passages; returns its entry.
+    /// Adds a term's postings `(passage, count)` in the order of passages; returns its entry.
     pub(crate) fn put(&mut self, postings: &[(u32, u32)], scorer: &impl Scorer) -> Result<Entry> {
         self.packed.clear();
         self.metas.clear();

@@ -1,4 +1,4 @@
-//! Graphs and codes against exact search.
+//! Graph and quantised indexes against exact search.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn a_graph_is_the_same_on_any_number_of_threads() {
 fn every_vector_of_a_graph_is_found_by_itself_and_by_a_filter() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("graph");
-    // Many equal ones, and one that is far from all.
+    // Many equal vectors, and one that is far from all.
     let mut values = clustered(1200, 16, 13).values().to_vec();
     for i in 0..300 {
         let from = values[..16].to_vec();
@@ -173,7 +173,7 @@ fn few_vectors_can_be_coded_and_odd_parts_cannot() {
         build(&pq(PqBits::Eight, 0), Similarity::Cosine, &vectors, &dir).unwrap();
         let index = open(&pq(PqBits::Eight, 0), Similarity::Cosine, &dir).unwrap();
         let found = index.search(&vectors, 9, None).unwrap();
-        // With a code for each vector nothing is lost.
+        // With one code a vector nothing is lost.
         assert!(found.iter().enumerate().all(|(at, found)| found.len() == count && found[0].0 == at as u32));
     }
     for (bits, parts) in [(PqBits::Eight, 7), (PqBits::Eight, 0), (PqBits::Four, 3), (PqBits::Eight, 48)] {

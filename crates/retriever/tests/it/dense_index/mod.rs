@@ -1,4 +1,4 @@
-//! Dense indexes on disk: against a naive search, killed and gone on with, and wrong in every way.
+//! Dense indexes on disk: compared with a naive search, killed and resumed, and with all kinds of errors.
 
 mod approximate;
 
@@ -144,7 +144,7 @@ fn a_killed_build_goes_on_where_it_stopped_and_gives_the_same_bytes() {
     let options = flat(Storage::Int8, 3, VectorStorage::F16);
     let whole = place.path().join("whole");
     let building = place.path().join(".whole.building");
-    // What a kill leaves after two portions, and in the midst of writing the third and its line.
+    // The leftovers of a kill after two portions, during the write of the third and its line.
     let killed = place.path().join("killed");
     let vectors_from = |from| {
         portions(&vectors, from).enumerate().map(|(at, portion)| {
@@ -172,7 +172,7 @@ fn a_killed_build_goes_on_where_it_stopped_and_gives_the_same_bytes() {
             portions(&vectors, from)
         };
         Index::build(&options, Similarity::Cosine, 8, key, vectors_from, &again, &mut |_| {}).unwrap();
-        // With another encoder nothing can be kept.
+        // With another encoder nothing can be reused.
         assert_eq!(asked.get(), Some(first));
         if first > 0 {
             assert_eq!(files(&again), files(&whole));
@@ -198,11 +198,13 @@ fn a_failed_build_keeps_its_vectors_and_the_index_that_was_there() {
     let failed = Index::build(&options, similarity, 4, origin, failing, &dir, &mut |_| {});
     assert!(matches!(failed, Err(Error::Passages { passage: 9, .. })));
     assert_eq!(open(&options, similarity, &dir).unwrap().len(), 3);
-    let told = RefCell::new(Vec::new());
+    let reports = RefCell::new(Vec::new());
     let vectors_from = |from| portions(&vectors, from);
-    Index::build(&options, similarity, 4, origin, vectors_from, &dir, &mut |at| told.borrow_mut().push(at))
-        .unwrap();
-    assert_eq!(format!("{:?}", told.borrow()[0]), format!("Encoded({})", Index::PORTION));
+    Index::build(&options, similarity, 4, origin, vectors_from, &dir, &mut |at| {
+        reports.borrow_mut().push(at)
+    })
+    .unwrap();
+    assert_eq!(format!("{:?}", reports.borrow()[0]), format!("Encoded({})", Index::PORTION));
     assert_eq!(Index::open(&options, similarity, origin, &dir).unwrap().len(), 2 * Index::PORTION + 5);
 }
 
@@ -235,7 +237,7 @@ fn what_is_not_this_index_is_an_error_that_says_so() {
     let error = other(&IndexOptions::default(), similarity);
     assert!(error.contains(r#""storage":"f32""#) && error.contains("build the index again"), "{error}");
     assert!(other(&options, Similarity::Cosine).contains("cosine"));
-    // How many are scored anew is for the search to say.
+    // The number of rescored vectors is a search option.
     assert!(open(&flat(Storage::Int8, 9, VectorStorage::F16), similarity, &dir).is_ok());
 
     let edit = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
@@ -288,7 +290,7 @@ fn vectors_that_cannot_be_kept_or_searched_for_are_errors() {
     assert!(wide.contains("expected 2 values, as the index has, found 3 values"), "{wide}");
 }
 
-/// Vectors in heaps, as those of texts are.
+/// Vectors in clusters, like those of texts.
 fn clustered(count: usize, dim: usize, seed: u64) -> Embeddings {
     let centres = random(count / 20 + 1, dim, seed);
     let mut rng = ChaCha8Rng::seed_from_u64(seed + 1);
@@ -328,7 +330,7 @@ fn given_vectors_have_the_scores_that_a_search_gives_them() {
         build(&options, Similarity::Cosine, &vectors, &dir).unwrap();
         let index = open(&options, Similarity::Cosine, &dir).unwrap();
         let found = index.search(&queries, 7, None).unwrap();
-        // The other way round and one of them twice.
+        // In reverse order and one of them twice.
         let order = |found: &Vec<(u32, f32)>| found.iter().rev().chain(&found[..1]).copied().unzip();
         let (ids, scores): (Vec<Vec<u32>>, Vec<Vec<f32>>) = found.iter().map(order).unzip();
         assert_eq!(index.scores(&queries, &ids).unwrap(), scores, "{options:?}");
