@@ -18,7 +18,7 @@ impl AdagradStep {
     /// Updates `values` and the sums of their squared gradients by `gradient`.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn update(&self, isa: Isa, values: &mut [f32], gradient: &[f32], squares: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(step: &AdagradStep, values: &mut [f32], gradient: &[f32], squares: &mut [f32]) {
@@ -48,7 +48,7 @@ mod tests {
             // 1 - 0.1 * 3 / 3 + 0.1 * 4 / 5
             assert!(values.iter().all(|value| (value - 0.98).abs() < 1e-6), "{isa:?}");
             assert!(squares.iter().all(|square| *square == 25.0));
-            // A value without a gradient stays.
+            // Without a gradient a value does not change.
             step.update(isa, &mut values[..1], &[0.0], &mut squares[..1]);
             assert_eq!(values[0], values[1]);
         }

@@ -16,11 +16,11 @@ pub struct AdamStep {
     pub epsilon: f32,
     /// The learning rate.
     pub rate: f32,
-    /// What a value is multiplied by first: one less the rate times the weight decay.
+    /// The factor of weight decay: 1 - learning rate * weight decay.
     pub keep: f32,
-    /// What undoes the bias of the first moment.
+    /// The bias correction of the first moment.
     pub first_scale: f32,
-    /// What undoes the bias of the second moment.
+    /// The bias correction of the second moment.
     pub second_scale: f32,
 }
 
@@ -28,7 +28,7 @@ impl AdamStep {
     /// Updates `values` and their two moments by `gradient`.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn update(
         &self,
         isa: Isa,

@@ -1,14 +1,15 @@
-//! Sums of products on AMX, the matrix unit of Intel's server processors, which multiplies tiles of 16 rows of 64 bytes
-//! in bf16 or int8.
+//! Matrix products on AMX, the matrix unit of Intel's server processors. It multiplies tiles of 16 rows of 64
+//! bytes in bf16 or int8.
 //!
-//! A product in f32 is six in bf16 (Henry, Tang and Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype
-//! For Higher-Precision Computations"). A value is a sum of three parts: what bf16 keeps of it, what bf16 keeps of the
-//! remainder, and what is left, which 24 bits being three times eight is in bf16 exactly. Of the nine products of parts the
-//! three least, below 2^-23 of the whole, are left out; the others are summed in f32. So a result is as near to the exact one
-//! as that of multiplications in f32, and takes half their time, since the unit does sixteen times as many a cycle.
-//! Infinity has no such parts: it makes a result NaN. Products of parts below 2^-126 count as 0.
+//! A product in f32 is computed as six products in bf16 (Henry, Tang and Heinecke 2019, "Leveraging the
+//! bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations"). A value is the sum of three
+//! bf16 parts: its rounding, the rounding of the remainder, and the rest, which is exact because 24 bits are
+//! three times eight. The three smallest of the nine products of parts, below 2^-23 of the whole, are
+//! dropped. The others are summed in f32. So a result is as accurate as with multiplications in f32, in half
+//! the time, because the unit does sixteen times as many a cycle. Infinity has no such parts and gives NaN.
+//! Products of parts below 2^-126 count as 0.
 //!
-//! In int8 sums are exact, so they are those of every other instruction set.
+//! In int8 sums are exact and equal to those of every other instruction set.
 
 use std::{
     arch::{asm, x86_64::*},
@@ -18,10 +19,10 @@ use std::{
 
 use crate::simd::LANES;
 
-/// From so many rows on a product in f32 is quicker here than by [`Simd`](crate::simd::Simd): a panel is split into its parts
-/// for all rows at once.
+/// From this number of rows on, a product in f32 is faster here than with [`Simd`](crate::simd::Simd): a
+/// panel is split into parts once for all rows.
 pub(crate) const FLOAT_ROWS: usize = 48;
-/// The same in int8, where nothing is split.
+/// The same in int8, without splitting.
 pub(crate) const INT_ROWS: usize = 2 * HEIGHT;
 
 /// The rows of a tile.
@@ -34,11 +35,11 @@ const PAIRS: usize = 32;
 const PARTS: usize = 3;
 /// The inputs of a tile in int8, in fours.
 pub(crate) const QUADS: usize = 16;
-/// The inputs that are split at once: with them, 512 rows fit the second cache. Sums of one such block are added to those of
-/// the block before, so the order does not depend on how rows and panels are shared out.
+/// The number of inputs that are split at once: with these, 512 rows fit the L2 cache. The sums of blocks are
+/// added in order, so the result does not depend on the partition of rows and panels.
 const BLOCK: usize = 384;
 
-/// Whether the machine has the unit and the system lets this process use it.
+/// Whether the machine has the unit and the system permits its use.
 pub(crate) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| has_unit() && is_permitted())
@@ -50,7 +51,7 @@ fn has_unit() -> bool {
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & needed == needed
 }
 
-/// Asks for the state of the tiles, which Linux keeps only for processes that have asked.
+/// Requests permission for the tile state from Linux.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
@@ -64,8 +65,8 @@ fn is_permitted() -> bool {
     false
 }
 
-/// The unit, set up for this thread: eight tiles of 16 rows of 64 bytes. No compiled code uses tiles on its own account, so
-/// they keep their values from one block of assembly to the next.
+/// The unit, configured for this thread: eight tiles of 16 rows of 64 bytes. Compiled code never uses tiles,
+/// so they keep their values between blocks of assembly.
 struct Unit;
 
 impl Unit {
@@ -81,7 +82,7 @@ impl Unit {
             config.0[16 + 2 * tile] = 64;
             config.0[48 + tile] = HEIGHT as u8;
         }
-        // SAFETY: the unit is there, and the configuration is one that it takes.
+        // SAFETY: the unit exists, and the configuration is valid.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) };
         Self
     }
@@ -89,25 +90,25 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: `new` has made sure of the unit.
+        // SAFETY: `new` has checked the unit.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }
 
-/// A cache line, for memory that begins at one.
+/// A cache line, for aligned memory.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Memory of one part of a product, kept by a thread from one to the next.
+/// Buffers of a part of a product, reused by a thread.
 #[derive(Default)]
 pub(crate) struct Sums {
     rows: Vec<Line>,
     panel: Vec<Line>,
-    /// For each panel its rows: 32 sums each.
+    /// For each panel its rows of 32 sums.
     floats: Vec<[f32; LANES]>,
     ints: Vec<[i32; LANES]>,
-    /// The rows of a panel in the sums.
+    /// The number of rows of a panel in the sums.
     height: usize,
 }
 
@@ -116,7 +117,7 @@ thread_local! {
 }
 
 impl Sums {
-    /// Calls `work` with the memory of this thread.
+    /// Calls `work` with the buffers of this thread.
     pub(crate) fn with<T>(work: impl FnOnce(&mut Self) -> T) -> T {
         SUMS.with_borrow_mut(work)
     }
@@ -133,11 +134,11 @@ impl Sums {
         &self.ints[panel * self.height + row]
     }
 
-    /// Computes the sums of `rows` rows of `a`, `depth` values each, with `panels`, as [`Simd::tile_f32`](crate::simd::Simd::tile_f32)
-    /// reads both.
+    /// Computes the products of `rows` rows of `a`, `depth` values each, with `panels`, in the layout of
+    /// [`Simd::tile_f32`](crate::simd::Simd::tile_f32).
     ///
     /// # Panics
-    /// Where `a` or the last panel is too short.
+    /// If `a` or the last panel is too short.
     pub(crate) fn add_floats(
         &mut self,
         a: &[f32],
@@ -183,10 +184,11 @@ impl Sums {
         }
     }
 
-    /// Computes the sums of `rows` rows of `a` with `panels`, as [`Simd::tile_i8`](crate::simd::Simd::tile_i8) reads both.
+    /// Computes the products of `rows` rows of `a` with `panels`, in the layout of
+    /// [`Simd::tile_i8`](crate::simd::Simd::tile_i8).
     ///
     /// # Panics
-    /// Where `a` or the last panel is too short, there are fewer than [`INT_ROWS`] rows, or `quads` is not a multiple of [`QUADS`].
+    /// If `a` or the last panel is too short, there are fewer than [`INT_ROWS`] rows, or `quads` is not a multiple of [`QUADS`].
     pub(crate) fn add_ints(&mut self, a: &[u8], stride: usize, rows: usize, quads: usize, panels: &[i8]) {
         assert!(rows >= INT_ROWS && quads > 0 && quads.is_multiple_of(QUADS));
         assert!(a.len() >= (rows - 1) * stride + 4 * quads);
@@ -208,12 +210,13 @@ impl Sums {
     }
 }
 
-/// Makes `values` at least so long.
+/// Extends `values` to at least `length`.
 fn fit<T: Copy>(values: &mut Vec<T>, length: usize, value: T) {
     values.resize(values.len().max(length), value);
 }
 
-/// The three parts of two vectors. Each is in the upper 16 bits of its lanes; below the last are zeros, below the others too.
+/// The three parts of two vectors. Each is in the upper 16 bits of its lanes. The lower bits of the last part
+/// are zero; so are those of the others.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn split(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
@@ -229,8 +232,8 @@ fn split(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
     [first, second, (_mm512_castps_si512(x), _mm512_castps_si512(y))]
 }
 
-/// Splits a block of a panel, 32 columns for each input. For every 32 inputs come the parts, for each the left and the right 16
-/// columns: a tile whose rows hold two inputs of every column side by side.
+/// Splits a block of a panel, 32 columns for each input. Every 32 inputs give the parts, each with the left
+/// and the right 16 columns. A tile's rows have two inputs of every column next to each other.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
     const ZEROS: [f32; LANES] = [0.0; LANES];
@@ -254,7 +257,7 @@ fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
     }
 }
 
-/// Splits rows. For every 16 rows and 32 inputs come the parts, each a tile; rows and inputs that are not there are zeros.
+/// Splits rows. Every 16 rows and 32 inputs give the parts, each a tile; missing rows and inputs are zeros.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usize, out: &mut [Line]) {
     let upper: [u16; PAIRS] = std::array::from_fn(|at| 2 * at as u16 + 1);
@@ -269,7 +272,8 @@ fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usi
             let (x, y) = if step == 1 {
                 let from = a.as_ptr().wrapping_add(start);
                 let mask = ((1_u64 << count) - 1) as u32;
-                // SAFETY: `count` values from `start` on lie in `a`, as the caller has checked; others are not read.
+                // SAFETY: `a` has `count` values from `start` on, as the caller has checked; others are not
+                // read.
                 unsafe {
                     (
                         _mm512_maskz_loadu_ps(mask as u16, from),
@@ -294,13 +298,13 @@ fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usi
     }
 }
 
-/// Sums of 32 rows and 32 columns, added to what is in `out` where `adds`: `steps` times 32 inputs.
+/// Products of 32 rows and 32 columns, added to `out` if `adds`: `steps` times 32 inputs.
 ///
 /// # Safety
-/// The unit must be set up. `a` must be good for two blocks of 16 split rows, `b` for a split panel, both of `steps`, and `out`
+/// The unit must be set up. `a` must be valid for two blocks of 16 split rows, `b` for a split panel, both of `steps`, and `out`
 /// for 32 rows of 32 sums.
 unsafe fn two_float_tiles(steps: usize, a: *const u8, b: *const u8, out: *mut f32, adds: bool) {
-    // SAFETY: tiles are loaded from `a`, `b` and `out` as far as the contract lets them.
+    // SAFETY: tiles are loaded from `a`, `b` and `out` within the bounds of the contract.
     unsafe {
         if adds {
             asm!(
@@ -434,12 +438,12 @@ unsafe fn one_float_tile(steps: usize, a: *const u8, b: *const u8, out: *mut f32
     }
 }
 
-/// Sums of 32 rows of bytes, `stride` apart, and a panel of bytes: `steps` times 64 inputs.
+/// Products of 32 rows of bytes, `stride` apart, with a panel of bytes: `steps` times 64 inputs.
 ///
 /// # Safety
-/// The unit must be set up, and the pointers good for that many values and for 32 rows of 32 sums.
+/// The unit must be set up, and the pointers valid for that many values and for 32 rows of 32 sums.
 unsafe fn int_tiles(steps: usize, a: *const u8, stride: usize, b: *const i8, out: *mut i32) {
-    // SAFETY: tiles are loaded from `a` and `b` and stored to `out` as far as the contract lets them.
+    // SAFETY: tiles are loaded from `a` and `b` and stored to `out` within the bounds of the contract.
     unsafe {
         asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
         asm!(

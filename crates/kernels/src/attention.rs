@@ -25,10 +25,10 @@ pub struct PackedHead<'a> {
     width: usize,
 }
 
-/// The greatest value in 16 bits (f16).
+/// The largest value in f16.
 const MOST: f32 = 65_504.0;
 
-/// Panels, one after the other.
+/// Panels in order.
 #[derive(Clone, Copy, Debug)]
 enum Kept<'a> {
     F32(&'a [f32]),
@@ -37,10 +37,11 @@ enum Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// The sums of `rows` rows of `a`, `stride` apart, with the panel of `depth` inputs that begins at `start`.
+    /// The products of `rows` rows of `a`, `stride` apart, with the panel of `depth` inputs that starts at
+    /// `start`.
     ///
     /// # Safety
-    /// The machine must have `S`, and `a` be good for those rows.
+    /// The machine must support `S`, and `a` must be valid for those rows.
     #[inline(always)]
     unsafe fn sum<S: Simd>(
         &self,
@@ -50,7 +51,7 @@ impl Kept<'_> {
         stride: usize,
         out: &mut [[f32; LANES]],
     ) {
-        // SAFETY: the contract, and a panel of so many inputs.
+        // SAFETY: the contract, and a panel of `depth` inputs.
         unsafe {
             match self {
                 Self::F32(values) => {
@@ -67,7 +68,7 @@ impl Kept<'_> {
 }
 
 impl<'a> PackedHead<'a> {
-    /// The number of values that `count` keys and values of `width` take.
+    /// The packed size of `count` keys and values of `width`.
     #[must_use]
     pub fn size(count: usize, width: usize) -> usize {
         Self::keys_size(count, width) + width.div_ceil(LANES) * LANES * count
@@ -77,10 +78,10 @@ impl<'a> PackedHead<'a> {
         count.div_ceil(LANES) * LANES * width
     }
 
-    /// Packs rows of `from`, a key and a value each, into `out`, which must be of the [`size`](Self::size).
+    /// Packs rows of `from`, a key and a value each, into `out`, which must have [`size`](Self::size).
     ///
     /// # Panics
-    /// Where `out` has another size, or there are not as many values as keys, of the same width.
+    /// If `out` has another size, or keys and values differ in number or width.
     pub fn pack(isa: Isa, from: &[f32], keys: View, values: View, out: &mut [f32]) {
         let (count, width) = (keys.rows, keys.columns);
         assert!(values.rows == count && values.columns == width && out.len() == Self::size(count, width));
@@ -93,11 +94,11 @@ impl<'a> PackedHead<'a> {
         }
     }
 
-    /// [`pack`](Self::pack), in 16 bits (f16): half the memory, of which as much is read for every step of a decoder. What is greater
-    /// than they can say, 65,504, becomes that.
+    /// [`pack`](Self::pack) in 16 bits (f16): half the memory, and half the reads in each decoding step.
+    /// Larger values are clamped to 65,504.
     ///
     /// # Panics
-    /// As for that.
+    /// As for [`pack`](Self::pack).
     pub fn pack_halves(isa: Isa, from: &[f32], keys: View, values: View, out: &mut [u16]) {
         let (count, width) = (keys.rows, keys.columns);
         assert!(values.rows == count && values.columns == width && out.len() == Self::size(count, width));
@@ -113,17 +114,17 @@ impl<'a> PackedHead<'a> {
         }
     }
 
-    /// What [`pack`](Self::pack) has packed.
+    /// Wraps the result of [`pack`](Self::pack).
     ///
     /// # Panics
-    /// Where `values` has another size than `count` and `width` ask for.
+    /// If `values` does not have the size of `count` and `width`.
     #[must_use]
     pub fn new(values: &'a [f32], count: usize, width: usize) -> Self {
         assert_eq!(values.len(), Self::size(count, width));
         Self { kept: Kept::F32(values), count, width }
     }
 
-    /// What [`pack_halves`](Self::pack_halves) has packed.
+    /// Wraps the result of [`pack_halves`](Self::pack_halves).
     ///
     /// # Panics
     /// As for [`new`](Self::new).
@@ -133,10 +134,10 @@ impl<'a> PackedHead<'a> {
         Self { kept: Kept::F16(values), count, width }
     }
 
-    /// The product of a query with each key, neither scaled nor normalised.
+    /// The inner product of a query with each key, without scale and softmax.
     ///
     /// # Panics
-    /// Where the query has another width than the keys.
+    /// If the query has another width than the keys.
     #[must_use]
     pub fn products(&self, query: &[f32]) -> Vec<f32> {
         assert_eq!(query.len(), self.width);
@@ -159,32 +160,32 @@ impl<'a> PackedHead<'a> {
     }
 }
 
-/// Queries of one head: `count` of them, each `stride` after the one before.
+/// `count` queries of one head, `stride` apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    /// The first query's values, and what follows.
+    /// The values, starting with the first query.
     pub values: &'a [f32],
     /// The number of queries.
     pub count: usize,
-    /// The distance from one to the next.
+    /// The distance between queries.
     pub stride: usize,
 }
 
-/// What is added to the scores: query `i` has `values[start - i..]`, one for each key. So are relative positions, by
-/// the distance from query to key.
+/// Biases added to the scores: `values[start - i..]` for query `i`, one a key. This form suits relative
+/// positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Distances<'a> {
-    /// A value for each distance, rising.
+    /// One value for each distance, ascending.
     pub values: &'a [f32],
-    /// Where the values of query 0 begin.
+    /// The start of the values of query 0.
     pub start: usize,
 }
 
-/// Lets every query see every key of `head`, their products times `scale`, which is above 0, and gives `store` the number of each query
-/// and its mixed values.
+/// Computes attention of every query over all keys of `head`. `scale` is above 0. Calls `store` with the
+/// index of each query and its output.
 ///
 /// # Panics
-/// Where `queries` or `distances` are too short.
+/// If `queries` or `distances` are too short.
 pub fn attend(
     isa: Isa,
     head: PackedHead<'_>,
@@ -258,12 +259,12 @@ pub fn attend(
     ));
 }
 
-/// Lets one row of queries, `heads` side by side, see a few keys each where it lies: `steps[i]` has the keys of all
-/// heads and then the values. `biases` has a row for each head with what is added to its scores, the last key's first.
-/// Writes the mixed values of all heads to `out`.
+/// Computes one decoding step: a row of queries, `heads` next to each other, over keys at arbitrary places.
+/// `steps[i]` has the keys of all heads and then the values. `biases` has one row a head, added to its
+/// scores, the last key first. The outputs of all heads are written to `out`.
 ///
 /// # Panics
-/// Where a width does not fit.
+/// If a width does not match.
 pub fn attend_steps(
     isa: Isa,
     queries: &[f32],
@@ -370,7 +371,7 @@ mod tests {
                 let (q, k, v) =
                     (random(queries * width, 1), random(count * width, 2), random(count * width, 3));
                 let table = random(queries + count, 4);
-                // In 16 bits they are what they are in 32, so that both ways are to give the same.
+                // Values that 16 bits represent exactly, so that both versions must agree.
                 let [k, v] = [k, v]
                     .map(|values| values.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>());
                 let mut packed = vec![f32::NAN; PackedHead::size(count, width)];

@@ -1,5 +1,5 @@
-//! Memory for what tiles read: for weights and long-lived states page-aligned, in huge pages where the system gives them; for what is
-//! made from call to call beginning at a line of the cache.
+//! Aligned memory for tiles. Weights and long-lived states are page-aligned, in huge pages if available.
+//! Temporary values are aligned to a cache line.
 
 use std::{
     fmt,
@@ -10,17 +10,17 @@ use std::{
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// Types of which any bytes are a value.
+/// Types for which any bytes are valid.
 pub trait Plain: Copy + Send + Sync {}
 impl Plain for f32 {}
 impl Plain for i8 {}
 impl Plain for u16 {}
 
-/// From this size on, huge pages are asked for: they save the page walks of streaming through weights.
+/// From this size on, huge pages are requested: they save page walks when weights are streamed.
 const HUGE: usize = 2 << 20;
 
-/// A fixed number of values, zero at first, that begin at a page boundary. The system clears a page when it is first written to, by
-/// the thread that does.
+/// A fixed number of values, initially zero, aligned to a page. The system clears a page at its first write,
+/// on the writing thread.
 pub struct Buffer<T> {
     map: MmapMut,
     length: usize,
@@ -28,23 +28,23 @@ pub struct Buffer<T> {
 }
 
 impl<T: Plain> Buffer<T> {
-    /// So many zeros.
+    /// Allocates `length` zeros.
     ///
     /// # Panics
-    /// Where the system has no memory left, as every allocation here.
+    /// If the system is out of memory, like every allocation here.
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
         let bytes = (length * size_of::<T>()).max(1);
         let map = MmapOptions::new().len(bytes).map_anon().expect("out of memory");
         #[cfg(target_os = "linux")]
         if bytes >= HUGE {
-            // Only advice: where it is not taken, the pages are small.
+            // Only advice: otherwise the pages are small.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Self { map, length, values: PhantomData }
     }
 
-    /// The values, to be changed.
+    /// The values, mutable.
     pub fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: the mapping is at least `length * size_of::<T>()` bytes, aligned to a page, zeroed by the system,
         // and borrowed mutably; any bytes are a `T`.
@@ -67,8 +67,8 @@ impl<T: Plain> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Values that begin at a line of the cache, which what an allocator gives mostly does not: a vector that lies in two lines takes as
-/// long to be read as two.
+/// Values aligned to a cache line, which ordinary allocations rarely are. Reading a vector across two lines
+/// takes as long as two vectors.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     lines: Vec<Line>,
@@ -80,7 +80,7 @@ pub struct Lines {
 struct Line([f32; 16]);
 
 impl Lines {
-    /// So many zeros.
+    /// Allocates `length` zeros.
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
         let mut lines = Self::default();
@@ -88,12 +88,12 @@ impl Lines {
         lines
     }
 
-    /// Makes it so many values: those that were there, and zeros behind them.
+    /// Changes the number of values. Existing ones are kept; new ones are zero.
     pub fn resize(&mut self, length: usize) {
         let (before, there) = (self.length, self.lines.len() * 16);
         self.lines.resize(length.div_ceil(16), Line([0.0; 16]));
         self.length = length;
-        // Lines that are new are zero.
+        // New lines are zero.
         self[before.min(length)..there.min(length)].fill(0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The nearest of a few vectors, for many: the step of k-means and of product quantisation.
+//! The nearest of a few vectors, for many points: a step of k-means and of product quantisation.
 
 use crate::{
     buffer::Lines,
@@ -7,23 +7,23 @@ use crate::{
     simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
 };
 
-/// A few vectors of one width.
+/// A few vectors of equal length.
 #[derive(Clone, Debug)]
 pub struct Codebook {
     dim: usize,
     count: usize,
-    /// In panels of 32, as a tile reads them.
+    /// In panels of 32, in the layout of tiles.
     panels: Lines,
-    /// What makes the greatest inner product the least distance: minus half of each vector's square, and minus infinity
-    /// where a panel has no vector.
+    /// Turns the largest inner product into the smallest distance: minus half of each vector's square, and
+    /// minus infinity for padding.
     bias: Vec<f32>,
 }
 
 impl Codebook {
-    /// Vectors of `dim` values, one after the other.
+    /// Vectors of `dim` values, in order.
     ///
     /// # Panics
-    /// Where they are not whole vectors, none, or more than 256.
+    /// If they are not whole vectors, none, or more than 256.
     #[must_use]
     pub fn new(dim: usize, vectors: &[f32]) -> Self {
         let count = vectors.len() / dim;
@@ -45,11 +45,10 @@ impl Codebook {
         Self { dim, count, panels, bias }
     }
 
-    /// For each of the points (each `dim` values, `stride` apart) the nearest vector by distance, of equally near ones the
-    /// first.
+    /// The nearest vector of each point (`dim` values, `stride` apart) by distance; ties go to the first.
     ///
     /// # Panics
-    /// Where the points are not as many as `nearest`.
+    /// If the number of points differs from the length of `nearest`.
     pub fn assign(&self, isa: Isa, points: &[f32], stride: usize, nearest: &mut [u8]) {
         self.check(points, stride, nearest.len());
         #[inline(always)]
@@ -63,7 +62,7 @@ impl Codebook {
     /// The inner products of a point with all vectors.
     ///
     /// # Panics
-    /// Where the point has another width, or `products` another length than there are vectors.
+    /// If the point has another width, or `products` another length than there are vectors.
     pub fn products(&self, isa: Isa, point: &[f32], products: &mut [f32]) {
         assert!(point.len() == self.dim && products.len() == self.count);
         #[inline(always)]
@@ -114,7 +113,7 @@ impl Codebook {
                 let greatest = best.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let lanes = best.iter().zip(of).enumerate().filter(|(_, (score, _))| **score == greatest);
                 let first = lanes.map(|(lane, (_, panel))| *panel as usize * LANES + lane).min();
-                // A book has at most 256 vectors; none is nearest only where values are not finite.
+                // A book has at most 256 vectors. There is always a nearest one if values are finite.
                 *nearest = first.unwrap_or(0).min(self.count - 1) as u8;
             }
         }

@@ -1,10 +1,11 @@
-//! Search among quantised rows: a row is a code for each of its parts, and its score the sum of what a query's tables say
-//! of the codes.
+//! Product-quantised search: a row has one code a part, and its score is the sum of a query's table entries
+//! for the codes.
 //!
-//! Rows lie in blocks of 64, part after part, so that one part of all 64 is looked up at once: 16 entries by a shuffle of
-//! bytes, 256 by permutations of bytes (AVX-512 VBMI); elsewhere one by one. Entries are bytes and sums have 16 bits, as in
-//! F. André et al., "Cache locality is not enough: high-performance nearest neighbor search with product quantization
-//! fast scan", 2015. Sums are exact, so every instruction set gives the same.
+//! Rows are in blocks of 64, part by part, so that one part of all 64 is looked up at once. 16 entries need a
+//! byte shuffle, 256 need byte permutations (AVX-512 VBMI); otherwise look-ups are scalar. Entries are bytes
+//! and sums have 16 bits, as in F. André et al., "Cache locality is not enough: high-performance nearest
+//! neighbor search with product quantization fast scan", 2015. Sums are exact and equal on every instruction
+//! set.
 
 #[cfg(target_arch = "x86_64")]
 mod lookup;
@@ -21,24 +22,24 @@ use crate::{
     top::Top,
 };
 
-/// Rows of a block.
+/// The number of rows in a block.
 const ROWS: usize = 64;
-/// Parts whose sums fit 16 bits.
+/// The number of parts whose sums fit 16 bits.
 const MOST_PARTS: usize = 256;
-/// Bytes of codes that a worker takes at once: they stay in the second cache while queries pass by.
+/// Bytes of codes in a work unit: they stay in the L2 cache for all queries.
 const CHUNK: usize = 64 << 10;
 
 /// The size of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeBits {
-    /// 16 codes, two in a byte: that of an even part in the lower half.
+    /// 16 codes, two in a byte; an even part is in the lower half.
     Four,
     /// 256 codes.
     Eight,
 }
 
 impl CodeBits {
-    /// How many codes there are.
+    /// The number of codes.
     #[must_use]
     pub fn codes(self) -> usize {
         match self {
@@ -47,7 +48,7 @@ impl CodeBits {
         }
     }
 
-    /// The length of a block of rows of so many parts, which must be even where there are two in a byte.
+    /// The length of a block of rows of `parts` parts, which must be even if two share a byte.
     #[must_use]
     pub fn block_bytes(self, parts: usize) -> usize {
         match self {
@@ -57,10 +58,11 @@ impl CodeBits {
     }
 }
 
-/// Rounds a query's tables, of `codes` values each, to bytes: all with one step, each from its least value.
+/// Quantises a query's tables, of `codes` values each, to bytes, with one step size for all and an offset for
+/// each.
 ///
 /// # Panics
-/// Where the tables are not whole, or there are not as many bytes.
+/// If the tables are incomplete, or the number of bytes differs.
 pub fn round_tables(isa: Isa, codes: CodeBits, tables: &[f32], bytes: &mut [u8]) {
     #[inline(always)]
     fn body<S: Simd>(codes: usize, tables: &[f32], bytes: &mut [u8]) {
@@ -84,7 +86,7 @@ pub fn round_tables(isa: Isa, codes: CodeBits, tables: &[f32], bytes: &mut [u8])
         for (table, bytes) in tables.chunks_exact(codes).zip(bytes.chunks_exact_mut(codes)) {
             let least = bounds(table).0;
             for (byte, value) in bytes.iter_mut().zip(table) {
-                // From 0 to 255 up to the rounding of the products, which the last step of the range takes in.
+                // From 0 to 255 up to rounding, which the last step of the range absorbs.
                 *byte = (((value - least) * steps).min(255.0) + ROUND).to_bits() as u8;
             }
         }
@@ -109,11 +111,10 @@ impl<'a> Codes<'a> {
     /// The most parts of a row.
     pub const MOST_PARTS: usize = MOST_PARTS;
 
-    /// `rows` rows of so many parts, as [`pack`](Self::pack) writes them, block after block.
+    /// `rows` rows of `parts` parts, as [`pack`](Self::pack) writes them, block by block.
     ///
     /// # Panics
-    /// Where the bytes are not that many blocks, the parts are none, too many or odd with two in a byte, or the rows more
-    /// than ids can number.
+    /// If the number of bytes or parts is wrong, or ids cannot number the rows.
     #[must_use]
     pub fn new(bits: CodeBits, parts: usize, rows: usize, bytes: &'a [u8]) -> Self {
         assert!((1..=MOST_PARTS).contains(&parts) && u32::try_from(rows).is_ok());
@@ -122,10 +123,10 @@ impl<'a> Codes<'a> {
         Self { bits, parts, rows, bytes }
     }
 
-    /// Writes a block of at most 64 rows, given as codes, row after row; those that are missing have code 0.
+    /// Writes a block of at most 64 rows, given as codes, row by row; missing rows have code 0.
     ///
     /// # Panics
-    /// Where `codes` are not up to 64 whole rows, or `block` is not as long as one is.
+    /// If `codes` are not up to 64 whole rows, or `block` has another length than a block.
     pub fn pack(bits: CodeBits, parts: usize, codes: &[u8], block: &mut [u8]) {
         assert!(codes.len().is_multiple_of(parts) && codes.len() <= ROWS * parts);
         assert_eq!(block.len(), bits.block_bytes(parts));
@@ -140,10 +141,10 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// What a query's tables, part after part, say of the codes of a row: the sums of every fourth part are added up first.
+    /// The sum of a query's table entries for the codes of a row. Every fourth part is added first.
     ///
     /// # Panics
-    /// Where there is no such row, or the tables are not those of all parts.
+    /// If there is no such row, or the tables do not match the parts.
     #[must_use]
     pub fn sum(&self, tables: &[f32], row: usize) -> f32 {
         let codes = self.bits.codes();
@@ -167,11 +168,11 @@ impl<'a> Codes<'a> {
         sums.iter().sum()
     }
 
-    /// For each query the `k` rows with the greatest sums, as row and sum: best first, of equal sums the smaller row.
-    /// `tables` holds, query after query, part after part, a byte for each code.
+    /// For each query the `k` rows with the largest sums, as row and sum: best first, ties by ascending row.
+    /// `tables` has one byte a code, part by part, query by query.
     ///
     /// # Panics
-    /// Where the tables are not whole.
+    /// If the tables are incomplete.
     #[must_use]
     pub fn search(
         &self,
@@ -199,7 +200,7 @@ impl<'a> Codes<'a> {
         })
     }
 
-    /// The number of chunks: a worker takes one at a time.
+    /// The number of chunks, which are the work units.
     fn chunks(&self) -> usize {
         self.rows.div_ceil(ROWS).div_ceil(self.chunk_blocks())
     }
@@ -219,8 +220,8 @@ impl<'a> Codes<'a> {
         &self.bytes[at * size..][..size]
     }
 
-    /// Offers the rows of a block to a query. `lookup` is given the least sum that matters, and gives a bit for each row that
-    /// reaches it, and if there is one all sums.
+    /// Offers the rows of a block to a query. `lookup` receives the smallest relevant sum. It returns a bit
+    /// for each row that reaches it, and writes all sums if there is one.
     #[inline(always)]
     fn offer(
         &self,
@@ -242,7 +243,7 @@ impl<'a> Codes<'a> {
             let at = found.trailing_zeros() as usize;
             found &= found - 1;
             let (row, score) = ((first + at) as u32, f32::from(sums[at]));
-            // The threshold may have risen meanwhile.
+            // The threshold may have risen in the meantime.
             if score > top.threshold() && filter.is_none_or(|filter| filter(row)) {
                 top.offer(row, score);
             }
@@ -250,7 +251,7 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// A bit for each row of a block whose sum is `least` or more, and if there is one all sums.
+/// A bit for each row of a block whose sum is at least `least`; all sums are written if there is one.
 #[inline]
 fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -277,10 +278,10 @@ fn lookup(isa: Isa, bits: CodeBits, block: &[u8], table: &[u8], least: u16, sums
     reaching(least, sums)
 }
 
-/// A bit for each row whose sum is `least` or more.
+/// A bit for each row whose sum is at least `least`.
 #[inline(always)]
 pub(crate) fn reaching(least: u16, sums: &[u16; ROWS]) -> u64 {
-    // Mostly there is none, which is seen several sums at a time.
+    // Usually there is none, which is checked several sums at a time.
     if sums.iter().copied().fold(0, u16::max) < least {
         return 0;
     }
@@ -357,7 +358,7 @@ mod tests {
             (CodeBits::Eight, 256, 65, 1),
         ] {
             let codes: Vec<u8> = (0..rows * parts).map(|_| rng.random_range(0..bits.codes()) as u8).collect();
-            // Also the greatest sums that there can be.
+            // Includes the largest possible sums.
             let tables: Vec<u8> = (0..queries * parts * bits.codes())
                 .map(|_| if parts == 256 { 255 } else { rng.random() })
                 .collect();

@@ -1,11 +1,11 @@
-//! How like two vectors are, and which way makes them more alike.
+//! Similarity of vectors, and its gradient.
 
 use crate::{
     isa::{Isa, dispatch},
     simd::{LANES, Simd, sum_lanes},
 };
 
-/// A measure of likeness of two vectors; greater is more alike.
+/// A similarity of two vectors; greater is more similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// The inner product.
@@ -14,12 +14,12 @@ pub enum Comparison {
     L1,
     /// The Euclidean distance, negated.
     L2,
-    /// Vectors of complex numbers, all real parts before all imaginary ones: the sum of the moduli of the differences,
+    /// Complex vectors, all real parts before all imaginary ones: the sum of the moduli of the differences,
     /// negated.
     Modulus,
 }
 
-/// Adds `term` of every place up in lanes, always in one order.
+/// Sums `term` over all positions in lanes, in a fixed order.
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -68,16 +68,16 @@ impl Comparison {
         }
     }
 
-    /// Writes how like `query` is to each of `rows`, which lie one after the other.
+    /// Writes the similarity of `query` to each of the consecutive `rows`.
     ///
     /// # Panics
-    /// Where `rows` are not as many as `out` has places.
+    /// If the number of rows differs from the length of `out`.
     pub fn scores(self, isa: Isa, query: &[f32], rows: &[f32], out: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(comparison: Comparison, query: &[f32], rows: &[f32], out: &mut [f32]) {
             let rows = rows.chunks_exact(query.len());
             match comparison {
-                // The measure is known inside each loop, so that a loop holds one formula.
+                // The measure is constant in each loop, so that a loop has one formula.
                 Comparison::Dot => {
                     rows.zip(out).for_each(|(row, out)| *out = Comparison::Dot.score::<S>(query, row))
                 }
@@ -97,11 +97,12 @@ impl Comparison {
         dispatch!(isa, body(comparison: Comparison, query: &[f32], rows: &[f32], out: &mut [f32]));
     }
 
-    /// Adds `by` times the gradient of the score of `a` and `b` with respect to `a` to `out`. `score` is that score. The
-    /// gradient with respect to `b` is that of the swapped pair. Where a distance has no gradient, at 0, it adds nothing.
+    /// Adds `by` times the gradient of the score of `a` and `b` with respect to `a` to `out`. `score` is that
+    /// score. The gradient with respect to `b` is that of the swapped pair. At distance 0, which has no
+    /// gradient, nothing is added.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn add_gradient(self, isa: Isa, by: f32, score: f32, a: &[f32], b: &[f32], out: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(comparison: Comparison, by: f32, score: f32, a: &[f32], b: &[f32], out: &mut [f32]) {

@@ -1,13 +1,13 @@
-//! How the work of a product is shared out.
+//! The partition of a matrix product.
 
 use std::ops::Range;
 
 use crate::{Isa, simd::MOST_ROWS};
 
-/// Rows of which no block is worth keeping in the cache.
+/// Fewer rows are not worth a cached block.
 const FEW: usize = 64;
 
-/// How a product is cut into parts.
+/// The partition of a product into parts.
 pub(crate) struct Grid {
     rows: usize,
     panels: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Of a product of `rows` rows with so many panels of `depth` inputs, by tiles of AMX where `is_tiled`.
+    /// For a product of `rows` rows with `panels` panels of `depth` inputs, on AMX tiles if `is_tiled`.
     pub(crate) fn new(
         isa: Isa,
         rows: usize,
@@ -25,16 +25,16 @@ impl Grid {
         threads: usize,
         is_tiled: bool,
     ) -> Self {
-        // Few rows: each thread streams through panels of its own. Many: a block of rows stays in the second cache
-        // while panels pass by, and the blocks of panels keep the parts small enough to be shared out evenly.
+        // With few rows, each thread streams through separate panels. With many, a block of rows stays in the
+        // L2 cache while panels are streamed, and blocks of panels keep the parts small enough for balance.
         const PANELS: usize = 16;
-        /// Rows that take as long as what a part does besides, about.
+        /// The other work of a part, in units of rows.
         const PART: usize = 4;
         if rows <= FEW {
             return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
         }
         if is_tiled {
-            // Each part splits its rows and its panels anew, so it has many of both.
+            // Each part splits its rows and panels again, so parts are large.
             let row_blocks = rows.div_ceil((rows / threads).clamp(128, 512));
             let panel_blocks = panels.div_ceil(PANELS).max(threads.div_ceil(row_blocks)).min(panels);
             return Self { rows, panels, row_blocks, panel_blocks };
@@ -43,7 +43,7 @@ impl Grid {
             (isa.cached_values() / depth).clamp(4 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let panel_blocks = panels.div_ceil(PANELS);
         let fewest = rows.div_ceil(block);
-        // A thread with a part more than the others keeps them waiting: the rows of the one that has most, and a part's own cost.
+        // The slowest thread determines the time: its rows, and the fixed cost of its parts.
         let longest = |row_blocks: &usize| {
             (row_blocks * panel_blocks).div_ceil(threads) * (rows.div_ceil(*row_blocks) + PART)
         };
@@ -51,12 +51,13 @@ impl Grid {
         Self { rows, panels, row_blocks, panel_blocks }
     }
 
-    /// Of a product of `rows` rows with so many panels, `depth` inputs of each at a time, whose parts bring their operands into order.
+    /// For a product of `rows` rows with `panels` panels, `depth` inputs at a time, whose parts reorder their
+    /// operands.
     pub(crate) fn of_pieces(isa: Isa, rows: usize, panels: usize, depth: usize, threads: usize) -> Self {
-        /// Rows and panels that are worth bringing the other operand into order for.
+        /// The smallest numbers of rows and panels for which reordering the other operand pays.
         const ROWS: usize = 96;
         const PANELS: usize = 8;
-        /// Parts for each thread with which one more or less makes no difference.
+        /// With this many parts a thread, one more or less does not matter.
         const MANY: usize = 16;
         if rows <= FEW {
             return Self { rows, panels, row_blocks: 1, panel_blocks: panels.min(4 * threads) };
@@ -65,7 +66,7 @@ impl Grid {
         let mut panel_blocks = panels.div_ceil(2 * PANELS);
         let parts = row_blocks * panel_blocks;
         if parts < MANY * threads {
-            // As many for each thread.
+            // The same number for each thread.
             let parts = parts.next_multiple_of(threads);
             if parts.div_ceil(row_blocks) * PANELS <= panels {
                 panel_blocks = parts.div_ceil(row_blocks);
@@ -77,7 +78,7 @@ impl Grid {
         Self { rows, panels, row_blocks, panel_blocks }
     }
 
-    /// The blocks that the rows are cut into.
+    /// The number of blocks of rows.
     pub(crate) fn row_blocks(&self) -> usize {
         self.row_blocks
     }

@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr, sync::OnceLock};
 
-/// An instruction set, from the plainest to the widest.
+/// An instruction set, from the simplest to the widest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Isa {
-    /// What every machine of the target has.
+    /// The baseline of the target.
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
@@ -14,38 +14,38 @@ pub enum Isa {
     Avx512,
     /// AVX-512 with VNNI.
     Vnni,
-    /// AVX-512 with VNNI, and AMX with bf16 and int8, which products of many rows use.
+    /// AVX-512 with VNNI, and AMX with bf16 and int8 for products of many rows.
     Amx,
 }
 
-/// What [`Isa::detected`] gives from its first call on.
+/// The result of [`Isa::detected`] from its first call on.
 static CHOSEN: OnceLock<Isa> = OnceLock::new();
 
 impl Isa {
     const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx];
 
-    /// The widest that this machine has, or what [`Isa::limit`] has set.
+    /// The widest set of this machine, or that of [`Isa::limit`].
     #[must_use]
     pub fn detected() -> Self {
         *CHOSEN.get_or_init(detect)
     }
 
-    /// Makes this process use `isa` even where the machine has wider sets, so that machines that differ round alike.
+    /// Limits this process to `isa`, so that different machines round equally.
     ///
-    /// It gives the set that is in force from now on. This is another one where the machine lacks `isa`, or where
-    /// [`Isa::detected`] was called before.
+    /// Returns the set in use from now on. It differs if the machine lacks `isa`, or if [`Isa::detected`] was
+    /// called before.
     pub fn limit(isa: Self) -> Self {
         *CHOSEN.get_or_init(|| detect().min(isa))
     }
 
-    /// All that this machine has, the plainest first.
+    /// All sets of this machine, the simplest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Self::ALL.into_iter().filter(|isa| *isa <= Self::detected()).collect()
     }
 
-    /// The values of rows, in 32 bits, that stay in the second cache while panels pass by: it has 1 MiB and more where there is
-    /// AVX-512, and from 256 to 512 KiB elsewhere.
+    /// The number of 32-bit values in rows that stay in the L2 cache while panels are streamed. The cache has
+    /// at least 1 MiB with AVX-512, otherwise 256 to 512 KiB.
     pub(crate) fn cached_values(self) -> usize {
         if self >= Self::Avx512 { 150_000 } else { 60_000 }
     }
@@ -98,7 +98,7 @@ fn detect() -> Isa {
     Isa::Portable
 }
 
-/// `$body::<S>($args)` with `S` the instruction set `$isa`, compiled with the features of that set.
+/// Calls `$body::<S>($args)` with `S` for the instruction set `$isa`, compiled with its features.
 ///
 /// `$body` must be `#[inline(always)]`, or its code is compiled without the features.
 macro_rules! dispatch {
@@ -120,7 +120,7 @@ macro_rules! dispatch {
             let isa = $isa;
             assert!(isa <= $crate::Isa::detected(), "{isa:?} is not available here");
             match isa {
-                // SAFETY: the assertion above has made sure that the machine has the features.
+                // SAFETY: the assertion above has checked the features.
                 $crate::Isa::Amx | $crate::Isa::Vnni => unsafe { vnni($($name),*) },
                 // SAFETY: as above.
                 $crate::Isa::Avx512 => unsafe { avx512($($name),*) },

@@ -1,12 +1,12 @@
-//! The arithmetic of transformers and of vector search on a CPU, over plain slices: products with packed matrices in f32
-//! and int8, the attention of one head, normalisation, softmax and activations, with their gradients and dropout; the greatest
-//! inner products of rows with queries.
+//! CPU kernels of transformers and of vector search, over plain slices. They cover products with packed
+//! matrices in f32 and int8, single-head attention, normalisation, softmax and activations, with gradients
+//! and dropout. For search they find the largest inner products of rows with queries.
 //!
-//! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and chosen
-//! at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust for everything else. Products of many rows
-//! run on AMX where the machine has it, and those that may be rounded to bf16 on AVX-512 BF16. An element of a result is always summed in the same order, so it depends neither
-//! on the number of threads nor on what else is in the batch, but for one thing: with AMX, products in f32 of 48 rows and
-//! more are rounded otherwise than those of fewer.
+//! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and
+//! chosen at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust. Products of many rows use
+//! AMX if available, and products that may be rounded to bf16 use AVX-512 BF16. An element of a result is
+//! always summed in the same order. So it depends neither on the number of threads nor on the rest of the
+//! batch, with one exception: with AMX, products in f32 of 48 or more rows round differently.
 
 mod adagrad;
 mod adam;

@@ -1,4 +1,4 @@
-//! Rows of scores turned into gradients of a loss, and places in a row.
+//! Gradients of losses from rows of scores, and ranks in a row.
 
 use crate::{
     isa::{Isa, dispatch},
@@ -6,12 +6,12 @@ use crate::{
     simd::Simd,
 };
 
-/// Gradients below this share of `scale` become 0. In sums of 32 bits they change nothing, but products of them are
-/// subnormal numbers, with which a matrix product takes up to a hundred times as long.
+/// Gradients below this share of `scale` become 0. They do not affect 32-bit sums, but their products are
+/// subnormal numbers, which slow down a matrix product up to a hundred times.
 const NEGLIGIBLE: f32 = 1e-24;
 
-/// Replaces a row of scores by `scale` times its softmax; gives the logarithm of the sum of the exponentials of the
-/// scores. That is the gradient of `scale` times that logarithm.
+/// Replaces a row of scores by `scale` times its softmax, and returns the log-sum-exp of the scores. The
+/// result is the gradient of `scale` times the log-sum-exp.
 pub fn scaled_softmax(isa: Isa, row: &mut [f32], scale: f32) -> f64 {
     #[inline(always)]
     fn body<S: Simd>(row: &mut [f32], scale: f32) -> f64 {
@@ -56,8 +56,8 @@ fn softplus<S: Simd>(x: f32) -> f32 {
     x.max(0.0) + 2.0 * z * series
 }
 
-/// Replaces each score `s` of a row by `scale (sigmoid(s) - target)`, the gradient of `scale` times the binary
-/// cross-entropy ln(1 + e^s) - target s; gives the sum of the cross-entropies.
+/// Replaces each score `s` of a row by `scale (sigmoid(s) - target)`, the gradient of `scale` times the
+/// binary cross-entropy ln(1 + e^s) - target s. Returns the sum of the cross-entropies.
 pub fn scaled_sigmoid(isa: Isa, row: &mut [f32], target: f32, scale: f32) -> f64 {
     #[inline(always)]
     fn body<S: Simd>(row: &mut [f32], target: f32, scale: f32) -> f64 {
@@ -74,7 +74,7 @@ pub fn scaled_sigmoid(isa: Isa, row: &mut [f32], target: f32, scale: f32) -> f64
     dispatch!(isa, body(row: &mut [f32], target: f32, scale: f32) -> f64)
 }
 
-/// How many of `values` are greater than `bound`, and how many equal it.
+/// The numbers of `values` that are greater than `bound`, and that equal it.
 #[must_use]
 pub fn count_from(isa: Isa, values: &[f32], bound: f32) -> (usize, usize) {
     #[inline(always)]
@@ -147,7 +147,7 @@ mod tests {
             scaled_sigmoid(isa, &mut sigmoid, 0.0, 1e-4);
             for row in [softmax, sigmoid] {
                 assert!(row.iter().all(|value| *value == 0.0 || *value > 1e-29), "{isa:?}");
-                // Down to e^-55 they are there.
+                // Values down to e^-55 are kept.
                 assert!(row[..220].iter().all(|value| *value > 0.0) && row[250..] == [0.0; 150], "{isa:?}");
             }
         }

@@ -1,7 +1,6 @@
-//! The cells of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000), a row of them at a
-//! time.
+//! LSTM cells (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000), one row at a time.
 //!
-//! Four gates lie side by side in a row, each as wide as the cells, in PyTorch's order: input, forget, candidate, output.
+//! A row has four gates of the width of the cells, in PyTorch's order: input, forget, candidate, output.
 
 use crate::{
     isa::{Isa, dispatch},
@@ -14,11 +13,11 @@ fn sigmoid<S: Simd>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<S>(-x))
 }
 
-/// One step: turns the sums that enter the gates into the gates' values, brings `cells` from the state before to the one after,
-/// and writes the result of the step to `out`.
+/// One step: replaces the gates' inputs by their values, updates `cells` to the next state, and writes the
+/// hidden state to `out`.
 ///
 /// # Panics
-/// Where the lengths do not fit.
+/// If the lengths do not match.
 pub fn lstm_step(isa: Isa, gates: &mut [f32], cells: &mut [f32], out: &mut [f32]) {
     #[inline(always)]
     fn body<S: Simd>(gates: &mut [f32], cells: &mut [f32], out: &mut [f32]) {
@@ -26,7 +25,7 @@ pub fn lstm_step(isa: Isa, gates: &mut [f32], cells: &mut [f32], out: &mut [f32]
         let (input, rest) = gates.split_at_mut(width);
         let (forget, rest) = rest.split_at_mut(width);
         let (candidate, output) = rest.split_at_mut(width);
-        // A loop for each function, so that the compiler has one formula at a time.
+        // One loop a function, so that the compiler vectorises one formula at a time.
         input.iter_mut().for_each(|x| *x = sigmoid::<S>(*x));
         forget.iter_mut().for_each(|x| *x = sigmoid::<S>(*x));
         candidate.iter_mut().for_each(|x| *x = tanh::<S>(*x));
@@ -44,12 +43,12 @@ pub fn lstm_step(isa: Isa, gates: &mut [f32], cells: &mut [f32], out: &mut [f32]
     dispatch!(isa, body(gates: &mut [f32], cells: &mut [f32], out: &mut [f32]));
 }
 
-/// The way back through a step. `before` and `cells` are the states before and after it, `to_out` the gradient of its
-/// result, and `to_cells` that of the state after it from the steps behind; what is in `gates` becomes the gradient of the
-/// sums that entered the gates, and what is in `to_cells` that of the state before.
+/// The backward pass of a step. `before` and `cells` are the states before and after it. `to_out` is the
+/// gradient of its result, and `to_cells` that of the state after it from later steps. `gates` becomes the
+/// gradient of the gates' inputs, and `to_cells` that of the state before.
 ///
 /// # Panics
-/// Where the lengths do not fit.
+/// If the lengths do not match.
 pub fn lstm_step_back(
     isa: Isa,
     gates: &mut [f32],

@@ -1,4 +1,4 @@
-//! Functions of single values and of rows, written so that the compiler turns them into vector instructions.
+//! Scalar functions and row functions in forms that the compiler vectorises.
 
 use crate::{
     isa::{Isa, dispatch},
@@ -30,8 +30,8 @@ pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
     if x < -87.3 { 0.0 } else { y * f32::from_bits(bits) }
 }
 
-/// 2 to the power of `x`, which is below 127, within 2 units in the last place; 0 below -100. It takes half as many operations as
-/// [`exp`].
+/// 2 to the power of `x`, which is below 127, within 2 units in the last place; 0 below -100. It needs half
+/// as many operations as [`exp`].
 #[inline(always)]
 fn exp2<S: Simd>(x: f32) -> f32 {
     let rounded = x + ROUND;
@@ -41,7 +41,7 @@ fn exp2<S: Simd>(x: f32) -> f32 {
     for coefficient in [0.009_669_691, 0.055_505_585, 0.240_222_83, std::f32::consts::LN_2, 1.0] {
         y = S::mul_add(y, rest, coefficient);
     }
-    // The power, to which `ROUND` adds nothing that stays, is added to the exponent.
+    // The rounded power is added to the exponent; the bits of `ROUND` are shifted out.
     let bits = y.to_bits().wrapping_add(rounded.to_bits() << 23);
     if x < -100.0 { 0.0 } else { f32::from_bits(bits) }
 }
@@ -116,7 +116,7 @@ impl Activation {
     }
 }
 
-/// Adds up `term` of every value in 32 lanes, which the compiler can do at once, unlike a plain sum.
+/// Sums `term` of every value in 32 lanes, which can be vectorised, unlike a plain sum.
 #[inline(always)]
 pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -145,7 +145,7 @@ pub(crate) fn max_body(values: &[f32]) -> f32 {
     for (lane, value) in lanes.iter_mut().zip(rest) {
         raise(lane, *value);
     }
-    // By halves: one lane behind the other, each would wait for the one before.
+    // By halves: a sequential sum would wait for each addition.
     for width in [16, 8, 4, 2, 1] {
         for i in 0..width {
             let upper = lanes[width + i];
@@ -155,7 +155,7 @@ pub(crate) fn max_body(values: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// The greatest of `values`; minus infinity where there is none.
+/// The largest of `values`; minus infinity for none.
 #[must_use]
 pub fn max(isa: Isa, values: &[f32]) -> f32 {
     #[inline(always)]
@@ -165,7 +165,7 @@ pub fn max(isa: Isa, values: &[f32]) -> f32 {
     dispatch!(isa, body(values: &[f32]) -> f32)
 }
 
-/// The sum of e to the power of each value less `offset`.
+/// The sum of e to the power of each value minus `offset`.
 #[must_use]
 pub fn exp_sum(isa: Isa, values: &[f32], offset: f32) -> f64 {
     #[inline(always)]
@@ -176,7 +176,8 @@ pub fn exp_sum(isa: Isa, values: &[f32], offset: f32) -> f64 {
     dispatch!(isa, body(values: &[f32], offset: f32) -> f64)
 }
 
-/// Replaces `scores`, times `scale`, which is above 0, by their exponentials less the greatest, and gives one over the sum.
+/// Replaces `scores`, times `scale`, which is above 0, by their exponentials minus the greatest, and returns
+/// the inverse sum.
 #[inline(always)]
 pub(crate) fn softmax_body<S: Simd>(scores: &mut [f32], scale: f32) -> f32 {
     let scale = scale * std::f32::consts::LOG2_E;
@@ -199,12 +200,12 @@ pub(crate) fn softmax_body<S: Simd>(scores: &mut [f32], scale: f32) -> f32 {
 /// Normalisation of rows.
 #[derive(Clone, Debug)]
 pub struct Norm {
-    /// What a normalised value is multiplied by.
+    /// The scale of normalised values.
     pub weight: Vec<f32>,
-    /// What is added then. Where there is none, the norm is by the root mean square (Zhang and Sennrich 2019), which
-    /// does not subtract the mean; otherwise it is layer normalisation (Ba et al. 2016).
+    /// The shift. Without it, this is RMS normalisation (Zhang and Sennrich 2019), which does not subtract
+    /// the mean; otherwise it is layer normalisation (Ba et al. 2016).
     pub bias: Option<Vec<f32>>,
-    /// What is added to the variance or mean square.
+    /// The constant added to the variance or mean square.
     pub eps: f32,
 }
 
@@ -228,15 +229,15 @@ impl Norm {
         }
     }
 
-    /// Normalises every row in its place.
+    /// Normalises every row in place.
     ///
     /// # Panics
-    /// Where the rows are not as wide as the norm.
+    /// If the width of the rows differs from that of the norm.
     pub fn forward(&self, isa: Isa, team: &Team, rows: &mut Rows) {
         assert_eq!(rows.width(), self.weight.len());
         let shared = rows.shared();
         each_row(team, shared.count, &|at| {
-            // SAFETY: every row is one part's, and the rows are borrowed until all parts are done.
+            // SAFETY: every row belongs to one part, and the rows are borrowed until all parts are finished.
             let values = unsafe { shared.part(at, 0, shared.width) };
             self.one(isa, values);
         });
@@ -251,16 +252,16 @@ impl Norm {
         dispatch!(isa, body(norm: &Norm, values: &mut [f32]));
     }
 
-    /// Writes the normalised rows to `out`, which takes their shape.
+    /// Writes the normalised rows to `out` and sets its shape.
     ///
     /// # Panics
-    /// Where the rows are not as wide as the norm.
+    /// If the width of the rows differs from that of the norm.
     pub fn forward_to(&self, isa: Isa, team: &Team, rows: &Rows, out: &mut Rows) {
         assert_eq!(rows.width(), self.weight.len());
         out.reshape(rows.count(), rows.width());
         let shared = out.shared();
         each_row(team, shared.count, &|at| {
-            // SAFETY: every row is one part's, and the rows are borrowed until all parts are done.
+            // SAFETY: every row belongs to one part, and the rows are borrowed until all parts are finished.
             let values = unsafe { shared.part(at, 0, shared.width) };
             values.copy_from_slice(rows.row(at));
             self.one(isa, values);
@@ -268,7 +269,7 @@ impl Norm {
     }
 }
 
-/// Calls `work` for each of `count` rows, in portions that are worth a hand-over.
+/// Calls `work` for each of `count` rows, in portions that are large enough for a hand-over.
 pub(crate) fn each_row(team: &Team, count: usize, work: &(dyn Fn(usize) + Sync)) {
     const PORTION: usize = 16;
     team.run(count.div_ceil(PORTION), &|part| {

@@ -1,4 +1,4 @@
-//! Weights packed for products, and the products.
+//! Packed weights and their products.
 
 use std::ops::Range;
 
@@ -20,21 +20,21 @@ use crate::{
     team::Team,
 };
 
-/// How weights are kept.
+/// The storage type of weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// As they are.
+    /// Unchanged.
     #[default]
     F32,
-    /// In 8 bits with one scale for each output; inputs are rounded to 8 bits with one scale for each row, and the
-    /// sums are exact.
+    /// In 8 bits with one scale an output; inputs are quantised to 8 bits with one scale a row, and the sums
+    /// are exact.
     Int8,
 }
 
-/// The weights of a linear layer, (outputs, inputs), cut into panels of 32 outputs.
+/// The weights of a linear layer, (outputs, inputs), in panels of 32 outputs.
 ///
-/// A panel holds its 32 outputs' weights for the first input, then for the second, and so on; in int8 four inputs'
-/// weights of an output lie side by side. A product reads it from the front to the end.
+/// A panel has its 32 outputs' weights for the first input, then for the second, and so on. In int8 four
+/// inputs' weights of an output are next to each other. A product reads it sequentially.
 #[derive(Debug)]
 pub struct Matrix {
     inputs: usize,
@@ -47,7 +47,7 @@ enum Values {
     F32(Buffer<f32>),
     Int8 {
         values: Buffer<i8>,
-        /// What a weight of each output is multiplied by.
+        /// The scale of each output's weights.
         scales: Vec<f32>,
         /// 128 times the sum of each output's weights: inputs are stored with 128 added.
         offsets: Vec<i32>,
@@ -55,10 +55,10 @@ enum Values {
 }
 
 impl Matrix {
-    /// Packs `blocks` of weights, each (outputs, `inputs`) row after row, one under the other.
+    /// Packs consecutive `blocks` of weights, each (outputs, `inputs`) row by row.
     ///
     /// # Panics
-    /// Where a block is not a whole number of rows.
+    /// If a block is not a whole number of rows.
     #[must_use]
     pub fn pack(blocks: &[&[f32]], inputs: usize, precision: Precision) -> Self {
         assert!(inputs > 0 && blocks.iter().all(|block| block.len() % inputs == 0));
@@ -107,10 +107,10 @@ impl Matrix {
         self.outputs
     }
 
-    /// Writes the weights of output `at`: the row of an embedding table.
+    /// Copies the weights of output `at`: the row of an embedding table.
     ///
     /// # Panics
-    /// Where there is no such output, or `out` is not as long as there are inputs.
+    /// If there is no such output, or the length of `out` is not the number of inputs.
     pub fn output(&self, at: usize, out: &mut [f32]) {
         assert!(at < self.outputs && out.len() == self.inputs);
         let (panel, lane) = (at / LANES, at % LANES);
@@ -132,14 +132,14 @@ impl Matrix {
     }
 }
 
-/// What becomes of a product's result.
+/// How a product's result is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// It replaces what was there.
+    /// It replaces the previous value.
     Set,
-    /// It is added to what was there.
+    /// It is added to the previous value.
     Add,
-    /// What was there is multiplied by it.
+    /// The previous value is multiplied by it.
     Multiply,
 }
 
@@ -156,8 +156,7 @@ pub struct Product<'a> {
     pub store: Store,
 }
 
-/// What products run on: an instruction set, threads, and memory for inputs in int8 that is kept from one product to
-/// the next.
+/// The resources of products: an instruction set, threads, and a reusable buffer for int8 inputs.
 #[derive(Debug)]
 pub struct Machine {
     /// The instruction set.
@@ -174,7 +173,7 @@ impl Machine {
         Self { isa, team: Team::global(), scratch: Scratch::default() }
     }
 
-    /// The caller's thread alone, with the widest instruction set of the machine.
+    /// The caller's thread only, with the widest instruction set of the machine.
     #[must_use]
     pub fn alone() -> Self {
         Self { isa: Isa::detected(), team: Team::alone(), scratch: Scratch::default() }
@@ -187,7 +186,7 @@ impl Default for Machine {
     }
 }
 
-/// The inputs of a product, as its tiles read them.
+/// The inputs of a product in the layout of tiles.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     F32 { values: &'a [f32], stride: usize },
@@ -195,8 +194,8 @@ pub(crate) enum Input<'a> {
 }
 
 impl Input<'_> {
-    /// Whether a product of `rows` such rows of `depth` values is one for AMX. Rows are those of the whole product, so that a
-    /// sum depends on neither threads nor parts.
+    /// Whether a product of `rows` rows of `depth` values uses AMX. This depends on the whole product, so
+    /// sums depend on neither threads nor parts.
     #[cfg(target_arch = "x86_64")]
     fn is_tiled(&self, isa: Isa, rows: usize, depth: usize) -> bool {
         isa == Isa::Amx
@@ -219,33 +218,33 @@ impl<'a> Product<'a> {
         Self { matrix, bias: None, activation: None, store: Store::Set }
     }
 
-    /// Multiplies rows `from` of `input`, and stores the results from row `to` of `out` on.
+    /// Multiplies the rows `from` of `input`, and stores the results in the rows of `out` from `to` on.
     ///
     /// # Panics
-    /// Where a width or a number of rows does not fit.
+    /// If a width or a number of rows does not match.
     pub fn run(&self, machine: &mut Machine, input: &Rows, from: Range<usize>, out: &mut Rows, to: usize) {
         assert!(out.width() == self.matrix.outputs);
-        // SAFETY: `out` is borrowed until all parts are done.
+        // SAFETY: `out` is borrowed until all parts are finished.
         unsafe { self.write(machine, input, from, out.shared(), to) };
     }
 
-    /// Multiplies all rows of `input`: the results, row after row without gaps.
+    /// Multiplies all rows of `input`; returns the results row by row without gaps.
     ///
     /// # Panics
-    /// Where a width does not fit.
+    /// If a width does not match.
     #[must_use]
     pub fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
         let mut values = vec![0.0; input.count() * self.matrix.outputs];
         let out = SharedRows::of_values(&mut values, input.count());
-        // SAFETY: the values are nobody else's until all parts are done.
+        // SAFETY: this call has exclusive access to the values until all parts are finished.
         unsafe { self.write(machine, input, 0..input.count(), out, 0) };
         values
     }
 
-    /// [`run`](Self::run), to rows as wide as there are outputs.
+    /// [`run`](Self::run) into rows whose width is the number of outputs.
     ///
     /// # Safety
-    /// `out` must be alive and nobody else may use it.
+    /// `out` must be alive and not used elsewhere.
     unsafe fn write(
         &self,
         machine: &mut Machine,
@@ -282,7 +281,7 @@ impl<'a> Product<'a> {
         });
     }
 
-    /// Computes `rows` by `panels` by [`amx`].
+    /// Computes `rows` by `panels` with [`amx`].
     ///
     /// # Safety
     /// As for [`part`](Self::part).
@@ -352,7 +351,7 @@ impl<'a> Product<'a> {
         });
     }
 
-    /// What ends the sums of a panel.
+    /// The scales and biases of a panel.
     #[inline(always)]
     fn ends(&self, panel: usize) -> Ends {
         let columns = panel * LANES..((panel + 1) * LANES).min(self.matrix.outputs);
@@ -366,7 +365,7 @@ impl<'a> Product<'a> {
         Ends { columns, bias, scales, offsets }
     }
 
-    /// Makes results of the sums of a row, and stores them.
+    /// Computes the results from the sums of a row, and stores them.
     #[inline(always)]
     fn end_row<S: Simd>(&self, ends: &Ends, sums: &mut [f32; LANES], out: &mut [f32]) {
         if let Some(bias) = &ends.bias {
@@ -409,7 +408,8 @@ impl<'a> Product<'a> {
             out: SharedRows,
             to: usize,
         ) {
-            // SAFETY: `dispatch` has checked that the machine has `S`; the rest is the contract of `part`.
+            // SAFETY: `dispatch` has checked that the machine supports `S`; the rest is the contract of
+            // `part`.
             unsafe { product.part_body::<S>(input, rows, panels, out, to) }
         }
         let product = self;
@@ -452,7 +452,7 @@ impl<'a> Product<'a> {
                         (Values::F32(weights), Input::F32 { values, stride }) => {
                             let a = &values[start * stride..(end - 1) * stride + depth];
                             let panel = &weights[panel * depth * LANES..][..depth * LANES];
-                            // SAFETY: the slices are what the strip reads: its rows and a panel.
+                            // SAFETY: the slices are the inputs of the strip: its rows and a panel.
                             unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, 1), panel.as_ptr(), sums) };
                         }
                         (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, scales }) => {
@@ -485,17 +485,17 @@ impl<'a> Product<'a> {
     }
 }
 
-/// What ends the sums of a panel's columns.
+/// The scales and biases of a panel's columns.
 struct Ends {
     columns: Range<usize>,
     bias: Option<[f32; LANES]>,
-    /// Of weights in int8, and what their sums have too much.
+    /// The scales of int8 weights, and the excess of their sums.
     scales: [f32; LANES],
     offsets: [i32; LANES],
 }
 
 impl Ends {
-    /// Makes numbers of the sums in int8 of a row whose scale is `scale`.
+    /// Converts the int8 sums of a row with scale `scale`.
     #[inline(always)]
     fn scale(&self, ints: &[i32; LANES], scale: f32, sums: &mut [f32; LANES]) {
         for i in 0..LANES {
@@ -504,7 +504,7 @@ impl Ends {
     }
 }
 
-/// `values`, and zeros up to the width of a panel: loops of a fixed length are a few instructions.
+/// `values`, padded with zeros to the width of a panel: fixed-length loops compile to few instructions.
 #[inline(always)]
 fn lanes<T: Copy + Default>(values: &[T]) -> [T; LANES] {
     values.as_array::<LANES>().copied().unwrap_or_else(|| {

@@ -1,8 +1,8 @@
-//! Products of matrices that lie anywhere in slices, for what changes between two products, as weights do in training.
+//! Matrix products of strided views, for operands that change between products, as in training.
 //!
-//! Both operands are brought into the order in which a tile reads them where they are not so already: the right one into panels of
-//! 32 columns, the left one row after row. A thread orders what its part of the product takes, a piece of it at a time, just before it
-//! is read, so that it never leaves the second cache. Only a right operand that many parts take is ordered for all of them before.
+//! Operands are reordered into the layout of tiles if necessary: the right one into panels of 32 columns, the
+//! left one into rows. A thread reorders the operands of its part block by block just before their use, so
+//! that they stay in the L2 cache. A right operand that many parts use is reordered once in advance.
 
 use std::{cell::Cell, ops::Range};
 
@@ -21,35 +21,35 @@ use crate::{
     },
 };
 
-/// A matrix inside a slice: where it starts, its size, and how far apart neighbours are.
+/// A matrix inside a slice: its start, its size, and its strides.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
-    /// The place of the first value.
+    /// The index of the first value.
     pub offset: usize,
     /// The number of rows.
     pub rows: usize,
     /// The number of columns.
     pub columns: usize,
-    /// From a value to the one below it.
+    /// The distance between rows.
     pub row_stride: usize,
-    /// From a value to the one to its right.
+    /// The distance between columns.
     pub column_stride: usize,
 }
 
 impl View {
-    /// Rows of `stride` values, of which the first `columns` are looked at.
+    /// Rows of `stride` values, of which the first `columns` are used.
     #[must_use]
     pub fn rows(offset: usize, rows: usize, columns: usize, stride: usize) -> Self {
         Self { offset, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// Rows of `columns` values, one after the other.
+    /// Rows of `columns` values without gaps.
     #[must_use]
     pub fn packed(rows: usize, columns: usize) -> Self {
         Self::rows(0, rows, columns, columns)
     }
 
-    /// Rows as columns.
+    /// The transposed view.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// One past the last value that the view reaches.
+    /// One past the last index of the view.
     fn end(&self) -> usize {
         if self.rows == 0 || self.columns == 0 {
             return self.offset;
@@ -80,20 +80,19 @@ impl View {
     }
 }
 
-/// How products are computed in training.
+/// The precision of products in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrainingPrecision {
     /// In 32 bits.
     #[default]
     F32,
-    /// Of values rounded to bf16, of which eight bits are kept, summed in 32 bits, where the machine does that faster; elsewhere in
-    /// 32 bits.
+    /// bf16 operands with f32 accumulation (mixed precision), if the machine does that faster; otherwise f32.
     Bf16,
 }
 
 impl TrainingPrecision {
-    /// Whether this machine rounds what such products take.
+    /// Whether this machine rounds the operands of such products.
     #[must_use]
     pub fn rounds(self) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -104,25 +103,25 @@ impl TrainingPrecision {
     }
 }
 
-/// What becomes of a sum.
+/// How sums become results.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
-    /// What it is multiplied by.
+    /// The factor.
     pub scale: f32,
-    /// Whether it is added to what was there.
+    /// Whether the result is added to the previous value.
     pub adds: bool,
 }
 
 impl Scaled {
-    /// Makes results of sums.
+    /// Stores the results of sums.
     ///
     /// # Safety
-    /// The machine must have `S`.
+    /// The machine must support `S`.
     #[inline(always)]
     pub(crate) unsafe fn store<S: Simd>(self, out: &mut [f32], sums: &[f32; LANES]) {
         match out.as_mut_array::<LANES>() {
-            // By hand: what a compiler makes of the loop below takes a value at a time.
-            // SAFETY: the contract, and 32 values each.
+            // Manual vectors, because the compiler does not vectorise the loop below. SAFETY: the contract,
+            // and 32 values each.
             Some(out) => unsafe {
                 let before = if self.adds { S::load_floats(out.as_ptr()) } else { S::zero_floats() };
                 let sums = S::load_floats(sums.as_ptr());
@@ -139,17 +138,18 @@ impl Scaled {
 }
 
 thread_local! {
-    /// Memory for a part's rows and a panel in order, kept from one part to the next.
+    /// Buffers of a part's reordered rows and panel, reused by later parts.
     static PART: Cell<[Lines; 2]> = Cell::default();
-    /// Memory for panels that all parts read, kept from one product to the next.
+    /// The buffer of panels for all parts, reused by later products.
     static PANELS: Cell<Lines> = Cell::default();
 }
 
-/// `out = scale a b`, or that added to `out`, on so many threads of the rayon pool that the caller is in. The order of an element's
-/// sum does not depend on the number of threads: that of `a`'s columns, in 32 bits, in pieces of 512 where there are more.
+/// Computes `out = scale a b`, or adds that to `out`, on up to `threads` threads of the current rayon pool.
+/// The order of an element's sum does not depend on the number of threads: it follows the columns of `a`, in
+/// 32 bits, in blocks of 512.
 ///
 /// # Panics
-/// Where sizes do not fit, a view leaves its slice, or values of `out` share a place or do not lie side by side in a row.
+/// If sizes do not match, a view exceeds its slice, or rows of `out` overlap or are not contiguous.
 pub fn multiply(
     isa: Isa,
     threads: usize,
@@ -180,8 +180,8 @@ pub fn multiply(
     let mut product = Operands {
         a,
         va,
-        // Rows whose distance is a multiple of 2 KiB fall into a few lines of the first cache. Columns of narrow rows are read where
-        // they lie: each line of the cache holds a tile's values of one or two rows.
+        // Rows at multiples of 2 KiB share few lines of the L1 cache, so they are reordered. Columns of
+        // narrow rows are used directly: a cache line has a tile's values of one or two rows.
         is_ready: is_tiled
             || (va.column_stride == 1 && (va.rows == 1 || !va.row_stride.is_multiple_of(512)))
             || (va.row_stride == 1 && va.column_stride <= NARROW),
@@ -199,7 +199,7 @@ pub fn multiply(
         product.panels = Some(&b[vb.offset..]);
     }
     if is_panel || (whole.row_blocks() <= OWN && !is_tiled) {
-        // SAFETY: the views were checked above, and `out` is borrowed until all parts are done.
+        // SAFETY: the views were checked above, and `out` is borrowed until all parts are finished.
         unsafe { product.run(isa, threads, &whole) };
         return;
     }
@@ -210,7 +210,7 @@ pub fn multiply(
         va.columns.min(pieces.max(1) * PIECE)
     };
     let most = (ORDERED / depth / LANES).max(1) * LANES;
-    // Taken, not borrowed: a thread that waits may meanwhile work on another product.
+    // Taken, not borrowed: a waiting thread may run another product in the meantime.
     let mut panels = PANELS.take();
     for column in (0..o.columns).step_by(most) {
         let columns = most.min(o.columns - column);
@@ -241,7 +241,7 @@ pub fn multiply(
     PANELS.set(panels);
 }
 
-/// Checks a product's operands. Whether there is something to be summed; where there is not, the result is there already.
+/// Checks a product's operands. Returns whether there is something to sum; if not, the result is complete.
 fn has_sums(
     (out, o): (&mut [f32], View),
     (a, va): (&[f32], View),
@@ -250,7 +250,7 @@ fn has_sums(
 ) -> bool {
     assert_eq!((o.rows, o.columns, va.columns), (va.rows, vb.columns, vb.rows), "sizes of a product");
     assert!(o.end() <= out.len() && va.end() <= a.len() && vb.end() <= b.len(), "a view leaves its slice");
-    // Elements of the result are written by several threads.
+    // Several threads write elements of the result.
     assert!(o.column_stride == 1 && (o.rows <= 1 || o.row_stride >= o.columns), "overlapping result");
     if o.rows == 0 || o.columns == 0 {
         return false;
@@ -264,36 +264,37 @@ fn has_sums(
     va.columns > 0
 }
 
-/// Values of panels that are brought into order for all parts at once, at most; so memory does not grow with the operands.
+/// The largest number of panel values that are reordered for all parts at once, which bounds memory.
 const ORDERED: usize = 1 << 22;
 
-/// Inputs that are summed before their sum is added to that of the others, so that a part's rows and a panel stay in the second cache.
+/// The number of inputs in a block. Its sum is added to that of the others, so that a part's rows and a panel
+/// stay in the L2 cache.
 const PIECE: usize = 512;
 
-/// Blocks of rows, at most, that each bring the panels into order for themselves.
+/// The largest number of row blocks that reorder the panels separately.
 const OWN: usize = 2;
 
-/// Rows of at most so many values are read by columns without being brought into order.
+/// Rows up to this length are read by columns without reordering.
 const NARROW: usize = 64;
 
-/// Where a result's elements are.
+/// The elements of a result.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared(pub(crate) *mut f32);
-// SAFETY: each element is written by the one part that it belongs to.
+// SAFETY: each element is written by the one part that owns it.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// What the parts of a product share.
+/// The operands that the parts of a product share.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     a: &'a [f32],
     va: View,
-    /// Whether tiles read `a` where it lies.
+    /// Whether tiles read `a` directly.
     is_ready: bool,
     b: &'a [f32],
     vb: View,
-    /// `b` in order, one panel after the other; otherwise each part orders its own.
+    /// The reordered `b`, panel by panel; without it each part reorders its panels.
     panels: Option<&'a [f32]>,
     out: Shared,
     out_stride: usize,
@@ -305,7 +306,7 @@ impl Operands<'_> {
     /// Computes all parts of the grid.
     ///
     /// # Safety
-    /// The views must lie in their slices, and `out` have the grid's elements, which nobody else may use.
+    /// The views must be inside their slices, and `out` must have the grid's elements, with exclusive access.
     unsafe fn run(&self, isa: Isa, threads: usize, grid: &Grid) {
         let part = |at: usize| {
             let (rows, panels) = grid.part(at);
@@ -339,7 +340,7 @@ impl Operands<'_> {
         dispatch!(isa, body(product: &Operands<'_>, rows: Range<usize>, panels: Range<usize>));
     }
 
-    /// Computes `rows` by `panels` by [`amx`].
+    /// Computes `rows` by `panels` with [`amx`].
     ///
     /// # Safety
     /// As for [`part`](Self::part); the panels must be in order.
@@ -366,10 +367,10 @@ impl Operands<'_> {
         });
     }
 
-    /// Makes results of the sums of a row and a panel, and stores them.
+    /// Computes the results from the sums of a row and a panel, and stores them.
     ///
     /// # Safety
-    /// As for [`part`](Self::part), and the machine must have `S`.
+    /// As for [`part`](Self::part), and the machine must support `S`.
     #[inline(always)]
     unsafe fn end_row<S: Simd>(&self, panel: usize, row: usize, scaled: Scaled, sums: &[f32; LANES]) {
         let first = panel * LANES;
@@ -417,7 +418,8 @@ impl Operands<'_> {
                     let to = (rows.start + start) * self.out_stride + panel * LANES;
                     for tile in tiles::<S>(end - start, count) {
                         let tile = tile.to(self.out.0.wrapping_add(to), self.out_stride);
-                        // SAFETY: the slices are what the strip reads: rows of `count` values, and a panel.
+                        // SAFETY: the slices are the inputs of the strip: rows of `count` values, and a
+                        // panel.
                         unsafe { tile.sum_f32::<S>(a.as_ptr(), (stride, step), values.as_ptr(), sums) };
                         if tile.ends {
                             for (row, sums) in tile.rows.clone().zip(&sums[tile.rows]) {
@@ -433,7 +435,7 @@ impl Operands<'_> {
     }
 }
 
-/// Whether a product is one for AMX: narrow ones would leave most of a tile empty.
+/// Whether a product uses AMX: narrow ones would leave most of a tile empty.
 #[cfg(target_arch = "x86_64")]
 fn is_tiled(isa: Isa, out: View) -> bool {
     isa == Isa::Amx && out.rows >= amx::FLOAT_ROWS && out.columns >= LANES / 2

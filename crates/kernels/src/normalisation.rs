@@ -1,36 +1,36 @@
-//! Batch normalisation over runs of values of one group, with the rectifier behind it: statistics, values and gradients.
+//! Batch normalisation with a rectifier, over runs of one group's values: statistics, values and gradients.
 
 use crate::{
     isa::{Isa, dispatch},
     simd::Simd,
 };
 
-/// Sums that are made beside each other, since one alone would wait for each addition.
+/// The number of parallel sums, because a single sum would wait for each addition.
 const SUMS: usize = 16;
 
-/// What becomes of a group's values: `(value - mean) slope + shift`.
+/// The normalisation of a group: `(value - mean) slope + shift`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normalised {
     /// The group's mean.
     pub mean: f32,
-    /// One over its deviation, times a scale.
+    /// The inverse standard deviation times a scale.
     pub slope: f32,
-    /// What is added.
+    /// The shift.
     pub shift: f32,
 }
 
 impl Normalised {
-    /// What becomes of one value.
+    /// The normalised value.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, value: f32) -> f32 {
         (value - self.mean) * self.slope + self.shift
     }
 
-    /// Writes what becomes of a run of values, rectified and multiplied by `factor`.
+    /// Normalises a run of values, rectifies them and multiplies by `factor`.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn rectify(&self, isa: Isa, values: &[f32], factor: f32, out: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(line: &Normalised, values: &[f32], factor: f32, out: &mut [f32]) {
@@ -44,8 +44,8 @@ impl Normalised {
     }
 }
 
-/// How gradients of a group's normalised values go back: with n values x, mean m, deviation 1 / r, normalised values
-/// h = r (x - m), scale s and gradients g, those of x are r s (g - mean(g) - h mean(g h)).
+/// The gradients through a group's normalisation. With n values x, mean m, standard deviation 1 / r,
+/// normalised values h = r (x - m), scale s and gradients g, those of x are r s (g - mean(g) - h mean(g h)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormalisedBack {
     /// The group's mean.
@@ -69,7 +69,7 @@ impl NormalisedBack {
     /// Turns the gradients of a run of normalised values into those of the values.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn apply(&self, isa: Isa, values: &[f32], gradients: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(back: &NormalisedBack, values: &[f32], gradients: &mut [f32]) {
@@ -83,7 +83,7 @@ impl NormalisedBack {
     }
 }
 
-/// The mean of a run of values, and the sum of their squared distances from it.
+/// The mean of a run of values, and the sum of their squared deviations.
 #[must_use]
 pub fn mean_and_spread(isa: Isa, values: &[f32]) -> (f64, f64) {
     #[inline(always)]
@@ -114,11 +114,12 @@ pub fn mean_and_spread(isa: Isa, values: &[f32]) -> (f64, f64) {
     dispatch!(isa, body(values: &[f32]) -> (f64, f64))
 }
 
-/// Multiplies the gradients of a run by `factor` where the rectifier let values through, whose results are `active`, and makes
-/// the others zero. Gives the sums of the gradients, and of those times the distances of `values` from `mean`.
+/// Multiplies the gradients of a run by `factor` if the rectifier's result in `active` is positive, and sets
+/// the others to zero. Returns the sums of the gradients, and of those times the deviations of `values` from
+/// `mean`.
 ///
 /// # Panics
-/// Where the lengths differ.
+/// If the lengths differ.
 pub fn rectify_back(
     isa: Isa,
     (active, factor): (&[f32], f32),

@@ -1,28 +1,28 @@
-//! Messages along the edges of a graph: each node takes the sum of its neighbours' rows, each multiplied by the row of weights of
-//! the edge between them. Neural Bellman-Ford networks (Zhu et al., 2021) are made of it.
+//! Message passing on a graph. Each node sums its neighbours' rows, each multiplied by the weight row of the
+//! edge between them, as in neural Bellman-Ford networks (Zhu et al., 2021).
 
 use crate::{
     isa::{Isa, dispatch},
     simd::{LANES, Simd},
 };
 
-/// The edges of a graph as messages pass over them: every triple in both directions, those of a node by step, so that what comes
-/// over one step is summed before it is multiplied.
+/// The edges of a graph for message passing: every triple in both directions. A node's edges are grouped by
+/// step, so that rows of one step are summed before they are multiplied.
 ///
 /// Step `2r` leads from the subject of relation `r` to its object, `2r + 1` back.
 #[derive(Clone, Debug)]
 pub struct Adjacency {
     steps: usize,
-    /// Where the runs of a node begin, and at the end how many there are.
+    /// The start of each node's runs; the last entry is their number.
     starts: Vec<usize>,
-    /// The step of a run and where its ends begin; one more at the end.
+    /// The step of a run and the start of its ends; one more at the end.
     runs: Vec<(u32, usize)>,
     /// The nodes that each run leads to.
     ends: Vec<u32>,
 }
 
 impl Adjacency {
-    /// The graph of triples `(subject, relation, object)`; one that comes twice counts once.
+    /// The graph of triples `(subject, relation, object)`; duplicates count once.
     ///
     /// # Panics
     /// For a node or a relation that is not below its count.
@@ -63,7 +63,7 @@ impl Adjacency {
         self.steps
     }
 
-    /// The steps that lead away from a node, each with the nodes that it leads to.
+    /// The outgoing steps of a node, each with the nodes that it leads to.
     pub fn edges(&self, node: usize) -> impl Iterator<Item = (usize, &[u32])> {
         let runs = &self.runs[self.starts[node]..=self.starts[node + 1]];
         runs.windows(2).map(|pair| (pair[0].0 as usize, &self.ends[pair[0].1..pair[1].1]))
@@ -75,11 +75,11 @@ impl Adjacency {
         assert!(steps.iter().all(|rows| rows.len() == self.steps * width));
     }
 
-    /// Adds to the row of every node in `sums`, for each of its edges, the neighbour's row in `rows` times the row in `weights`
-    /// of the step that leads from the neighbour to it. All rows have `width` values.
+    /// Adds the messages of every node's edges to its row in `sums`: the neighbour's row in `rows` times the
+    /// row in `weights` of the step from the neighbour. All rows have `width` values.
     ///
     /// # Panics
-    /// Where a size does not fit, or `width` is not a multiple of 32.
+    /// If a size does not match, or `width` is not a multiple of 32.
     pub fn gather(&self, isa: Isa, width: usize, rows: &[f32], weights: &[f32], sums: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(graph: &Adjacency, width: usize, rows: &[f32], weights: &[f32], sums: &mut [f32]) {
@@ -111,7 +111,8 @@ impl Adjacency {
         ));
     }
 
-    /// What [`gather`](Self::gather) passes back: from the gradients `pulls` of its sums, adds those of its rows and weights.
+    /// The backward pass of [`gather`](Self::gather): adds the gradients of rows and weights from the
+    /// gradients `pulls` of the sums.
     ///
     /// # Panics
     /// As [`gather`](Self::gather).
@@ -141,7 +142,7 @@ impl Adjacency {
                         let row = S::load_floats(rows.as_ptr().add(node * width + first));
                         let mut gradient = S::load_floats(gradients.as_ptr());
                         for (step, ends) in graph.edges(node) {
-                            // The message went over this step, to those whose sums pull.
+                            // The message used this step, to the nodes of these gradients.
                             let total = total::<S>(pulls, ends, width, first);
                             let at = step * width + first;
                             let weight = S::load_floats(weights.as_ptr().add(at));
@@ -171,7 +172,7 @@ impl Adjacency {
 /// The sum of the rows of some nodes, 32 values from `first` on.
 ///
 /// # Safety
-/// The machine must have `S`, and `rows` a row of `width` values for each of `ends`, with 32 values from `first` on.
+/// The machine must support `S`, and `rows` must have a row of `width` values for each of `ends`, with 32 values from `first` on.
 #[inline(always)]
 unsafe fn total<S: Simd>(rows: &[f32], ends: &[u32], width: usize, first: usize) -> S::Floats {
     // SAFETY: by the contract.
@@ -223,8 +224,8 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_a_sum_that_is_linear_in_both() {
-        // The sums are linear in the rows for given weights and the other way, so that pulls times sums have the gradient times
-        // the rows (weights) as their value.
+        // The sums are linear in the rows for given weights, and the reverse. So the inner product of pulls
+        // and sums equals that of the gradient and the rows (weights).
         let (width, nodes) = (32, 7);
         let graph = Adjacency::new(nodes, 2, &TRIPLES);
         let (rows, weights) = (values(nodes * width, 5), values(4 * width, 3));
@@ -238,7 +239,7 @@ mod tests {
             let expected = dot(&pulls, &sums);
             assert!((dot(&to_rows, &rows) - expected).abs() < 1e-3, "{isa:?}");
             assert!((dot(&to_weights, &weights) - expected).abs() < 1e-3, "{isa:?}");
-            // And one by one: another row of one node moves the value as its gradient says.
+            // Element by element: changing a node's row changes the value according to its gradient.
             for node in 0..nodes {
                 let mut moved = rows.clone();
                 moved[node * width + 3] += 1.0;

@@ -1,4 +1,4 @@
-//! Values rounded to 8 bits: weights with a scale for each output, inputs with one for each row.
+//! Quantisation to 8 bits: weights with one scale an output, inputs with one a row.
 
 use crate::{
     isa::{Isa, dispatch},
@@ -8,14 +8,14 @@ use crate::{
     team::Team,
 };
 
-/// Memory for rows in 8 bits, used again from one product to the next.
+/// Buffers for 8-bit rows, reused by later products.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     values: Vec<u8>,
     scales: Vec<f32>,
 }
 
-/// Rounds the weights of one output into lane `lane` of its panel, and gives its scale and offset.
+/// Quantises the weights of one output into lane `lane` of its panel, and returns its scale and offset.
 pub(crate) fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f32, i32) {
     let scale = scale_of(row);
     let inverse = 1.0 / scale;
@@ -30,7 +30,7 @@ pub(crate) fn quantise_output(row: &[f32], lane: usize, panel: &mut [i8]) -> (f3
     (scale, 128 * sum)
 }
 
-/// What the greatest of `row`, up or down, must be divided by to be 127.
+/// The scale that maps the largest absolute value of `row` to 127.
 #[inline(always)]
 pub(crate) fn scale_of(row: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -44,8 +44,9 @@ pub(crate) fn scale_of(row: &[f32]) -> f32 {
     if greatest > 0.0 { greatest / 127.0 } else { 1.0 }
 }
 
-/// Rounds rows to 8 bits: 128 for 0, and the greatest value of a row, up or down, 127 from it. Where tiles read them in 16 bits, the
-/// second and the third of four change places, as [`Simd::tile_i8`] has it.
+/// Quantises rows to 8 bits: 128 for 0, and 127 away from it for the largest absolute value of a row. If
+/// tiles read them in 16 bits, the second and the third of four are swapped, as required by
+/// [`Simd::tile_i8`].
 pub(crate) fn quantise<'a>(
     isa: Isa,
     team: &Team,
@@ -58,7 +59,8 @@ pub(crate) fn quantise<'a>(
     fn body<S: Simd>(row: &[f32], out: &mut [u8]) -> f32 {
         let scale = scale_of(row);
         let inverse = 1.0 / scale;
-        // Rounded by the sum, whose low byte is the integer; not fused, so that every machine rounds alike.
+        // Rounded by an addition, whose low byte is the integer; not fused, so that every machine rounds
+        // equally.
         let round = |value: f32| ((value * inverse + ROUND).to_bits() as u8).wrapping_add(128);
         if S::INPUT == 1 {
             out.iter_mut().zip(row).for_each(|(out, value)| *out = round(*value));
@@ -82,7 +84,7 @@ pub(crate) fn quantise<'a>(
     }
 
     struct Shared(*mut u8, *mut f32);
-    // SAFETY: the pointers are only used for the rows of a part, which no other part has.
+    // SAFETY: the pointers are only used for the rows of a part, which no other part uses.
     unsafe impl Sync for Shared {}
 
     let count = values.len() / stride;
@@ -94,7 +96,7 @@ pub(crate) fn quantise<'a>(
     let shared = Shared(scratch.values.as_mut_ptr(), scratch.scales.as_mut_ptr());
     let shared = &shared;
     each_row(team, count, &|at| {
-        // SAFETY: row `at` lies inside the memory that was just sized, and is this part's alone.
+        // SAFETY: row `at` is inside the memory sized above, and belongs to this part alone.
         let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), used) };
         let scale = one(isa, &values[at * stride..][..width], out);
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Comparisons among rows that need not be exact: a quarter of the memory of exact ones.
+//! Approximate inner products of rows with each other, with a quarter of the memory.
 
 use rayon::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::{
     vectors::Vectors,
 };
 
-/// Rows in 8 bits with one scale each, to be compared with each other.
+/// Rows in 8 bits with one scale each.
 #[derive(Clone, Debug)]
 pub struct RoughRows {
     dim: usize,
@@ -19,7 +19,7 @@ pub struct RoughRows {
 }
 
 impl RoughRows {
-    /// Rounds rows.
+    /// Quantises rows.
     #[must_use]
     pub fn new(rows: Vectors<'_>) -> Self {
         let dim = rows.dim();
@@ -37,14 +37,14 @@ impl RoughRows {
         Self { dim, values, scales }
     }
 
-    /// The inner products of row `of` with the rows `ids`, in their order, in place of what is in `scores`.
+    /// Replaces `scores` by the inner products of row `of` with the rows `ids`, in order.
     ///
     /// # Panics
-    /// Where there is no such row.
+    /// If there is no such row.
     pub fn scores(&self, isa: Isa, of: u32, ids: &[u32], scores: &mut Vec<f32>) {
         #[inline(always)]
         fn body<S: Simd>(rows: &RoughRows, of: u32, ids: &[u32], scores: &mut Vec<f32>) {
-            // Rows lie anywhere, so their memory is asked for while others are read.
+            // Rows are at random addresses, so later ones are prefetched.
             const AHEAD: usize = 4;
             let (own, scale) = (rows.row(of), rows.scales[of as usize]);
             ids.iter().take(AHEAD).for_each(|&id| S::prefetch(rows.row(id)));

@@ -4,11 +4,11 @@ use std::{marker::PhantomData, ops::Range};
 
 use crate::{buffer::Lines, multiply::View, team::Team};
 
-/// The gap between rows, in values: one cache line. Rows whose distance is a multiple of 4 KiB would all fall into
-/// the same few lines of the first cache.
+/// The gap between rows, in values: one cache line. Rows at multiples of 4 KiB would share few lines of the
+/// L1 cache.
 const GAP: usize = 16;
 
-/// A matrix of activations, row after row, each row followed by a gap.
+/// A matrix of activations, row by row, each row followed by a gap.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     values: Lines,
@@ -26,8 +26,8 @@ impl Rows {
         rows
     }
 
-    /// Makes these `count` rows of `width`; what was in them is lost, and what is in them now is not defined. No
-    /// memory is taken where there was as much before.
+    /// Changes the shape to `count` rows of `width`. The values are lost; the new ones are undefined.
+    /// Existing memory is reused.
     pub fn reshape(&mut self, count: usize, width: usize) {
         self.stride = width.next_multiple_of(GAP) + GAP;
         self.count = count;
@@ -38,7 +38,7 @@ impl Rows {
     /// The first `width` values of the rows `which`.
     ///
     /// # Panics
-    /// Where there is no such row or value.
+    /// If there is no such row or value.
     #[must_use]
     pub fn pick(&self, which: &[usize], width: usize) -> Self {
         let mut picked = Self::new(which.len(), width);
@@ -60,7 +60,7 @@ impl Rows {
         self.width
     }
 
-    /// The distance from a row to the next, in values.
+    /// The distance between rows, in values.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
@@ -73,7 +73,7 @@ impl Rows {
         &self.values[at * self.stride..][..self.width]
     }
 
-    /// Row `at`, to be changed.
+    /// Row `at`, mutable.
     pub fn row_mut(&mut self, at: usize) -> &mut [f32] {
         assert!(at < self.count);
         &mut self.values[at * self.stride..][..self.width]
@@ -85,17 +85,17 @@ impl Rows {
         &self.values
     }
 
-    /// Where `width` columns from `column` on of some rows lie in [`values`](Self::values).
+    /// The view of `width` columns from `column` on of some rows, in [`values`](Self::values).
     #[must_use]
     pub fn view(&self, rows: Range<usize>, column: usize, width: usize) -> View {
         View::rows(rows.start * self.stride + column, rows.len(), width, self.stride)
     }
 
-    /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `team`, with the
-    /// numbers of the block and of the columns.
+    /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `team`,
+    /// with the indices of the block and of the columns.
     ///
     /// # Panics
-    /// Where the blocks overlap or do not rise, or `width` does not divide the rows.
+    /// If the blocks overlap or are not ascending, or `width` does not divide the row width.
     pub fn each_part(
         &mut self,
         team: &Team,
@@ -121,7 +121,7 @@ impl Rows {
         });
     }
 
-    /// All rows, to be changed by several threads.
+    /// All rows, for writing by several threads.
     pub(crate) fn shared(&mut self) -> SharedRows {
         SharedRows {
             values: self.values.as_mut_ptr(),
@@ -132,7 +132,7 @@ impl Rows {
     }
 }
 
-/// Some columns of a block of rows, which one thread may change.
+/// Some columns of a block of rows, with exclusive access.
 pub struct Part<'a> {
     rows: SharedRows,
     block: Range<usize>,
@@ -145,16 +145,16 @@ impl Part<'_> {
     /// The columns of row `at` of the block.
     ///
     /// # Panics
-    /// Where the block has no such row.
+    /// If the block has no such row.
     pub fn row_mut(&mut self, at: usize) -> &mut [f32] {
         assert!(at < self.block.len());
-        // SAFETY: blocks and columns of different parts do not overlap (see `each_part`, which alone makes parts and
-        // borrows the rows), and a part lends one row at a time.
+        // SAFETY: blocks and columns of different parts do not overlap. `each_part` alone creates parts and
+        // borrows the rows, and a part returns one row at a time.
         unsafe { self.rows.part(self.block.start + at, self.start, self.width) }
     }
 }
 
-/// Rows that several threads write to, each its own part.
+/// Rows that several threads write to, each in separate parts.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedRows {
     values: *mut f32,
@@ -163,19 +163,19 @@ pub(crate) struct SharedRows {
     pub(crate) stride: usize,
 }
 
-// SAFETY: the pointer is only used through `part`, whose callers keep the parts of different threads apart.
+// SAFETY: the pointer is only used through `part`, whose callers separate the parts of different threads.
 unsafe impl Send for SharedRows {}
 // SAFETY: as above.
 unsafe impl Sync for SharedRows {}
 
 impl SharedRows {
-    /// `count` rows side by side, without gaps.
+    /// `count` rows without gaps.
     pub(crate) fn of_values(values: &mut [f32], count: usize) -> Self {
         let width = values.len().checked_div(count).unwrap_or(0);
         Self { values: values.as_mut_ptr(), count, width, stride: width }
     }
 
-    /// Where column `start` of row `at` is.
+    /// The address of column `start` of row `at`.
     #[inline(always)]
     pub(crate) fn place(&self, at: usize, start: usize) -> *const f32 {
         self.values.wrapping_add(at * self.stride + start)
@@ -184,8 +184,7 @@ impl SharedRows {
     /// Columns `start..start + length` of row `at`.
     ///
     /// # Safety
-    /// The rows that this was made from must be alive and not used otherwise, and no other thread may have a part
-    /// that overlaps this one.
+    /// The rows must be alive and not used elsewhere, and no other thread may have an overlapping part.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts apart")]
     pub(crate) unsafe fn part(&self, at: usize, start: usize, length: usize) -> &mut [f32] {

@@ -1,8 +1,8 @@
-//! Exact search: the rows with the greatest inner products with a query.
+//! Exact search: the rows with the largest inner products with a query.
 //!
-//! Rows lie in panels of 32: their first values side by side, then their second ones, and so on, which is the order in
-//! which a product with a tile of queries reads them. The scores of a tile go no further than the cache; what exceeds the
-//! worst of a query's best so far is kept.
+//! Rows are in panels of 32: their first values, then their second ones, and so on. A product with a tile of
+//! queries reads them in this order. The scores of a tile stay in the cache; only those above a query's worst
+//! kept result are kept.
 
 #[cfg(test)]
 mod tests;
@@ -32,33 +32,34 @@ use crate::{
     top::Top,
 };
 
-// Panels are mapped from files as they are.
+// Panels are mapped from little-endian files directly.
 const _: () =
     assert!(cfg!(target_endian = "little"), "rows are kept in the order of bytes of small-endian machines");
 
-/// Which rows may be found.
+/// Selects the rows that may be found.
 pub type Filter<'a> = &'a (dyn Fn(u32) -> bool + Sync);
 
-/// Queries that share a pass over the rows: what a worker keeps of their best stays within some megabytes.
+/// The number of queries in a pass over the rows: a worker's results for them take a few megabytes.
 const PASS: usize = 1024;
 
-/// Bytes of rows that a worker takes at once: they stay in the second cache while blocks of queries pass by.
+/// Bytes of rows in a work unit: they stay in the L2 cache for all blocks of queries.
 const BLOCK: usize = 512 << 10;
 
-/// How the values of rows are kept.
+/// The storage type of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// As they are.
+    /// Unchanged.
     F32,
     /// In 16 bits; sums are in f32.
     F16,
-    /// In 8 bits with one scale for each row. A query is rounded to 8 bits as well, and the sums are exact.
+    /// In 8 bits with one scale a row. A query is quantised to 8 bits too, and the sums are exact.
     Int8,
 }
 
 impl Storage {
-    /// The length of a panel of rows of `dim` values. In int8 it begins with 32 scales (f32) and 32 offsets (128 times the
-    /// sum of a row's bytes, i32), and a row's values are filled up with zeros to a multiple of 4.
+    /// The length of a panel of rows of `dim` values. In int8 it starts with 32 scales (f32) and 32 offsets
+    /// (128 times the sum of a row's bytes, i32), and a row's values are padded with zeros to a multiple of
+    /// 4.
     #[must_use]
     pub fn panel_bytes(self, dim: usize) -> usize {
         match self {
@@ -68,10 +69,10 @@ impl Storage {
         }
     }
 
-    /// Writes a panel of at most 32 rows; those that are missing are zeros.
+    /// Writes a panel of at most 32 rows; missing ones are zeros.
     ///
     /// # Panics
-    /// Where `rows` are not up to 32 whole rows of `dim` values, or `panel` is not as long as one is.
+    /// If `rows` are not up to 32 whole rows of `dim` values, or `panel` has another length than a panel.
     pub fn pack(self, dim: usize, rows: &[f32], panel: &mut [u8]) {
         assert!(dim > 0 && rows.len().is_multiple_of(dim) && rows.len() <= dim * LANES);
         assert_eq!(panel.len(), self.panel_bytes(dim));
@@ -123,10 +124,10 @@ impl<'a> Panels<'a> {
     /// Rows of a panel.
     pub const ROWS: usize = LANES;
 
-    /// `rows` rows of `dim` values as [`Storage::pack`] writes them, panel after panel.
+    /// `rows` rows of `dim` values as [`Storage::pack`] writes them, panel by panel.
     ///
     /// # Panics
-    /// Where the bytes are not that many panels, or the rows more than ids can number.
+    /// If the number of bytes is wrong, or ids cannot number the rows.
     #[must_use]
     pub fn new(storage: Storage, dim: usize, rows: usize, bytes: &'a [u8]) -> Self {
         assert!(dim > 0 && u32::try_from(rows).is_ok());
@@ -134,10 +135,10 @@ impl<'a> Panels<'a> {
         Self { storage, dim, rows, bytes }
     }
 
-    /// Writes row `at`, as far as its storage keeps it.
+    /// Copies row `at` with the precision of its storage.
     ///
     /// # Panics
-    /// Where there is no such row, or `out` is not as long as a row.
+    /// If there is no such row, or `out` has another length.
     pub fn row(&self, at: usize, out: &mut [f32]) {
         assert!(at < self.rows && out.len() == self.dim);
         let (panel, lane) = (self.panel(at / LANES), at % LANES);
@@ -162,13 +163,13 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// For each query (of as many values as a row has), the `k` rows with the greatest inner products, as row and score:
-    /// best first, of equal scores the smaller row. Fewer where there are fewer rows that `filter` lets through.
+    /// For each query (as long as a row), the `k` rows with the largest inner products, as row and score:
+    /// best first, ties by ascending row. Fewer if fewer rows pass `filter`.
     ///
     /// Squares of all rows' and queries' values must have finite sums, so that no score is NaN.
     ///
     /// # Panics
-    /// Where `queries` are not whole vectors.
+    /// If `queries` are not whole vectors.
     #[must_use]
     pub fn search(
         &self,
@@ -198,7 +199,7 @@ impl<'a> Panels<'a> {
         })
     }
 
-    /// Queries in rows with gaps, as the tiles like them.
+    /// Queries in rows with gaps, the layout of tiles.
     fn spaced(&self, queries: &[f32]) -> Rows {
         let mut rows = Rows::new(queries.len() / self.dim, self.dim);
         let queries = queries.chunks_exact(self.dim).enumerate();
@@ -206,7 +207,7 @@ impl<'a> Panels<'a> {
         rows
     }
 
-    /// Queries in the numbers that rows are compared with.
+    /// Queries in the number format of the rows.
     fn input<'b>(&self, isa: Isa, rows: &'b Rows, scratch: &'b mut Scratch) -> Input<'b> {
         match self.storage {
             Storage::F32 | Storage::F16 => Input::F32 { values: rows.values(), stride: rows.stride() },
@@ -214,10 +215,10 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// For each query the scores of the rows of its list, in their order: those that a search gives them.
+    /// For each query the scores of the rows in its list, in order. They equal those of a search.
     ///
     /// # Panics
-    /// Where `queries` are not whole vectors, or not as many as lists, or there is no such row.
+    /// If `queries` are not whole vectors, their number differs from that of lists, or there is no such row.
     #[must_use]
     pub fn scores(&self, isa: Isa, queries: &[f32], lists: &[Vec<u32>]) -> Vec<Vec<f32>> {
         #[inline(always)]
@@ -294,7 +295,7 @@ impl<'a> Panels<'a> {
         filter: Option<Filter<'_>>,
         tops: &mut [Top],
     ) {
-        // Queries that stay in the second cache while panels pass by.
+        // The number of queries that stay in the L2 cache while panels are streamed.
         let together =
             (cached_values / self.dim).clamp(2 * MOST_ROWS, 16 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let (mut sums, mut ints) = ([[0f32; LANES]; STRIP], [[0i32; LANES]; STRIP]);
@@ -304,7 +305,7 @@ impl<'a> Panels<'a> {
             for panel in panels.clone() {
                 let rows = panel * LANES;
                 let there = u32::MAX >> (LANES - (self.rows - rows).min(LANES));
-                // Several tiles read values that were widened once.
+                // Several tiles share values that were widened once.
                 let widened = self.storage == Storage::F16 && count > 2 * S::ROWS;
                 if widened {
                     wide.resize(self.dim * LANES);
@@ -328,8 +329,8 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// The scores of a strip: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide` holds the values
-    /// of one in f16 that was widened before, or nothing; `ints` is only what sums in int8 are made in.
+    /// The scores of a strip: `sums[i]` are those of query `of.start + i` with the rows of a panel. `wide`
+    /// has the values of an f16 panel that was widened before, or is empty; `ints` is a buffer for int8 sums.
     #[inline(always)]
     fn strip<S: Simd>(
         &self,
@@ -360,7 +361,7 @@ impl<'a> Panels<'a> {
                         sum_f16::<S>(height, dim, a.as_ptr(), stride, bytes.as_ptr().cast(), sums);
                     }
                 }
-                // -0 becomes 0, which it is equal to by `>` but not in the order of results.
+                // -0 becomes 0, which is equal by `>` but not in the order of results.
                 for sums in &mut sums[..height] {
                     for sum in sums {
                         *sum += 0.0;
@@ -372,7 +373,7 @@ impl<'a> Panels<'a> {
                 let (head, bytes) = bytes.split_at(HEAD);
                 let (of_rows, offsets) = head.split_at(4 * LANES);
                 let a = &values[of.start * stride..(of.end - 1) * stride + 4 * quads * S::INPUT];
-                // SAFETY: as above; a panel in int8 has `quads` times 128 bytes behind its head.
+                // SAFETY: as above; a panel in int8 has `quads` times 128 bytes after its head.
                 unsafe {
                     sum_i8::<S>(height, quads, a.as_ptr(), stride, bytes.as_ptr().cast(), ints);
                 }
@@ -381,7 +382,7 @@ impl<'a> Panels<'a> {
                 for ((sums, ints), scale) in sums.iter_mut().zip(ints).zip(&scales[of]) {
                     for i in 0..LANES {
                         let sum = ints[i] - i32::from_le_bytes(offsets[i]);
-                        // An exact 0 is no -0, since scales are above it.
+                        // An exact 0 is not -0, because scales are positive.
                         sums[i] = sum as f32 * (f32::from_le_bytes(of_rows[i]) * scale);
                     }
                 }
@@ -399,8 +400,8 @@ fn widen<S: Simd>(panel: &[u8], wide: &mut [f32]) {
     }
 }
 
-/// The best `k` rows of each of `count` queries, where `offer` offers the rows of one of `blocks` blocks, in ascending
-/// order, to all queries.
+/// The best `k` rows of each of `count` queries. `offer` offers the rows of one of `blocks` blocks, in
+/// ascending order, to all queries.
 pub(crate) fn best(
     blocks: usize,
     count: usize,
@@ -413,7 +414,7 @@ pub(crate) fn best(
     team.run(workers.len(), &|worker| {
         let mut tops = vec![Top::new(k); count];
         loop {
-            // A worker's blocks come in ascending order, as `Top` asks of ids.
+            // A worker's blocks are in ascending order, as `Top` requires.
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= blocks {
                 break;
@@ -431,7 +432,7 @@ pub(crate) fn best(
     parts.into_par_iter().map(|parts| Top::merged(parts, k)).collect()
 }
 
-/// Keeps the lanes that are set in `above`.
+/// Offers the lanes that are set in `above`.
 #[inline(never)]
 fn offer(top: &mut Top, mut above: u32, rows: usize, sums: &[f32; LANES], filter: Option<Filter<'_>>) {
     while above != 0 {

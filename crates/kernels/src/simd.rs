@@ -1,8 +1,8 @@
-//! Thirty-two lanes of each instruction set, and the innermost loops of a product over them.
+//! Thirty-two lanes of each instruction set, and the microkernels of a product.
 
 use half::f16;
 
-/// The columns of a panel: what one row of a tile holds in registers.
+/// The number of columns in a panel, which is the width of a tile's rows in registers.
 pub(crate) const LANES: usize = 32;
 /// The most rows of a tile on any instruction set.
 pub(crate) const MOST_ROWS: usize = 12;
@@ -11,36 +11,37 @@ pub(crate) const SQUARE: usize = 16;
 /// The most rows of a strip on any instruction set.
 pub(crate) const STRIP: usize = 192;
 
-/// How far ahead of its reads a tile asks for memory. The processor's own guesses keep too few reads under way where a tile has
-/// several rows: with eight, Sapphire Rapids read 21 GB/s of weights on two cores, and 50 GB/s asked so; at 4 KiB 43, and beyond
-/// 8 KiB no more.
+/// The prefetch distance of a tile in bytes. The hardware prefetcher keeps too few reads in flight if a tile
+/// has several rows. With eight rows on two cores of a Sapphire Rapids, this distance reads 50 GB/s of
+/// weights instead of 21 GB/s; 4 KiB gives 43, and more than 8 KiB no more.
 pub(crate) const AHEAD: usize = 8 << 10;
 
-/// What a tile does with its piece of a panel.
+/// What a tile computes from its block of a panel.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// Whether the sums are added to those that are there, of the pieces before.
+    /// Whether the sums are added to those of earlier blocks.
     adds: bool,
-    /// What of the memory is asked for meanwhile.
+    /// What to prefetch.
     asks: Asks,
-    /// Where its sums go behind the last piece, which is asked for too.
+    /// The destination of the final sums, which is prefetched too.
     to: Option<To>,
 }
 
-/// Where 32 results of each row of a tile go.
+/// The destination of 32 results of each row of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct To {
     first: *const u8,
-    /// From a row to the next, in bytes.
+    /// The distance between rows, in bytes.
     stride: usize,
 }
 
-/// The memory that a tile asks for.
+/// What a tile prefetches.
 #[derive(Clone, Copy)]
 enum Asks {
-    /// Whatever lies [`AHEAD`] bytes after what is read: few rows pass through a panel no faster than memory gives it.
+    /// The memory [`AHEAD`] bytes after the reads: with few rows, memory bandwidth limits the speed.
     Ahead,
-    /// What lies so many steps after the piece's first and on, a step's row for each four steps: the tile's share of the next piece.
+    /// The memory from that many steps after the block's first on, one step's row for each four steps: the
+    /// tile's share of the next block.
     From(usize),
     Nothing,
 }
@@ -48,17 +49,17 @@ enum Asks {
 /// Thirty-two lanes.
 ///
 /// # Safety
-/// Of every function: the machine must have the instruction set, and a pointer must be good for all lanes (32 values;
+/// Of every function: the machine must have the instruction set, and a pointer must be valid for all lanes (32 values;
 /// 128 bytes for `load_bytes`). No alignment is needed.
 pub(crate) trait Simd: Copy {
     /// The most rows of a tile, which fit the registers.
     const ROWS: usize;
-    /// The most rows whose sums are made together, by tiles that read a piece of a panel one after the other.
+    /// The most rows that are computed together, by tiles that read a block of a panel in turn.
     const STRIP: usize = Self::ROWS;
-    /// The most rows of such a piece of a panel, 128 bytes each, which stays in the cache that the tiles read it from.
+    /// The most rows of such a block of a panel, 128 bytes each, which stays in cache for the tiles.
     const PIECE: usize = usize::MAX;
-    /// The bytes of an input in which [`tile_i8`](Self::tile_i8) reads its 8 bits. Where there are two, the second and the third of each
-    /// four have changed places.
+    /// The number of bytes of an input of [`tile_i8`](Self::tile_i8), which has 8 bits. With two, the second
+    /// and the third of each four are swapped.
     const INPUT: usize = 1;
     /// Whether `mul_add` is one instruction.
     const FMA: bool;
@@ -74,10 +75,10 @@ pub(crate) trait Simd: Copy {
     /// `sum + a * b`, lane by lane.
     unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
-    /// Writes the rows of 16 by 16 values, `stride` apart, as columns of rows that are `to_stride` apart.
+    /// Transposes 16 by 16 values, from rows `stride` apart to rows `to_stride` apart.
     ///
     /// # Safety
-    /// The machine must have the instruction set, and the pointers be good for those rows.
+    /// The machine must have the instruction set, and the pointers must be valid for those rows.
     #[inline(always)]
     unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..SQUARE {
@@ -88,20 +89,20 @@ pub(crate) trait Simd: Copy {
         }
     }
 
-    /// Asks for the memory of `values`, which are needed soon.
+    /// Prefetches `values`.
     #[inline(always)]
     fn prefetch<T>(_values: &[T]) {}
 
-    /// `a * b + c`, in one instruction where there is one.
+    /// `a * b + c`, in one instruction if possible.
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         if Self::FMA { a.mul_add(b, c) } else { a * b + c }
     }
 
-    /// The sums that a tile begins with.
+    /// The initial sums of a tile.
     ///
     /// # Safety
-    /// The machine must have `S`, and `out` be good for `M` rows.
+    /// The machine must support `S`, and `out` must be valid for `M` rows.
     #[inline(always)]
     unsafe fn begin_floats<const M: usize>(piece: Piece, out: *const [f32; LANES]) -> [Self::Floats; M] {
         // SAFETY: the contract.
@@ -188,7 +189,7 @@ pub(crate) trait Simd: Copy {
     );
 }
 
-/// A set that multiplies four bytes of a lane at once.
+/// An instruction set that multiplies four bytes of a lane at once.
 ///
 /// # Safety
 /// As for [`Simd`].
@@ -199,11 +200,13 @@ pub(crate) trait Dots: Simd {
     unsafe fn zero_ints() -> Self::Ints;
     /// Four signed bytes for each lane.
     unsafe fn load_bytes(from: *const i8) -> Self::Bytes;
-    /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four bytes of `b`.
+    /// In every lane, adds the products of the four unsigned bytes of `a` with the lane's four signed bytes
+    /// of `b`.
     unsafe fn add_dot(sum: Self::Ints, a: i32, b: Self::Bytes) -> Self::Ints;
     unsafe fn store_ints(to: *mut i32, values: Self::Ints);
 
-    /// Asks for the 128 bytes that a walk over panels reads [`AHEAD`] bytes after those at `from`. There need not be any.
+    /// Prefetches the 128 bytes that a walk over panels reads [`AHEAD`] bytes after those at `from`. They
+    /// need not exist.
     #[inline(always)]
     fn prefetch_ahead<T>(_from: *const T) {}
 }
@@ -334,7 +337,7 @@ impl Dots for Portable {
     }
 }
 
-/// The sum of all lanes: halves are added to halves, which takes five steps where one after the other takes 31.
+/// The sum of all lanes by halving, in five steps instead of 31.
 #[inline(always)]
 pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
     for width in [16, 8, 4, 2, 1] {

@@ -1,7 +1,7 @@
-//! Threads that share the work of one product.
+//! A thread pool that shares the work of one product.
 //!
-//! A step of a decoder is some hundred small products, so the hand-over must cost about a microsecond: the threads
-//! wait for the next job by spinning for a while before they sleep.
+//! A decoding step has about a hundred small products, so a hand-over must take about a microsecond. Threads
+//! spin for a while before they sleep.
 
 use std::{
     cell::UnsafeCell,
@@ -14,17 +14,17 @@ use std::{
     thread::{self, Thread},
 };
 
-/// How often a thread looks for a job before it sleeps: about 0.1 ms.
+/// The number of polls before a thread sleeps: about 0.1 ms.
 const SPINS: usize = 2_000;
 
-/// A job: called once for each of its parts.
+/// A job: called once for each part.
 type Job = dyn Fn(usize) + Sync;
 
-/// A team of threads, the caller's own among them.
+/// A pool of threads that includes the caller's.
 pub struct Team {
     shared: Arc<Shared>,
     helpers: Vec<Thread>,
-    /// Held while a job runs: a second caller does its parts alone.
+    /// Held while a job runs: a second caller processes its parts alone.
     busy: Mutex<()>,
 }
 
@@ -48,21 +48,21 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Team {
-    /// The team of this process: as many threads as rayon's global pool.
+    /// The pool of this process, with as many threads as rayon's global pool.
     #[must_use]
     pub fn global() -> &'static Self {
         static TEAM: OnceLock<Team> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(rayon::current_num_threads()))
     }
 
-    /// A team of the caller alone, for a caller that is one of several.
+    /// A pool with only the caller, for a caller that is one of several.
     #[must_use]
     pub fn alone() -> &'static Self {
         static TEAM: OnceLock<Team> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(1))
     }
 
-    /// A team of `threads`, whose helpers live as long as the process.
+    /// A pool of `threads`, whose helpers live as long as the process.
     fn new(threads: usize) -> Self {
         let count = threads.max(1) - 1;
         let shared = Arc::new(Shared {
@@ -78,7 +78,7 @@ impl Team {
             .filter_map(|at| {
                 let shared = Arc::clone(&shared);
                 let name = format!("kernels-{at}");
-                // Without the thread the others do its parts.
+                // If a thread cannot start, the others process its parts.
                 let started = thread::Builder::new().name(name).spawn(move || shared.help(at));
                 started.ok().map(|handle| handle.thread().clone())
             })
@@ -92,11 +92,11 @@ impl Team {
         self.helpers.len() + 1
     }
 
-    /// Calls `job` for each of 0 to `parts - 1`, in any order and on any thread, and returns when all are done.
-    /// While the team works for another caller, or for a job that calls this, the caller works alone.
+    /// Calls `job` for each of 0 to `parts - 1`, in any order and on any thread, and returns after all. If
+    /// the pool is busy with another caller, or with a job that calls this, the caller works alone.
     ///
     /// # Panics
-    /// Where `job` panics.
+    /// If `job` panics.
     pub fn run(&self, parts: usize, job: &(dyn Fn(usize) + Sync)) {
         let free = match self.busy.try_lock() {
             Ok(guard) => Some(guard),
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// The life of helper `at`.
+    /// The main loop of helper `at`.
     fn help(&self, at: usize) {
         let mut seen = 0;
         loop {
@@ -177,7 +177,7 @@ impl Shared {
         }
     }
 
-    /// Returns when a job may be open that is not job `seen`.
+    /// Returns when a job other than `seen` may be open.
     fn wait(&self, at: usize, seen: usize) {
         loop {
             for _ in 0..SPINS {

@@ -1,4 +1,4 @@
-//! Inner products with rows that are picked one by one.
+//! Inner products with rows that are accessed by index.
 
 use half::f16;
 
@@ -7,7 +7,7 @@ use crate::{
     simd::{LANES, Simd},
 };
 
-/// Rows of one width, one after the other, in f32 or in f16: what is read where only some rows are needed.
+/// Rows of equal length in f32 or f16, for access to individual rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Vectors<'a> {
     dim: usize,
@@ -16,10 +16,10 @@ pub struct Vectors<'a> {
 }
 
 impl<'a> Vectors<'a> {
-    /// Rows of `dim` values of 32 bits, or of 16 where `half` is set.
+    /// Rows of `dim` values in 32 bits, or in 16 if `half`.
     ///
     /// # Panics
-    /// Where the bytes are not whole rows.
+    /// If the bytes are not whole rows.
     #[must_use]
     pub fn new(dim: usize, half: bool, bytes: &'a [u8]) -> Self {
         let size = dim * if half { 2 } else { 4 };
@@ -39,10 +39,10 @@ impl<'a> Vectors<'a> {
         self.bytes.len() / self.size()
     }
 
-    /// Writes row `at`.
+    /// Copies row `at`.
     ///
     /// # Panics
-    /// Where there is no such row, or `out` is not as long as a row.
+    /// If there is no such row, or `out` has another length.
     pub fn row(&self, at: usize, out: &mut [f32]) {
         assert_eq!(out.len(), self.dim);
         let bytes = self.bytes_of(at);
@@ -55,10 +55,10 @@ impl<'a> Vectors<'a> {
         }
     }
 
-    /// The inner products of `query` with the rows `ids`, in their order, in place of what is in `scores`.
+    /// Replaces `scores` by the inner products of `query` with the rows `ids`, in order.
     ///
     /// # Panics
-    /// Where the query is not as long as a row, or there is no such row.
+    /// If the query has another length than a row, or there is no such row.
     pub fn scores(&self, isa: Isa, query: &[f32], ids: &[u32], scores: &mut Vec<f32>) {
         #[inline(always)]
         fn body<S: Simd>(rows: &Vectors<'_>, query: &[f32], ids: &[u32], scores: &mut Vec<f32>) {
@@ -68,7 +68,8 @@ impl<'a> Vectors<'a> {
         dispatch!(isa, body(rows: &Vectors<'_>, query: &[f32], ids: &[u32], scores: &mut Vec<f32>));
     }
 
-    /// Whether one of the inner products of `query` with the rows `ids` exceeds its bound. Stops at the first that does.
+    /// Whether one of the inner products of `query` with the rows `ids` exceeds its bound. Stops at the first
+    /// that does.
     ///
     /// # Panics
     /// As for [`scores`](Self::scores).
@@ -102,7 +103,7 @@ impl<'a> Vectors<'a> {
     #[inline(always)]
     fn scores_body<S: Simd>(&self, query: &[f32], ids: &[u32], scores: &mut Vec<f32>) {
         assert_eq!(query.len(), self.dim);
-        // Rows lie anywhere, so their memory is asked for while others are read.
+        // Rows are at random addresses, so later ones are prefetched.
         const AHEAD: usize = 3;
         scores.clear();
         for &id in ids.iter().take(AHEAD) {
@@ -171,7 +172,7 @@ unsafe fn product<S: Simd, const HALF: bool>(a: &[f32], row: *const u8) -> f32 {
     let mut out = [0f32; LANES];
     // SAFETY: every place is below the length of `a`, which is the row's by the contract.
     unsafe {
-        // Two sums, since one would wait for itself.
+        // Two sums, because a single one would wait for each addition.
         let mut sums = [S::zero_floats(); 2];
         for at in 0..whole / 2 {
             for (i, sum) in sums.iter_mut().enumerate() {
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_machine_widens_every_half_to_the_same_value() {
-        // All of them but the NaNs, whose payloads nobody promises.
+        // All values except NaNs, whose payloads are not guaranteed.
         let halves: Vec<u16> = (0..=u16::MAX).filter(|bits| !f16::from_bits(*bits).is_nan()).collect();
         for isa in Isa::available() {
             #[inline(always)]

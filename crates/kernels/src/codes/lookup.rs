@@ -1,4 +1,4 @@
-//! Look-ups of a byte for each row of a block of 64, and their sums.
+//! Table look-ups of a byte for each row of a block of 64, and their sums.
 
 use std::{arch::x86_64::*, sync::OnceLock};
 
@@ -12,13 +12,13 @@ pub(crate) fn has_vbmi() -> bool {
     *VBMI.get_or_init(|| is_x86_feature_detected!("avx512vbmi"))
 }
 
-/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is `least` or more.
+/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is at least `least`.
 #[target_feature(enable = "avx2")]
 pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let low = _mm256_set1_epi8(15);
     let bytes = _mm256_set1_epi16(0x00ff);
     for (half, sums) in sums.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        // Bytes of even and of odd rows are summed apart.
+        // Bytes of even and of odd rows are summed separately.
         let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
         for (codes, table) in block.as_chunks::<ROWS>().0.iter().zip(table.as_chunks::<32>().0) {
             // SAFETY: 32 bytes of the block's 64 from `32 * half` on, and the 32 bytes of two parts' tables.
@@ -48,8 +48,8 @@ pub(crate) fn four_avx2(block: &[u8], table: &[u8], least: u16, sums: &mut [u16;
     reaching(least, sums)
 }
 
-/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is `least` or more; without one there are
-/// no sums.
+/// Two parts in a byte, 16 entries a part. A bit for each row whose sum is at least `least`; without one
+/// there are no sums.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn four_avx512(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let low = _mm512_set1_epi8(15);
@@ -85,8 +85,8 @@ pub(crate) fn reaching_avx512(least: u16, sums: &[u16; ROWS]) -> u64 {
     u64::from(lower) | u64::from(upper) << 32
 }
 
-/// A part in a byte, 256 entries a part. A bit for each row whose sum is `least` or more; without one there are
-/// no sums.
+/// One part in a byte, 256 entries a part. A bit for each row whose sum is at least `least`; without one
+/// there are no sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let mut both = Sums::default();
@@ -103,8 +103,8 @@ pub(crate) fn eight_vbmi(block: &[u8], table: &[u8], least: u16, sums: &mut [u16
     both.store(least, sums)
 }
 
-/// Sums of 64 rows: of odd ones, and of even ones with 256 times those. The latter overflow, and come back by a
-/// subtraction that does so too.
+/// Sums of 64 rows: of odd ones, and of even ones plus 256 times the odd ones. The latter overflow, and a
+/// wrapping subtraction corrects them.
 struct Sums {
     both: __m512i,
     odd: __m512i,
@@ -124,7 +124,7 @@ impl Sums {
         self.odd = _mm512_add_epi16(self.odd, _mm512_srli_epi16::<8>(found));
     }
 
-    /// Writes the sums where one is `least` or more.
+    /// Writes the sums if one is at least `least`.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
     fn store(&self, least: u16, sums: &mut [u16; ROWS]) -> u64 {

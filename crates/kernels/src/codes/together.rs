@@ -1,4 +1,4 @@
-//! Codes of 4 bits looked up for several queries: a block's codes are brought into another order once for all of them, in which two
+//! 4-bit codes looked up for several queries. A block's codes are rearranged once for all of them. Then two
 //! instructions look up and sum four parts of 16 rows (AVX-512 VBMI and VNNI).
 
 use std::arch::x86_64::*;
@@ -11,13 +11,13 @@ use crate::{
     top::Top,
 };
 
-/// Queries that share what is made of a block: their tables stay in the second cache.
+/// The number of queries that share a rearranged block: their tables stay in the L2 cache.
 const TOGETHER: usize = 64;
 
-/// Fewer queries are faster by the codes as they are.
+/// Fewer queries are faster without rearrangement.
 const FEWEST: usize = 4;
 
-/// A vector's bytes; those that lie in two lines of the cache would be read twice.
+/// An aligned vector, because unaligned ones across two cache lines are read twice.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line([u8; 64]);
@@ -40,19 +40,19 @@ impl Line {
     }
 }
 
-/// The indices of eight parts of a block: four lines of the even parts and four of the odd ones. Each has 16 rows, of each four parts
-/// side by side: line `v` those whose number in each 16 of the block is `4 v` to `4 v + 3`.
+/// The indices of eight parts of a block: four lines of the even parts and four of the odd ones. Each line
+/// has 16 rows with four parts next to each other. Line `v` has the rows `4 v` to `4 v + 3` of every 16 rows.
 type Indices = [[Line; 4]; 2];
-/// The tables of eight parts: those of the even ones, and those of the odd ones.
+/// The tables of eight parts: the even ones, and the odd ones.
 type Tables = [Line; 2];
 
-/// Whether so many queries are worth it, and the machine has the instructions.
+/// Whether this number of queries is large enough, and the machine has the instructions.
 pub(super) fn is_faster(isa: Isa, queries: usize) -> bool {
     queries >= FEWEST && isa >= Isa::Vnni && has_vbmi()
 }
 
 impl Codes<'_> {
-    /// As [`search`](Self::search), where [`is_faster`] says so.
+    /// As [`search`](Self::search), if [`is_faster`].
     pub(super) fn search_together(
         &self,
         tables: &[u8],
@@ -81,7 +81,8 @@ impl Codes<'_> {
     }
 }
 
-/// The tables of queries, each of so many parts of 16 entries; the last eight parts of a query's are filled up with zeros.
+/// The tables of queries, each of `parts` parts of 16 entries, padded with zeros to a multiple of eight
+/// parts.
 fn arranged(tables: &[u8], parts: usize) -> Vec<Tables> {
     let eights = parts.div_ceil(8);
     let mut out = vec![[Line::ZERO; 2]; tables.len() / (parts * 16) * eights];
@@ -93,7 +94,7 @@ fn arranged(tables: &[u8], parts: usize) -> Vec<Tables> {
     out
 }
 
-/// Makes indices into the tables of four parts of a block's codes.
+/// Computes indices into the tables of four parts from a block's codes.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn spread(block: &[u8], indices: &mut [Indices]) {
     let low = _mm512_set1_epi8(15);
@@ -117,11 +118,11 @@ fn spread(block: &[u8], indices: &mut [Indices]) {
     }
 }
 
-/// The sums of a block. A bit for each row whose sum is `least` or more; without one there are no sums.
+/// The sums of a block. A bit for each row whose sum is at least `least`; without one there are no sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 fn sum(indices: &[Indices], tables: &[Tables], least: u16, sums: &mut [u16; ROWS]) -> u64 {
     let ones = _mm512_set1_epi8(1);
-    // Twice as many sums as there are rows, as each addition takes several cycles.
+    // Twice as many sums as rows, because each addition takes several cycles.
     let mut found = [[_mm512_setzero_si512(); 4]; 2];
     for (indices, tables) in indices.iter().zip(tables) {
         for ((found, indices), table) in found.iter_mut().zip(indices).zip(tables) {

@@ -109,9 +109,9 @@ fn a_row_is_the_same_among_few_and_among_many() {
         let input = rows(&a, k);
         let mut all = Rows::new(m, n);
         run(isa, &Product::new(&matrix), &input, &mut all);
-        // In f32, AMX multiplies other parts of the values than the sets below it, which do few rows.
+        // In f32, AMX rounds differently from the other sets, which AMX uses for few rows.
         let fewest = if (isa, precision) == (Isa::Amx, Precision::F32) { 48 } else { 1 };
-        // Tiles of every height, and of nine to twelve rows in strips that share what they ask for.
+        // Tiles of every height, and of nine to twelve rows in strips that share prefetches.
         let heights = (1..12).map(|more| (fewest + more, 9 * more)).chain([(33, 5), (37, 2), (49, 3)]);
         let heights = heights.filter(|(count, _)| *count >= fewest);
         for (count, first) in [(fewest, 0), (fewest, 37), (600, 100)].into_iter().chain(heights) {
@@ -127,7 +127,7 @@ fn a_row_is_the_same_among_few_and_among_many() {
 #[test]
 fn a_sum_in_f32_is_as_near_to_the_exact_one_on_every_instruction_set() {
     let (m, k, n) = (64, 2_000, 64);
-    // Magnitudes from 2^-20 to 2^20: parts of values must not be lost beside greater ones.
+    // Magnitudes from 2^-20 to 2^20: small values must not lose parts next to large ones.
     let scaled = |seed: u64| -> Vec<f32> {
         let exponents = random(64 * k, seed + 1);
         random(64 * k, seed).iter().zip(exponents).map(|(x, e)| x * (20.0 * e).exp2()).collect()
@@ -148,7 +148,7 @@ fn a_sum_in_f32_is_as_near_to_the_exact_one_on_every_instruction_set() {
         }
         worst.push(greatest);
     }
-    // The plainest adds term after term, as all but AMX do.
+    // The simplest set adds sequentially, as all except AMX do.
     assert!(worst.iter().all(|error| *error > 0.0 && *error < 1.5 * worst[0]), "{worst:?}");
 }
 

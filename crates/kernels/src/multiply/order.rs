@@ -1,4 +1,4 @@
-//! Operands of a product, brought into the order in which tiles read them.
+//! Reordering of operands into the layout of tiles.
 
 use super::View;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     simd::{LANES, SQUARE, Simd},
 };
 
-/// Columns `32 at` and on of the view, row after row, with zeros behind the last column.
+/// The columns of the view from `32 at` on, row by row, padded with zeros after the last column.
 pub(crate) fn panel(isa: Isa, b: &[f32], view: View, at: usize, out: &mut [f32]) {
     #[inline(always)]
     fn body<S: Simd>(b: &[f32], view: View, at: usize, out: &mut [f32]) {
@@ -44,10 +44,10 @@ pub(super) unsafe fn panel_in<S: Simd>(b: &[f32], view: View, at: usize, out: &m
     }
 }
 
-/// The rows of the view, each `stride` values from the next.
+/// The rows of the view, `stride` values apart.
 ///
 /// # Safety
-/// The machine must have `S`.
+/// The machine must support `S`.
 #[inline(always)]
 pub(super) unsafe fn rows<S: Simd>(a: &[f32], view: View, stride: usize, out: &mut [f32]) {
     if view.column_stride == 1 {
@@ -60,14 +60,14 @@ pub(super) unsafe fn rows<S: Simd>(a: &[f32], view: View, stride: usize, out: &m
     }
 }
 
-/// Writes the columns of the view as rows, each `stride` values from the next: squares of them by vectors where values of a row of the
-/// view lie side by side, one by one elsewhere.
+/// Writes the columns of the view as rows, `stride` values apart. Square blocks use vectors if rows of the
+/// view are contiguous; other values are copied one by one.
 ///
 /// # Safety
-/// The machine must have `S`.
+/// The machine must support `S`.
 #[inline(always)]
 unsafe fn transpose<S: Simd>(from: &[f32], view: View, stride: usize, to: &mut [f32]) {
-    // What is written lies side by side; squares along a row of the view share the lines that they are read from.
+    // Writes are contiguous; squares along a row of the view share cache lines.
     for row in (0..view.rows).step_by(SQUARE) {
         let rows = SQUARE.min(view.rows - row);
         for column in (0..view.columns).step_by(SQUARE) {

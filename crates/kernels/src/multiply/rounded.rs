@@ -1,7 +1,8 @@
-//! Products whose operands are rounded to bf16, for training that bears it.
+//! Matrix products in bf16 (mixed precision), for training.
 //!
-//! Processors with AVX-512 BF16 multiply two pairs of such values in the time of one in f32 and read half the memory. Sums stay in
-//! f32, in an order that depends neither on the number of threads nor on how the work is shared out.
+//! Processors with AVX-512 BF16 multiply two pairs of such values in the time of one in f32 and read half the
+//! memory. Sums are in f32, in an order that depends neither on the number of threads nor on the partition of
+//! the work.
 
 use std::{arch::x86_64::*, cell::Cell, ops::Range};
 
@@ -12,20 +13,21 @@ use crate::{
     simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, strip::tile, transpose},
 };
 
-/// Inputs that are summed at once, at most: a panel of them fits the first cache, and what a part reads the second.
+/// The largest number of inputs summed at once: a panel of them fits the L1 cache, and a part's operands the
+/// L2 cache.
 const MOST_DEPTH: usize = 576;
-/// Rows that are brought into order at once, so that memory does not grow with the operands.
+/// The number of rows reordered at once, which bounds memory.
 const ROWS: usize = 16 * STRIP;
-/// Columns whose panels are.
+/// The number of columns reordered at once.
 const COLUMNS: usize = 64 * LANES;
 /// Rows of a part.
 const STRIP: usize = 22 * MOST_ROWS;
 /// Panels of a part.
 const PANELS: usize = 4;
-/// Rows, or columns, that a thread brings into order together: far enough apart, each first value of theirs costs a look into the
-/// table of pages.
+/// The number of rows or columns that a thread reorders together. With large strides, each first value costs
+/// a page-table walk.
 const TOGETHER: usize = 256;
-/// The values, or pairs, of a vector, which is a row of what is transposed.
+/// The number of values or pairs in a vector, which is a row of a transposition.
 const WIDTH: usize = SQUARE;
 
 /// Two inputs of a row or of a column, the first in the lower half.
@@ -37,11 +39,11 @@ pub(crate) fn is_available() -> bool {
 }
 
 thread_local! {
-    /// Memory of the operands in order, kept from one product to the next.
+    /// Buffers of the reordered operands, reused by later products.
     static SCRATCH: Cell<[Vec<Pair>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// `out = scale a b`, or that added to `out`; sizes and places have been checked.
+/// Computes `out = scale a b`, or adds that to `out`; sizes and views have been checked.
 pub(crate) fn multiply(
     threads: usize,
     (out, o): (&mut [f32], View),
@@ -50,9 +52,9 @@ pub(crate) fn multiply(
     scaled: Scaled,
 ) {
     assert!(is_available(), "the machine has no products in bf16");
-    // Taken, not borrowed: a thread that waits may meanwhile work on another product.
+    // Taken, not borrowed: a waiting thread may run another product in the meantime.
     let [mut panels, mut rows] = SCRATCH.take();
-    // In even parts: a last one of an input or two would go through all of `out` once more.
+    // In even parts: a short last one would still read and write all of `out`.
     let parts = va.columns.div_ceil(MOST_DEPTH).max(1);
     let together = (va.columns.div_ceil(2 * parts) * 2).max(2);
     for first in (0..va.columns).step_by(together) {
@@ -78,8 +80,9 @@ pub(crate) fn multiply(
                 let strips = count.div_ceil(STRIP);
                 let part = |at: usize| {
                     let first = at % strips * STRIP;
-                    // SAFETY: the features are there; the rows and panels were brought into order above; these rows of the panels'
-                    // columns of `out`, which is borrowed until all parts are done, belong to this part.
+                    // SAFETY: the features exist; the rows and panels were reordered above. These rows of the
+                    // panels' columns of `out`, which is borrowed until all parts are finished, belong to
+                    // this part.
                     unsafe { product.part(at / strips, first..count.min(first + STRIP)) };
                 };
                 let parts = columns.div_ceil(LANES * PANELS) * strips;
@@ -94,7 +97,7 @@ pub(crate) fn multiply(
     SCRATCH.set([panels, rows]);
 }
 
-/// Up to 32 values as pairs, with zeros behind them.
+/// Up to 32 values as pairs, padded with zeros.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn round_line(values: &[f32]) -> __m512i {
     let half = |values: &[f32]| {
@@ -113,7 +116,8 @@ fn first_lanes(count: usize) -> __mmask16 {
     ((1_u32 << count.min(WIDTH)) - 1) as __mmask16
 }
 
-/// Writes rows by groups of `SIZE`, for each pair of columns the group's values side by side, with zeros behind the last row and column.
+/// Writes rows in groups of `SIZE`: for each pair of columns the group's values next to each other, padded
+/// with zeros.
 fn group<const SIZE: usize>(threads: usize, values: &[f32], view: View, depth: usize, out: &mut Vec<Pair>) {
     let length = view.rows.div_ceil(SIZE) * SIZE * depth;
     out.resize(out.len().max(length), 0);
@@ -138,10 +142,10 @@ fn group<const SIZE: usize>(threads: usize, values: &[f32], view: View, depth: u
     }
 }
 
-/// Where the values of a column lie side by side.
+/// For contiguous columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn group_columns<const SIZE: usize>(values: &[f32], view: View, depth: usize, out: &mut [Pair]) {
-    // The lower half of the result's lanes and then the upper one, by turns.
+    // The lower half of the result's lanes and the upper one, alternating.
     let order = _mm512_set_epi16(
         31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18,
         2, 17, 1, 16, 0,
@@ -172,7 +176,7 @@ fn group_columns<const SIZE: usize>(values: &[f32], view: View, depth: usize, ou
     }
 }
 
-/// Where the values of a row do, or none.
+/// For contiguous rows, or neither.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn group_rows<const SIZE: usize>(values: &[f32], view: View, depth: usize, out: &mut [Pair]) {
     for (group, out) in out.chunks_exact_mut(depth * SIZE).enumerate() {
@@ -205,7 +209,7 @@ fn group_rows<const SIZE: usize>(values: &[f32], view: View, depth: usize, out: 
     }
 }
 
-/// A product whose operands are in order.
+/// A product with reordered operands.
 struct Operands<'a> {
     rows: &'a [Pair],
     panels: &'a [Pair],
@@ -217,10 +221,10 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Computes `rows`, the first of which begins a group, of the columns of part `at`.
+    /// Computes `rows`, the first of which starts a group, of the columns of part `at`.
     ///
     /// # Safety
-    /// The machine must have the features, the operands these rows and columns, and `out` these elements, which nobody else may use.
+    /// The machine must have the features, the operands these rows and columns, and `out` these elements, with exclusive access.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
     unsafe fn part(&self, at: usize, rows: Range<usize>) {
         let depth = self.depth;
@@ -247,10 +251,10 @@ impl Operands<'_> {
 }
 
 impl Vnni {
-    /// The sums of a tile: `out[r]` is row `r` times the panel.
+    /// The products of a tile: `out[r]` is row `r` times the panel.
     ///
     /// # Safety
-    /// The machine must have AVX-512 BF16. `rows` must be good for `depth` times [`MOST_ROWS`] pairs, and `panel` for `depth` times 32.
+    /// The machine must have AVX-512 BF16. `rows` must be valid for `depth` times [`MOST_ROWS`] pairs, and `panel` for `depth` times 32.
     #[inline(always)]
     unsafe fn tile_bf16<const M: usize>(
         depth: usize,
@@ -294,7 +298,7 @@ mod tests {
         (0..count).map(|at| (at as f32 * pace).sin()).collect()
     }
 
-    /// A view whose rows, columns, or neither lie side by side.
+    /// A view with contiguous rows, contiguous columns, or neither.
     fn view(kind: usize, rows: usize, columns: usize) -> View {
         match kind {
             0 => View::rows(1, rows, columns, columns + 2),
@@ -327,7 +331,7 @@ mod tests {
                 let error = f64::from(out[at]) - old - 0.5 * terms.sum::<f64>();
                 assert!(error.abs() < 1e-4, "{rows} {depth} {columns} {kinds:?} {row} {column}: {error}");
             }
-            // What stands between rows is left alone.
+            // The gaps between rows are unchanged.
             if row + 1 < rows {
                 let gap = o.offset + row * o.row_stride + columns;
                 assert_eq!(out[gap], before[gap]);
@@ -356,7 +360,7 @@ mod tests {
             return;
         }
         for kinds in [[0, 1], [1, 0]] {
-            // More rows, inputs and columns than are ordered at once.
+            // More rows, inputs and columns than are reordered at once.
             check(ROWS + 5, 3, COLUMNS + 35, kinds, 2, true);
             check(7, 2 * MOST_DEPTH + 3, 5, kinds, 1, false);
         }

@@ -44,7 +44,7 @@ fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
                                 "{isa:?} {rows} {depth} {columns} {flags}"
                             );
                         }
-                        // What stands between rows is left alone.
+                        // The gaps between rows are unchanged.
                         if row + 1 < rows {
                             let gap = o.offset + row * o.row_stride + columns;
                             assert_eq!(out[gap], before[gap]);
@@ -58,7 +58,8 @@ fn products_are_the_sums_of_their_terms_on_every_instruction_set() {
 
 #[test]
 fn operands_are_brought_into_order_however_they_lie() {
-    // With 100 rows each part orders panels of its own; with 900 all parts share them. Several pieces, and squares that are not whole.
+    // With 100 rows each part reorders its panels; with 900 all parts share them. Several blocks, and
+    // incomplete squares.
     for (rows, depth, columns) in [(100, 43, 75), (900, PIECE + 43, 35)] {
         let views = |rows: usize, columns: usize| {
             [
@@ -89,7 +90,7 @@ fn operands_are_brought_into_order_however_they_lie() {
 
 #[test]
 fn panels_that_are_ordered_in_parts_give_the_same_sums() {
-    // More than are ordered for all parts at once: too deep, and too many.
+    // More than are reordered at once: too deep, and too many.
     for (rows, depth, columns) in [(900, ORDERED / 1000, 1000), (900, PIECE + 70, ORDERED / PIECE + 40)] {
         let (va, vb) = (View::packed(depth, rows).transposed(), View::packed(depth, columns));
         let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.3));

@@ -1,4 +1,4 @@
-//! Strips: the sums of some rows with a panel, tile by tile.
+//! Strips: products of some rows with a panel, tile by tile.
 
 use std::{iter, ops::Range};
 
@@ -32,7 +32,7 @@ macro_rules! tile {
 }
 pub(crate) use tile;
 
-/// The strips of `rows`: of like height, so that the last is not much smaller than the others.
+/// The strips of `rows`, of similar height, so that the last is not much smaller.
 #[inline(always)]
 pub(crate) fn strips<S: Simd>(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let strips = rows.len().div_ceil(S::STRIP);
@@ -40,27 +40,28 @@ pub(crate) fn strips<S: Simd>(rows: Range<usize>) -> impl Iterator<Item = Range<
         .map(move |at| rows.start + at * rows.len() / strips..rows.start + (at + 1) * rows.len() / strips)
 }
 
-/// A tile: its rows, of those of the strip, the first of its steps and their number, and what it does with its piece of the panel.
+/// A tile: its rows in the strip, the first of its steps and their number, and its block of the panel.
 pub(crate) struct Tile {
     pub(crate) rows: Range<usize>,
-    /// Whether its sums are whole behind it.
+    /// Whether its sums are final.
     pub(crate) ends: bool,
     from: usize,
     count: usize,
     piece: Piece,
 }
 
-/// The tiles of a strip of `rows` rows, in order. All tiles read a piece of the panel before the next piece is begun.
+/// The tiles of a strip of `rows` rows, in order. All tiles read a block of the panel before the next block.
 ///
-/// They are gone through by loops: a closure would be compiled without the features of the set where it isn't inlined.
+/// Callers use loops: a closure that is not inlined would be compiled without the features of the instruction
+/// set.
 #[inline(always)]
 pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
-    /// With so many rows the processor is busy enough.
+    /// With this many rows, computation limits the speed.
     const MANY: usize = 32;
-    /// Tiles that share what is asked for of the next piece.
+    /// The number of tiles that share the prefetch of the next block.
     const SHARES: usize = 4;
     let tiles = rows.div_ceil(S::ROWS);
-    // Neither is divided where there is one, which may be a small one.
+    // A single tile avoids the division.
     let cut = move |at: usize| if tiles == 1 { at * rows } else { at * rows / tiles };
     let longest = if steps <= S::PIECE {
         steps
@@ -89,7 +90,7 @@ pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = 
 }
 
 impl Tile {
-    /// The tile, which asks for where its sums go, of rows as the strip's.
+    /// The tile with a destination to prefetch, with rows of the strip.
     #[inline(always)]
     pub(crate) fn to(mut self, first: *const f32, stride: usize) -> Self {
         let first = first.wrapping_add(self.rows.start * stride).cast();
@@ -97,7 +98,8 @@ impl Tile {
         self
     }
 
-    /// The sums of the tile in f32, of its steps and those before: `out[r]` is row `r` of the strip, `a`, times the panel.
+    /// The products of the tile in f32, of its steps and those before: `out[r]` is row `r` of the strip, `a`,
+    /// times the panel.
     ///
     /// # Safety
     /// As for [`sum_f32`].
@@ -119,8 +121,8 @@ impl Tile {
         }
     }
 
-    /// The sums of the tile in int8, of its steps and those before: `out[r]` is row `r` of the strip, `a` (unsigned), times the panel
-    /// (signed, four rows interleaved).
+    /// The products of the tile in int8, of its steps and those before: `out[r]` is row `r` of the strip, `a`
+    /// (unsigned), times the panel (signed, four rows interleaved).
     ///
     /// # Safety
     /// As for [`sum_i8`].
@@ -162,10 +164,10 @@ pub(crate) unsafe fn sum_f32<S: Simd>(
     }
 }
 
-/// The sums of a strip whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
+/// The products of a strip whose panel is in 16 bits: `out[r]` is row `r` of `a` times the panel.
 ///
 /// # Safety
-/// As for [`sum_f32`], values lying side by side.
+/// As for [`sum_f32`], with contiguous values.
 #[inline(always)]
 pub(crate) unsafe fn sum_f16<S: Simd>(
     rows: usize,

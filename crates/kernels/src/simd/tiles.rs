@@ -1,16 +1,16 @@
-//! Tiles in assembly.
+//! Microkernels in assembly.
 //!
-//! What a compiler makes of such a loop adds up an address for each row's value, since it keeps a pointer and multiples of the stride:
-//! eleven additions beside 24 multiplications, some of which they keep waiting for a port on Intel's processors, and three quarters of
-//! the rate was what remained. Here a pointer and the stride reach three rows each, and four steps share the additions.
+//! Compilers keep a pointer and multiples of the stride, and compute an address for each row's value: eleven
+//! additions for 24 multiplications. On Intel's processors these compete for ports, which costs a quarter of
+//! the speed. Here a pointer and the stride address three rows, and four steps share the additions.
 
 use super::LANES;
 
-/// The bytes of a panel that a step reads.
+/// The number of panel bytes that a step reads.
 const STEP: usize = 4 * LANES;
 
-/// `$do!` of each of so many rows, one after the other: with where the row's value is, the numbers of its sums' two vectors, those of
-/// AVX-512's and of AVX2's registers for its value, and `$with`.
+/// Expands `$do!` for each of the rows: with the address of the row's value, the numbers of its sums' two
+/// vectors, those of AVX-512's and of AVX2's registers for its value, and `$with`.
 #[rustfmt::skip]
 macro_rules! rows {
     ($do:ident 1 $with:tt) => { $do!("{a0}", 0 1, 26 14, $with) };

@@ -4,24 +4,25 @@ use std::arch::x86_64::*;
 
 use super::AHEAD;
 
-/// The bytes of a line of the caches.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Asks for each cache line of `values`.
+/// Prefetches each cache line of `values`.
 #[inline(always)]
 fn prefetch<T>(values: &[T]) {
     for at in (0..size_of_val(values)).step_by(LINE) {
-        // SAFETY: every x86-64 machine has SSE, the address lies in `values`, and no memory is changed.
+        // SAFETY: every x86-64 machine has SSE, the address is inside `values`, and no memory is changed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().add(at)) };
     }
 }
 
-/// Asks for two cache lines, [`AHEAD`] bytes after `from`, into the second cache.
+/// Prefetches two cache lines, [`AHEAD`] bytes after `from`, into the L2 cache.
 #[inline(always)]
 fn prefetch_ahead<T>(from: *const T) {
     for line in 0..2 {
         let from = from.cast::<i8>().wrapping_add(AHEAD + line * LINE);
-        // SAFETY: every x86-64 machine has SSE, and asking for memory neither changes it nor fails where there is none.
+        // SAFETY: every x86-64 machine has SSE. A prefetch does not change memory, and does not fail for
+        // invalid addresses.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(from) };
     }
 }

@@ -1,5 +1,5 @@
-//! What training adds to inference: dropout without stored masks, and the gradients of normalisation, softmax and
-//! activations, over rows that lie side by side.
+//! Training kernels: dropout without stored masks, and the gradients of normalisation, softmax and
+//! activations, over contiguous rows.
 
 use crate::{
     isa::{Isa, dispatch},
@@ -7,12 +7,12 @@ use crate::{
     simd::{LANES, Simd, sum_lanes},
 };
 
-/// Inverted dropout (Srivastava et al. 2014) whose mask is a function of a seed and of a value's number alone, so that
-/// the backward pass finds the mask of the forward pass again without having stored it.
+/// Inverted dropout (Srivastava et al. 2014). The mask is a function of a seed and of a value's index, so
+/// that the backward pass recomputes it instead of storing it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     seed: [u32; 2],
-    /// Values whose hash is below are dropped.
+    /// Values with a smaller hash are dropped.
     threshold: u32,
     kept: f32,
 }
@@ -26,10 +26,10 @@ impl Dropout {
         Self { seed: [seed as u32, (seed >> 32) as u32], threshold, kept: kept as f32 }
     }
 
-    /// What value number `at` is multiplied by.
+    /// The factor of value `at`.
     #[inline(always)]
     fn factor(&self, at: u32) -> f32 {
-        // The finaliser of MurmurHash3 (Appleby 2011) behind a Weyl sequence.
+        // The finaliser of MurmurHash3 (Appleby 2011) after a Weyl sequence.
         let mut hash = at.wrapping_mul(0x9e37_79b1).wrapping_add(self.seed[0]);
         hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b) ^ self.seed[1];
         hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
@@ -48,7 +48,7 @@ impl Dropout {
         }
     }
 
-    /// Multiplies `values`, the first of which has the number `first`, by 0 or by 1 / (1 - rate).
+    /// Multiplies `values`, the first of which has the index `first`, by 0 or by 1 / (1 - rate).
     pub fn apply(&self, isa: Isa, first: usize, values: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(dropout: &Dropout, first: usize, values: &mut [f32]) {
@@ -86,10 +86,10 @@ pub fn add_columns(isa: Isa, values: &[f32], sums: &mut [f32]) {
     dispatch!(isa, body(values: &[f32], sums: &mut [f32]));
 }
 
-/// Multiplies each of `values` by the one of `factors`.
+/// Multiplies `values` by `factors`, elementwise.
 ///
 /// # Panics
-/// Where the two are not of one length.
+/// If the lengths differ.
 pub fn multiply(isa: Isa, values: &mut [f32], factors: &[f32]) {
     #[inline(always)]
     fn body<S: Simd>(values: &mut [f32], factors: &[f32]) {
@@ -136,10 +136,10 @@ impl Activation {
         }
     }
 
-    /// Writes the function of `inputs` to `out` and puts its derivative in the place of `inputs`.
+    /// Applies the function to `inputs`, writes the result to `out`, and replaces `inputs` by the derivative.
     ///
     /// # Panics
-    /// Where the two are not of one length.
+    /// If the lengths differ.
     pub fn differentiate(self, isa: Isa, inputs: &mut [f32], out: &mut [f32]) {
         #[inline(always)]
         fn each<S: Simd>(activation: Activation, inputs: &mut [f32], out: &mut [f32]) {
@@ -149,7 +149,7 @@ impl Activation {
         }
         #[inline(always)]
         fn body<S: Simd>(activation: Activation, inputs: &mut [f32], out: &mut [f32]) {
-            // The function is known inside each loop, so that a loop holds one formula.
+            // The function is constant in each loop, so that a loop has one formula.
             match activation {
                 Activation::Relu => each::<S>(Activation::Relu, inputs, out),
                 Activation::Gelu => each::<S>(Activation::Gelu, inputs, out),
@@ -166,7 +166,7 @@ impl Activation {
     /// Adds `bias` to every row of `inputs` and writes the function of the sums to `out`.
     ///
     /// # Panics
-    /// Where the two are not of one length.
+    /// If the lengths differ.
     pub fn biased(self, isa: Isa, bias: &[f32], inputs: &mut [f32], out: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(activation: Activation, bias: &[f32], inputs: &mut [f32], out: &mut [f32]) {
@@ -185,29 +185,29 @@ impl Activation {
     }
 }
 
-/// What ends each part of a post-norm layer: `normalise(dropout(xs + bias) + residual)`, with scale and shift (Ba et
-/// al. 2016). The normalised values before scale and shift are kept for the backward pass, which needs nothing else.
+/// The end of each part of a post-norm layer: `normalise(dropout(xs + bias) + residual)`, with scale and
+/// shift (Ba et al. 2016). The backward pass needs only the normalised values before scale and shift.
 #[derive(Clone, Copy, Debug)]
 pub struct ResidualNorm<'a> {
-    /// Added to every row first; none for what has none.
+    /// Added to every row first, if present.
     pub bias: Option<&'a [f32]>,
-    /// Of the sum with the bias, not of the residual.
+    /// Applied to the sum with the bias, not to the residual.
     pub dropout: Dropout,
-    /// What a normalised value is multiplied by.
+    /// The scale of normalised values.
     pub scale: &'a [f32],
-    /// What is added then.
+    /// The shift.
     pub shift: &'a [f32],
-    /// What is added to the variance.
+    /// The constant added to the variance.
     pub eps: f32,
 }
 
 impl ResidualNorm<'_> {
-    /// Puts the normalised values in the place of `xs`, the values with scale and shift into `out`, and one over the
-    /// deviation of every row into `deviations`. With `adds`, what is in `out` is the residual. The rows begin at row
-    /// `first` of the batch, which numbers the values for dropout.
+    /// Replaces `xs` by the normalised values. Writes the values with scale and shift to `out`, and the
+    /// inverse standard deviation of every row to `deviations`. With `adds`, `out` contains the residual. The
+    /// rows start at row `first` of the batch, which determines the dropout mask.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn forward(
         &self,
         isa: Isa,
@@ -260,10 +260,10 @@ impl ResidualNorm<'_> {
         ));
     }
 
-    /// Writes what `forward` gave to `out` again, from the normalised values.
+    /// Recomputes the result of `forward` into `out` from the normalised values.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn again(&self, isa: Isa, normed: &[f32], out: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(scale: &[f32], shift: &[f32], normed: &[f32], out: &mut [f32]) {
@@ -278,15 +278,15 @@ impl ResidualNorm<'_> {
         dispatch!(isa, body(scale: &[f32], shift: &[f32], normed: &[f32], out: &mut [f32]));
     }
 
-    /// Turns the gradient of the result, in the place of `gradient`, into that of the sum that was normalised, which
-    /// is the residual's; writes that of `xs` to `to_xs`; and adds the gradients of scale, shift and bias to the
-    /// three parts of `sums`, each as long as a row.
+    /// Replaces the gradient of the result, in `gradient`, by that of the normalised sum, which is also the
+    /// residual's. Writes that of `xs` to `to_xs`. Adds the gradients of scale, shift and bias to the three
+    /// parts of `sums`, each as long as a row.
     ///
-    /// With n values a row, normalised values h, deviation 1 / r and g = gradient * scale, the sum's gradient is
-    /// r (g - mean(g) - h mean(g h)).
+    /// With n values a row, normalised values h, standard deviation 1 / r and g = gradient * scale, the sum's
+    /// gradient is r (g - mean(g) - h mean(g h)).
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     #[expect(clippy::too_many_arguments, reason = "each is a different row of the one formula")]
     pub fn backward(
         &self,
@@ -347,26 +347,25 @@ impl ResidualNorm<'_> {
     }
 }
 
-/// The softmax of the scores of one head, row by row, with dropout of the weights. The weights are not kept: the
-/// backward pass makes them again from the scores and from the logarithm of each row's sum.
+/// The softmax of one head's scores, row by row, with dropout of the weights. The weights are not stored: the
+/// backward pass recomputes them from the scores and from the log-sum-exp of each row.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxRows {
     /// The number of scores in a row.
     pub width: usize,
-    /// What scores are multiplied by.
+    /// The factor of scores.
     pub scale: f32,
     /// Of the weights.
     pub dropout: Dropout,
-    /// The number of the first weight, for dropout.
+    /// The index of the first weight, for dropout.
     pub first: usize,
 }
 
 impl SoftmaxRows {
-    /// Puts dropped weights in the place of `scores`, and the logarithm of the sum of each row's exponentials into
-    /// `sums`.
+    /// Replaces `scores` by dropped weights, and writes the log-sum-exp of each row to `sums`.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn forward(&self, isa: Isa, scores: &mut [f32], sums: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(rows: &SoftmaxRows, scores: &mut [f32], sums: &mut [f32]) {
@@ -386,10 +385,10 @@ impl SoftmaxRows {
         dispatch!(isa, body(rows: &SoftmaxRows, scores: &mut [f32], sums: &mut [f32]));
     }
 
-    /// Puts the weights in the place of `scores` again, and the dropped weights into `dropped`.
+    /// Replaces `scores` by the recomputed weights, and writes the dropped weights to `dropped`.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn again(&self, isa: Isa, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(rows: &SoftmaxRows, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]) {
@@ -404,11 +403,11 @@ impl SoftmaxRows {
         dispatch!(isa, body(rows: &SoftmaxRows, sums: &[f32], scores: &mut [f32], dropped: &mut [f32]));
     }
 
-    /// Turns the gradient of the dropped weights into that of the products of queries and keys, before their scale.
-    /// `pulls` has, for each row, the product of the head's result with the gradient of that.
+    /// Turns the gradient of the dropped weights into that of the query-key products, before their scale.
+    /// `pulls` has, for each row, the inner product of the head's result with its gradient.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn backward(&self, isa: Isa, weights: &[f32], pulls: &[f32], gradient: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(rows: &SoftmaxRows, weights: &[f32], pulls: &[f32], gradient: &mut [f32]) {

@@ -151,7 +151,7 @@ fn softmax_is_made_again_from_its_sums_and_has_the_gradient_that_differences_sho
             let dot = |a: &[f32], b: &[f32]| -> f64 {
                 a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
             };
-            // The result of a head is a sum of its dropped weights, and so is the weighted sum here.
+            // The result of a head is a sum of its dropped weights, as is the weighted sum here.
             let pulls: Vec<f32> =
                 dropped.chunks(width).zip(weights.chunks(width)).map(|(p, w)| dot(p, w) as f32).collect();
             let mut gradient = weights.clone();

@@ -1,4 +1,4 @@
-//! Tiles of five or six rows and 16 outputs, of strips of many rows: a strip has no others where it has more than 32.
+//! Tiles of five or six rows and 16 outputs. Strips of more than 32 rows consist of them.
 
 use std::arch::asm;
 
@@ -37,7 +37,7 @@ macro_rules! store {
     };
 }
 
-/// Adds a row's products of a step, whose value lies `$at` bytes on.
+/// Adds a row's products of a step, whose value is at offset `$at`.
 #[rustfmt::skip]
 macro_rules! add_floats {
     ($a:literal, $left:literal $right:literal, $_by:literal $by:literal, $at:literal) => {
@@ -49,7 +49,7 @@ macro_rules! add_floats {
     };
 }
 
-/// Adds a row's products of half a step, whose two values of 16 bits lie `$more` bytes behind those of step `$at`.
+/// Adds a row's products of half a step, whose two 16-bit values are `$more` bytes after those of step `$at`.
 #[rustfmt::skip]
 macro_rules! add_pairs {
     ($a:literal, $left:literal $right:literal, $_by:literal $by:literal, ($at:literal $more:literal)) => {
@@ -73,7 +73,8 @@ macro_rules! step {
             rows!(add_floats $m $at),
         )
     };
-    // The first and the third byte of four are widened, then the second and the fourth. Shifts of memory are of AVX-512.
+    // Widens the first and the third byte of four, then the second and the fourth. Shifts with memory
+    // operands need AVX-512.
     (bytes $m:tt $at:literal) => {
         concat!(
             "vmovdqu ymm12, [{panel} + 128*", $at, "]\n",
@@ -162,7 +163,7 @@ macro_rules! tile {
             piece: Piece,
             out: *mut u8,
         ) {
-            // SAFETY: the assembly reads and writes what the contract names, and leaves the stack alone.
+            // SAFETY: the assembly reads and writes within the contract, and does not use the stack.
             unsafe {
                 match M {
                     5 => sums!($name, $size, 5, (steps, a, strides, panel, piece, out)),

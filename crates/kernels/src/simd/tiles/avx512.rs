@@ -4,7 +4,7 @@ use std::arch::asm;
 
 use crate::simd::{AHEAD, Asks, Piece, To, tiles::STEP};
 
-/// A row's sums so far, or zeros.
+/// Loads a row's sums so far, or zeros.
 #[rustfmt::skip]
 macro_rules! begin {
     ($a:literal, $left:literal $right:literal, $by:literal $_by:literal, ()) => {
@@ -26,7 +26,7 @@ macro_rules! end {
     };
 }
 
-/// Adds a row's products of a step, whose value lies `$at` bytes on.
+/// Adds a row's products of a step, whose value is at offset `$at`.
 #[rustfmt::skip]
 macro_rules! add {
     ($a:literal, $left:literal $right:literal, $by:literal $_by:literal, ($broadcast:literal, $product:literal, $at:literal)) => {
@@ -50,7 +50,7 @@ macro_rules! step {
     };
 }
 
-/// Asks for both lines of a step's row, the `$at`-th on from `ahead`.
+/// Prefetches both cache lines of a step's row, the `$at`-th after `ahead`.
 #[rustfmt::skip]
 macro_rules! ask {
     ($at:literal) => {
@@ -58,7 +58,7 @@ macro_rules! ask {
     };
 }
 
-/// Goes on by four steps.
+/// Advances by four steps.
 #[rustfmt::skip]
 macro_rules! go_on {
     ($ahead:literal, $count:literal) => {
@@ -70,8 +70,8 @@ macro_rules! go_on {
     };
 }
 
-/// The sums of `$m` rows. A row is read from the pointer before it, and the pointers to the rows 3, 6 and 9 are never read where there
-/// are no such rows.
+/// The products of `$m` rows. A row is read relative to an earlier pointer. The pointers to the rows 3, 6 and
+/// 9 are not read if there are no such rows.
 #[rustfmt::skip]
 macro_rules! sums {
     ($m:tt, $broadcast:literal, $product:literal, ($steps:ident, $a:ident, $strides:ident, $panel:ident, $piece:ident, $out:ident)) => {{
@@ -83,7 +83,7 @@ macro_rules! sums {
             Asks::From(step) => ($panel.wrapping_add(step * STEP), false),
             Asks::Nothing => ($panel, false),
         };
-        // Lines that are asked for at once would wait for each other, and all that is read behind them.
+        // Prefetches are spread out, because requests at the same time would delay all later reads.
         let (to, lines) = match $piece.to {
             Some(to) if !all => (to, fours.min($m)),
             _ => (To { first: $panel, stride: 0 }, 0),
@@ -175,7 +175,7 @@ macro_rules! tile {
             piece: Piece,
             out: *mut u8,
         ) {
-            // SAFETY: the assembly reads and writes what the contract names, and leaves the stack alone.
+            // SAFETY: the assembly reads and writes within the contract, and does not use the stack.
             unsafe {
                 match M {
                     1 => sums!(1, $broadcast, $product, (steps, a, strides, panel, piece, out)),

@@ -25,7 +25,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
         for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
-            // SAFETY: AVX2, and pointers that are good for 16 rows of 16 values, by the trait's contract.
+            // SAFETY: AVX2, and pointers valid for 16 rows of 16 values, by the trait's contract.
             unsafe {
                 let (from, to) = (from.add(row * stride + column), to.add(column * to_stride + row));
                 transpose(from, stride, to, to_stride);
@@ -153,28 +153,28 @@ impl Simd for Avx2 {
     }
 }
 
-/// The rows of [`tiles::avx2`](super::tiles::avx2): what a strip of more rows than ask ahead is cut into. Beside fewer rows, what is
-/// asked for matters more than the rate.
+/// The tile height of [`tiles::avx2`](super::tiles::avx2), for strips with too many rows for prefetching
+/// ahead. With fewer rows, prefetching matters more than the speed of computation.
 const MANY: usize = 5;
 
-/// The first of 16 columns and then of the others, the first of which ask for the tile's share.
+/// The first 16 columns and then the others; the first prefetch the tile's share.
 fn halves(piece: Piece) -> [(usize, Piece); 2] {
     [(0, piece), (16, Piece { asks: Asks::Nothing, ..piece })]
 }
 
-/// The bytes of a panel's row, but for one in f16.
+/// The size of a panel's row in bytes, except in f16.
 const ROW: usize = 4 * LANES;
 
-/// The rows of a panel, ahead of what is read, that are asked for into the first cache.
+/// The prefetch distance into the L1 cache, in rows of a panel.
 const SOON: usize = 16;
 
-/// Tiles of more rows are computed sixteen columns after sixteen: the sums of six rows fit AVX2's registers then, and what is read
-/// of a panel is used for all of them.
+/// Larger tiles are computed 16 columns at a time: then the sums of six rows fit AVX2's registers, and panel
+/// values are reused for all rows.
 const WHOLE: usize = 2;
 
-/// Asks for what is read behind `from`, of a row of a panel that only a few rows are multiplied by and that comes from memory. Whole
-/// rows are read one after the other, while half of each row leaves the processor no run to follow; such halves are read again and
-/// again, so the next piece can be asked for meanwhile. Beside more rows it would only take time from them.
+/// Prefetches the data after `from`, for panels from memory that are multiplied by few rows. The hardware
+/// prefetcher follows whole rows, but not half rows. Half rows are read repeatedly, so the next block can be
+/// prefetched in the meantime. With more rows this would only take time.
 #[inline(always)]
 fn prefetch_columns<T, const N: usize>(from: *const T) {
     if N == 4 {
@@ -187,12 +187,12 @@ fn prefetch_columns<T, const N: usize>(from: *const T) {
     }
 }
 
-/// What a panel of numbers holds.
+/// The value type of a panel.
 trait Stored: Copy {
     /// Eight values as f32.
     ///
     /// # Safety
-    /// The machine must have AVX2 and F16C, and `from` be good for eight values.
+    /// The machine must have AVX2 and F16C, and `from` must be valid for eight values.
     unsafe fn load(from: *const Self) -> __m256;
 }
 
@@ -245,7 +245,7 @@ unsafe fn float_tile<T: Stored, const M: usize>(
     }
 }
 
-/// The sums of `M` rows and `N` times eight columns: those that begin at `panel` and at `out`.
+/// The products of `M` rows and `N` times eight columns, starting at `panel` and at `out`.
 ///
 /// # Safety
 /// As for [`Simd::tile_f32`].
@@ -292,8 +292,8 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
     }
 }
 
-/// `values`, which the compiler must have at this place: it would make one sum of two products first otherwise, for which it needs
-/// more registers than there are.
+/// An optimisation barrier for `values`. Otherwise the compiler would first add two products, which needs too
+/// many registers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn as_it_is(mut values: __m256i) -> __m256i {
@@ -302,9 +302,9 @@ fn as_it_is(mut values: __m256i) -> __m256i {
     values
 }
 
-/// The sums of `M` rows in 16 bits and `N` times eight columns in 8 bits: those that begin at `panel` and at `out`. Products of the
-/// first and the third byte of four are summed, and of the second and the fourth, each pair by one instruction, whose inputs have 16
-/// bits; the one for pairs of bytes has no room for the sum.
+/// The products of `M` rows in 16 bits and `N` times eight columns in 8 bits, starting at `panel` and at
+/// `out`. Products of the first and the third byte of four are summed by one instruction, and of the second
+/// and the fourth by another, with 16-bit inputs. The instruction for pairs of bytes would overflow.
 ///
 /// # Safety
 /// As for [`Simd::tile_i8`].
@@ -356,16 +356,17 @@ unsafe fn int_columns<const N: usize, const M: usize>(
     }
 }
 
-/// Writes the rows of 8 by 8 values as columns.
+/// Transposes 8 by 8 values.
 ///
 /// # Safety
-/// The machine must have AVX2, and the pointers be good for 8 rows of 8 values.
+/// The machine must have AVX2, and the pointers must be valid for 8 rows of 8 values.
 #[inline(always)]
 unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
     // SAFETY: the contract.
     unsafe {
         for column in [0, 4] {
-            // Four values of the rows `r` and `4 + r` beside each other. No closure, which would be compiled without AVX2.
+            // Combines four values of the rows `r` and `4 + r`. No closure, which would be compiled without
+            // AVX2.
             let mut rows = [_mm256_setzero_ps(); 4];
             for (row, values) in rows.iter_mut().enumerate() {
                 let from = from.add(row * stride + column);

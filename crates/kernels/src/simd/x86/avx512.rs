@@ -13,13 +13,13 @@ pub(crate) struct Avx512;
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
 
-/// What the two AVX-512 sets share: all but the tile of bytes.
+/// The common part of the two AVX-512 sets: all except the tile of bytes.
 macro_rules! avx512 {
     ($set:ident, $tile_i8:item) => {
         impl Simd for $set {
             const ROWS: usize = 12;
             const STRIP: usize = STRIP;
-            // 64 KiB, which stay in the second cache; what the first has room for brought no more.
+            // 64 KiB, which stay in the L2 cache; blocks for the L1 cache were no faster.
             const PIECE: usize = 512;
             const FMA: bool = true;
             type Floats = (__m512, __m512);
@@ -178,7 +178,7 @@ impl Dots for Avx512 {
     }
 }
 
-/// The products of even and of odd bytes are summed apart, since a sum of two would not fit 16 bits.
+/// The products of even and of odd bytes are summed separately, because a sum of two would overflow 16 bits.
 #[inline(always)]
 unsafe fn dot_without_vnni(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
     // SAFETY: AVX-512 with BW by the caller's contract.
@@ -191,10 +191,10 @@ unsafe fn dot_without_vnni(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
     }
 }
 
-/// Sixteen rows of sixteen values of 32 bits as columns.
+/// Transposes sixteen rows of sixteen 32-bit values.
 #[target_feature(enable = "avx512f")]
 pub(crate) fn transpose(rows: [__m512i; SQUARE]) -> [__m512i; SQUARE] {
-    // In each quarter of a vector, fours of rows become columns.
+    // In each quarter of a vector, groups of four rows become columns.
     let mut fours = [_mm512_setzero_si512(); SQUARE];
     for (rows, fours) in rows.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
         let (low, high) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[0], rows[1]));
@@ -207,7 +207,7 @@ pub(crate) fn transpose(rows: [__m512i; SQUARE]) -> [__m512i; SQUARE] {
             _mm512_unpackhi_epi64(high, high2),
         ];
     }
-    // Then quarters change places.
+    // Then quarters are exchanged.
     let mut columns = fours;
     for at in 0..4 {
         let (even, odd) = (
