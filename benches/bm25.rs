@@ -1,17 +1,19 @@
-//! BM25: indexing and searching, beside the Python package bm25s over the same pages and queries.
+//! BM25: indexing and searching, compared with the Python package bm25s over the same pages and queries.
 //!
-//! Corpus: the pages of a knowledge source and the inputs of task files where they are given, indexed whole as bm25s gets
-//! them (the paragraphs joined by spaces). Otherwise passages are made here from seed 17: 40 to 160 words, two thirds
-//! drawn from 300,000 words as Zipf has them without the 30 most frequent, a third from one of 20,000 topics; queries are 10
-//! words of a passage and 3 others. The best 20 of every query are retrieved, in batches of one file.
+//! Corpus: the pages of a knowledge source and the inputs of task files if they are given, indexed as whole
+//! pages (paragraphs joined by spaces). Otherwise passages are generated from seed 17: 40 to 160 words, two
+//! thirds sampled from 300,000 words by Zipf's law without the 30 most frequent, a third from one of 20,000
+//! topics. Queries are 10 words of a passage and 3 others. The best 20 of every query are retrieved, in
+//! batches of one file.
 //!
 //! ```text
 //! PAGES=knowledge_source.jsonl.gz TASKS=a.jsonl:b.jsonl PYTHON=python3 cargo bench --bench bm25
 //! PYTHON=python3 cargo bench --bench bm25 -- --passages 1000000
 //! ```
 //!
-//! The peer is `scripts/reference/bm25_bm25s.py`, which also compares the rankings; it runs where `PYTHON` names an
-//! interpreter with `bm25s` and `PyStemmer`. Both sides start with the texts in memory, and both analyse the queries.
+//! The peer is `scripts/reference/bm25_bm25s.py`, which also compares the rankings. It runs if `PYTHON` names
+//! an interpreter with `bm25s` and `PyStemmer`. Both sides start with the texts in memory, and both analyse
+//! the queries.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -38,7 +40,7 @@ use sporran_retriever::{
 const SEED: u64 = 17;
 const K: usize = 20;
 const INDEX_ROUNDS: usize = 3;
-/// A file's queries are answered again and again for about so long, and the middle time counts.
+/// A file's queries are repeated for about this many seconds, and the median time counts.
 const SECONDS: f64 = 2.0;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -71,7 +73,7 @@ impl Corpus {
     }
 }
 
-/// Writes made passages and queries into a folder as KILT has them.
+/// Writes generated passages and queries into a folder in KILT's layout.
 fn make(folder: &Path, passages: usize, queries: usize) -> Outcome<(PathBuf, Vec<PathBuf>)> {
     const WORDS: f64 = 300_000.0;
     const MOST_FREQUENT: f64 = 30.0;
@@ -81,7 +83,7 @@ fn make(folder: &Path, passages: usize, queries: usize) -> Outcome<(PathBuf, Vec
     // Word n is as likely as 1 / n.
     let place = |u: f64| (MOST_FREQUENT * (WORDS / MOST_FREQUENT).powf(u)) as usize;
     let word = |mut place: usize| {
-        // Syllables that no stemmer and no list of stop words knows.
+        // Syllables without stems and stop words.
         let mut word = String::from("q");
         while place > 0 {
             word.push(b"bdfgkmnprtvz"[place % 12] as char);
@@ -130,7 +132,7 @@ fn middle(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-/// The middle time of a batch, and what it found.
+/// The median time of a batch, and its results.
 fn timed(retrieve: impl Fn() -> sporran_retriever::Result<Vec<Vec<Hit>>>) -> Outcome<(f64, Vec<Vec<Hit>>)> {
     let begin = Instant::now();
     let (mut seconds, mut hits) = (Vec::new(), Vec::new());

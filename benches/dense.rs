@@ -1,10 +1,10 @@
-//! Search among vectors, beside faiss-cpu and hnswlib on the same vectors in one run.
+//! Vector search, compared with faiss-cpu and hnswlib on the same vectors in one run.
 //!
-//! Corpus, from seed 1: vectors of 32 intrinsic dimensions in 500 heaps, mapped to the width by a random matrix, with a
-//! little noise and brought to a length of 1. Queries are drawn alike. Timed are one query at a time (mean of 100; for
-//! graphs of all) and all 1,000 together, 10 best each, on all threads; recall is that of the exact results. Graphs are
-//! compared at the smallest width of a list that reaches a recall. The peers run where `PYTHON` names an interpreter with
-//! `faiss-cpu`, `hnswlib` and `numpy`.
+//! Corpus, from seed 1: vectors of 32 intrinsic dimensions in 500 clusters, mapped to the dimension by a
+//! random matrix, with a little noise and normalised. Queries are sampled the same way. The bench times one
+//! query at a time (mean of 100; for graphs of all) and all 1,000 together, 10 best each, on all threads.
+//! Recall is relative to the exact results. Graphs are compared at the smallest search width that reaches a
+//! recall. The peers run if `PYTHON` names an interpreter with `faiss-cpu`, `hnswlib` and `numpy`.
 //!
 //! ```text
 //! PYTHON=python3 cargo bench --bench dense -- --rows 66000 --dim 384 --kinds flat,pq,hnsw
@@ -37,25 +37,25 @@ const SEED: u64 = 1;
 const HEAPS: usize = 500;
 const INTRINSIC: usize = 32;
 const QUERIES: usize = 1000;
-/// Queries that are timed one at a time where each compares all.
+/// The number of queries timed one at a time for exhaustive indexes.
 const SINGLE: usize = 100;
 const K: usize = 10;
 const WIDTHS: [usize; 12] = [10, 12, 16, 20, 26, 34, 48, 64, 96, 128, 192, 256];
 const RECALLS: [f64; 2] = [0.95, 0.99];
-/// What is timed: the best of so many runs.
+/// The best of this many runs counts.
 const RUNS: usize = 3;
 const ORIGIN: Origin<'_> = Origin { encoder_hash: "bench", passages_hash: "bench" };
 
-/// What is measured of an index.
+/// The measurements of an index.
 #[derive(Clone, Debug, Deserialize)]
 struct Figures {
     name: String,
-    /// For graphs: the recall that was to be reached.
+    /// For graphs: the target recall.
     #[serde(default)]
     aim: Option<f64>,
     build: f64,
     bytes: f64,
-    /// Seconds of a query, one at a time and together.
+    /// Seconds a query, one at a time and batched.
     single: f64,
     batch: f64,
     recall: f64,
@@ -116,7 +116,7 @@ fn run() -> Outcome<()> {
     Ok(())
 }
 
-/// Prints ours and the peers', and our speed over theirs for those of the same aim.
+/// Prints our measurements and the peers', and the ratio of speeds for equal targets.
 fn compare(ours: &[Figures], peers: &[Figures]) {
     let mut aims: BTreeMap<String, (Vec<&Figures>, Vec<&Figures>)> = BTreeMap::new();
     for figures in ours {
@@ -180,7 +180,7 @@ impl Corpus {
         Ok(Self { rows, dim, folder, queries: Embeddings::new(dim, queries)? })
     }
 
-    /// The vectors from a number on, in portions, read from the disk.
+    /// The vectors from a number on, in portions, read from disk.
     fn portions(&self, from: u32) -> impl Iterator<Item = sporran_retriever::Result<Embeddings>> {
         let mut file = fs::File::open(self.folder.path().join("rows")).expect("it was written");
         let size = 4 * self.dim;
@@ -196,7 +196,7 @@ impl Corpus {
         })
     }
 
-    /// Builds and opens an index; with the seconds that building took.
+    /// Builds and opens an index; also returns the build time in seconds.
     fn build(&self, options: &IndexOptions) -> Outcome<(Index, f64)> {
         let dir = self.folder.path().join("index");
         let start = Instant::now();
@@ -261,7 +261,7 @@ impl Corpus {
         self.all(&all, exact)
     }
 
-    /// Figures of indexes that compare all rows.
+    /// Measurements of exhaustive indexes.
     fn all(&self, all: &[(&str, IndexOptions)], exact: &Found) -> Outcome<Vec<Figures>> {
         all.iter()
             .map(|(name, options)| {

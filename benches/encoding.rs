@@ -1,19 +1,22 @@
-//! Encoding at real sizes: tokens per second beside transformers and onnxruntime, on the same inputs in one run.
+//! Encoding at real sizes: tokens per second, compared with transformers and onnxruntime on the same inputs
+//! in one run.
 //!
-//! Inputs: rows of 256 random tokens from seed 1, in batches of 8. A run before those that count warms caches up. The
-//! peers run where `PYTHON` names an interpreter with `torch`, `transformers`, `onnx`, `onnxscript` and `onnxruntime`;
-//! int8 is onnxruntime's dynamic quantisation. Both give the states of all tokens; of Sporran it is timed as well how long the first
-//! tokens' take, which are all that classifiers and DPR read.
+//! Inputs: rows of 256 random tokens from seed 1, in batches of 8. A warm-up run comes first. The peers run
+//! if `PYTHON` names an interpreter with `torch`, `transformers`, `onnx`, `onnxscript` and `onnxruntime`;
+//! int8 is onnxruntime's dynamic quantisation. Both compute the hidden states of all tokens. Sporran is also
+//! timed for the first tokens only, which suffice for classifiers and DPR.
 //!
 //! ```text
 //! python scripts/reference/encoding.py make DIR
 //! MODELS=DIR/bert-base:FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench encoding
 //! ```
 //!
-//! With `-- --device cuda` both sides compute on a GPU, in f32, f16 and bf16, and transformers is the only peer.
+//! With `-- --device cuda` both sides compute on a GPU, in f32, f16 and bf16, and transformers is the only
+//! peer.
 //!
-//! With `TEXTS`, a file with a text in each line, it is timed instead how long a folder of sentence-transformers takes from texts to an
-//! exact index on disk, beside sentence-transformers with faiss (`sentence-transformers`, `faiss-cpu`). Loading is not counted:
+//! With `TEXTS`, a file with one text a line, the bench instead times a sentence-transformers folder from
+//! texts to an exact index on disk, compared with sentence-transformers and faiss (`sentence-transformers`,
+//! `faiss-cpu`). Loading is not counted:
 //!
 //! ```text
 //! MODELS=FOLDER_OF_MINILM TEXTS=FILE PYTHON=python3 cargo bench --bench encoding
@@ -44,15 +47,15 @@ const SEED: u64 = 1;
 const LENGTH: usize = 256;
 const ROWS: usize = 32;
 const BATCH: usize = 8;
-/// What is timed: the best of so many runs.
+/// The best of this many runs counts.
 const RUNS: usize = 3;
 
-/// What a peer prints.
+/// The output of a peer.
 #[derive(Deserialize)]
 struct Peer {
     name: String,
     seconds: f64,
-    /// The state of the first token of the first row.
+    /// The hidden state of the first token of the first row.
     state: Vec<f32>,
 }
 
@@ -147,7 +150,8 @@ fn index(folder: &Path, texts: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The seconds of the best run, of all tokens or of first ones, and the state of the first token of the first row.
+/// The seconds of the best run, for all tokens or first ones, and the hidden state of the first token of the
+/// first row.
 fn timed(model: &dyn Encoder, of_first: bool, inputs: &[Vec<u32>]) -> Outcome<(f64, Vec<f32>)> {
     let batches: Result<Vec<Batch>, _> =
         inputs.chunks(BATCH).map(|rows| Batch::new(rows, model.pad_token(), model.device())).collect();
@@ -158,7 +162,7 @@ fn timed(model: &dyn Encoder, of_first: bool, inputs: &[Vec<u32>]) -> Outcome<(f
     for _ in 0..=RUNS {
         let start = Instant::now();
         let states = batches.iter().map(states).collect::<Result<Vec<_>, _>>()?;
-        // A GPU is done only when its numbers are in main memory.
+        // GPU work is finished only when its result is in main memory.
         let states: Vec<_> = states.iter().map(|states| states.to_device(&here)).collect::<Result<_, _>>()?;
         best = best.min(start.elapsed().as_secs_f64());
         state = states[0].get(0)?.get(0)?.to_dtype(Precision::F32.dtype()?)?.to_vec1()?;
@@ -178,7 +182,8 @@ fn peers(folder: &Path, inputs: &[Vec<u32>], device: DeviceName) -> Outcome<Vec<
     run_peers(&[Path::new("run"), folder, work.path()], device)
 }
 
-/// What the peers' script prints, given these arguments, the number of threads and the device; nothing without Python.
+/// The output of the peers' script for these arguments, the number of threads and the device; empty without
+/// Python.
 fn run_peers(arguments: &[&Path], device: DeviceName) -> Outcome<Vec<Peer>> {
     let Some(python) = env::var_os("PYTHON").map(PathBuf::from) else { return Ok(Vec::new()) };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/encoding.py");

@@ -1,15 +1,17 @@
-//! Facts out of pages, end to end, and the memory that a stream of pages takes; beside spaCy's named entities alone.
+//! Fact extraction from pages, end to end, and the memory for a stream of pages; compared with spaCy's named
+//! entities alone.
 //!
-//! Corpus: `PAGES=knowledge_source.jsonl.gz` (KILT's layout), the first `--pages N` of it (4,000), or minikilt's pages. A fourth
-//! of them is read first, then all: where memory is flat the peak does not rise. `sporran populate` does the work as always,
-//! with its journal and its files; loading is not counted.
+//! Corpus: `PAGES=knowledge_source.jsonl.gz` (KILT's layout), the first `--pages N` of it (4,000), or
+//! minikilt's pages. A fourth of them is read first, then all: with bounded memory the peak does not rise.
+//! `sporran populate` runs as usual, with its journal and files; loading is not counted.
 //!
 //! ```text
 //! PAGES=FILE PYTHON=python3 cargo bench --bench extraction      # needs spacy and en_core_web_sm for the peer
 //! ```
 //!
-//! The peer is `scripts/reference/extraction.py`, in one process and in two. It finds names only; its sentences a second are
-//! our sentences by its seconds. `MODELS=A:B` adds folders of relation models to the two that are bundled.
+//! The peer is `scripts/reference/extraction.py`, in one process and in two. It finds only names; its
+//! sentences a second are our sentences by its seconds. `MODELS=A:B` adds folders of relation models to the
+//! two bundled ones.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -33,7 +35,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// What a run says: sentences, facts, seconds without loading.
+/// The results of a run: sentences, facts, seconds without loading.
 fn run(folder: &Path, model: &str, pages: &Path) -> Result<(u64, u64, f64), Box<dyn Error>> {
     let name = format!(
         "{}-{}",
@@ -86,7 +88,7 @@ fn measure() -> Result<(), Box<dyn Error>> {
         let (read, facts, seconds) = run(folder.path(), model, &all)?;
         sentences = read;
         println!(
-            "{model}: {read} sentences, {facts} facts in {seconds:.2} s: {:.0} sentences/s; peak memory {:.0} MiB behind a fourth, {:.0} MiB behind all",
+            "{model}: {read} sentences, {facts} facts in {seconds:.2} s: {:.0} sentences/s; peak memory {:.0} MiB after a fourth, {:.0} MiB after all",
             read as f64 / seconds,
             mib(before),
             mib(peak_memory_bytes())
@@ -103,7 +105,7 @@ fn measure() -> Result<(), Box<dyn Error>> {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
         }
         let found: Value = serde_json::from_slice(&output.stdout)?;
-        let seconds = found["seconds"].as_f64().ok_or("the peer told no seconds")?;
+        let seconds = found["seconds"].as_f64().ok_or("the peer printed no seconds")?;
         println!(
             "spaCy, names alone, {processes} process(es): {} names in {seconds:.2} s: {:.0} sentences/s",
             found["names"],

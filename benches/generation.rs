@@ -1,19 +1,22 @@
-//! Generation at real sizes: tokens per second beside transformers and CTranslate2, on the same inputs in one run.
+//! Generation at real sizes: tokens per second, compared with transformers and CTranslate2 on the same inputs
+//! in one run.
 //!
-//! Models: T5-small, BART-base and BART-large with random weights, made by `scripts/reference/generation.py make DIR`
-//! from seed 0. Inputs: rows of random tokens from seed 1. The length of the outputs is forced, so every engine does
-//! the same work. A run before the one that counts warms caches up; encoding is part of what is timed.
+//! Models: T5-small, BART-base and BART-large with random weights, created by
+//! `scripts/reference/generation.py make DIR` from seed 0. Inputs: rows of random tokens from seed 1. The
+//! output length is forced, so every engine does the same work. A warm-up run comes first; encoding is part
+//! of the measured time.
 //!
 //! ```text
 //! python scripts/reference/generation.py make DIR
 //! MODELS=DIR PYTHON=python3 cargo bench --bench generation [-- --only bart-base --beams 1]
 //! ```
 //!
-//! The peers run where `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`. With `--device cuda` both sides
-//! compute on a GPU, in f32, f16 and bf16, and transformers is the only peer; `--rows N` is another size of the batch.
+//! The peers run if `PYTHON` names an interpreter with `torch`, `transformers` and `ctranslate2`. With
+//! `--device cuda` both sides compute on a GPU, in f32, f16 and bf16, and transformers is the only peer;
+//! `--rows N` sets another batch size.
 //!
-//! With `--fused f32` or `--fused int8` it is instead how long T5-base takes, and how much memory the process holds, to write from 100
-//! passages of 200 tokens each that are encoded apart and read together (Fusion-in-Decoder), one input by four beams:
+//! `--fused f32` or `--fused int8` measures time and memory of T5-base as Fusion-in-Decoder: one input with
+//! 100 passages of 200 tokens each, encoded separately and read together, with four beams:
 //!
 //! ```text
 //! MODELS=DIR cargo bench --bench generation -- --fused f32
@@ -44,14 +47,14 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const SEED: u64 = 1;
 const SOURCE: usize = 256;
 const NEW: usize = 32;
-/// What is timed: the best of so many runs.
+/// The best of this many runs counts.
 const RUNS: usize = 2;
-/// Passages of an input, their tokens, and the tokens that are encoded at a time, as by default in `sporran run`.
+/// The number of passages, their tokens, and the tokens of an encoder batch, as by default in `sporran run`.
 const PASSAGES: usize = 100;
 const PASSAGE: usize = 200;
 const PORTION: usize = 8192;
 
-/// A folder, the rows of a batch, and the beams.
+/// A folder, the number of rows in a batch, and the number of beams.
 const WORK: [(&str, usize, usize); 6] = [
     ("t5-small", 8, 4),
     ("t5-small", 8, 1),
@@ -61,7 +64,7 @@ const WORK: [(&str, usize, usize); 6] = [
     ("bart-large", 4, 1),
 ];
 
-/// What a peer prints.
+/// The output of a peer.
 #[derive(Deserialize)]
 struct Peer {
     name: String,
@@ -136,7 +139,7 @@ fn run() -> Outcome<()> {
     Ok(())
 }
 
-/// Writes from many passages of one input, once, as a process that does nothing else.
+/// Generates once from many passages of one input, in a separate process.
 fn fused(folder: &Path, precision: Precision) -> Outcome<()> {
     let checkpoint = Checkpoint::open(folder)?;
     let rows = inputs(PASSAGES, PASSAGE, checkpoint.config().vocab_size());

@@ -1,12 +1,13 @@
-//! Embeddings: an epoch and the filtered ranking of ComplEx, beside PyTorch and PyKEEN on the same triples in one run.
+//! Embeddings: an epoch and the filtered ranking of ComplEx, compared with PyTorch and PyKEEN on the same
+//! triples in one run.
 //!
-//! Corpus: a folder of triples (`--kb`, such as CoDEx-M's), of which so many training triples are learned from that the
-//! seed draws first (`--triples`; 0 for all), over all entities. Without a folder, 200,000 random triples of seed 1 over
-//! 17,000 entities and 50 relations. 1vsAll takes batches of `--batch` triples, each asked in both directions; KvsAll
-//! batches of as many pairs. 1vsAll is timed in bf16 too, KvsAll among a sample of the entities. The peers run where
-//! `PYTHON` names an interpreter with `torch` (and `pykeen`). With
-//! `--large`, a table of 1,000,000 entities of 200 values in 16 bits is trained by negative sampling and by KvsAll among a
-//! sample, saved, mapped and asked, and the peak memory printed.
+//! Corpus: a folder of triples (`--kb`, such as CoDEx-M's), with a seeded sample of the training triples
+//! (`--triples`; 0 for all), over all entities. Without a folder, 200,000 random triples of seed 1 over
+//! 17,000 entities and 50 relations. 1vsAll uses batches of `--batch` triples, each as two questions; KvsAll
+//! uses batches of as many pairs. 1vsAll is also timed in bf16, KvsAll also with sampled entities. The peers
+//! run if `PYTHON` names an interpreter with `torch` (and `pykeen`). With `--large`, a table of 1,000,000
+//! entities of 200 values in 16 bits is trained by negative sampling and by KvsAll with sampled entities. It
+//! is saved, mapped and queried, and the peak memory is printed.
 //!
 //! ```text
 //! PYTHON=python3 cargo bench --bench kge -- --kb data/codex-m --dim 512 --batch 1024 --triples 20000
@@ -35,7 +36,7 @@ use sporran_reasoner::embedding::{
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const SEED: u64 = 1;
-/// Entities that are drawn for a batch.
+/// The number of sampled entities in a batch.
 const SAMPLED: usize = 2048;
 
 fn random(entities: u32, relations: u32, triples: usize) -> Outcome<KnowledgeBase> {
@@ -56,7 +57,7 @@ fn random(entities: u32, relations: u32, triples: usize) -> Outcome<KnowledgeBas
     Ok(kb)
 }
 
-/// The same entities and relations with some of the training triples and no part to judge on.
+/// The same entities and relations with some of the training triples and no validation part.
 fn part_of(kb: &KnowledgeBase, triples: usize) -> Outcome<KnowledgeBase> {
     let mut part = KnowledgeBase::default();
     kb.entities().ids().iter().try_for_each(|name| part.add_entity(name).map(|_| ()))?;
@@ -147,7 +148,7 @@ fn run(arguments: &BTreeMap<String, String>) -> Outcome<()> {
     Ok(())
 }
 
-/// Trains, saves, maps and asks a table in 16 bits.
+/// Trains, saves, maps and queries a table in 16 bits.
 fn large(entities: usize, dim: usize) -> Outcome<()> {
     let kb = random(u32::try_from(entities)?, 50, 1_000_000)?;
     let kb = part_of(&kb, 200_000)?;

@@ -1,17 +1,17 @@
-//! Scoring 50,000 predictions, beside plain Python that follows the same definitions line by line.
+//! Scoring 50,000 predictions, compared with plain Python that follows the same definitions line by line.
 //!
-//! Corpus: made here from seed 5 in the shape of KILT's dev files: the eleven datasets in their proportions, each with
-//! about as many gold answers a record, words an answer and words an input as its files have (see `SHAPES`). A
-//! prediction has ten provenance items, the first three with texts of 30 words. Both sides read the same two files
-//! from the disk's cache and their figures must agree to 1e-9.
+//! Corpus: generated from seed 5 like KILT's dev files: the eleven datasets in their proportions, with
+//! similar numbers of gold answers a record, words an answer and words an input (see `SHAPES`). A prediction
+//! has ten provenance items, the first three with texts of 30 words. Both sides read the same two files from
+//! the disk cache, and their scores must agree to 1e-9.
 //!
 //! ```text
 //! PYTHON=python3 cargo bench --bench scores          # needs `rouge` 1.0.1 for the peer
 //! ```
 //!
-//! The peer is `scripts/reference/scores_peer.py`: ROUGE-L alone, sets where the public scorer searches lists. Its seconds
-//! are CPU time of its one thread, which other work on the machine does not lengthen by waiting; ours are of the clock, on
-//! all threads, the best of a few rounds.
+//! The peer is `scripts/reference/scores_peer.py`: ROUGE-L alone, with sets where the public scorer searches
+//! lists. Its seconds are CPU time of one thread, which excludes waiting; ours are wall-clock time on all
+//! threads, the best of a few rounds.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -72,14 +72,14 @@ impl Corpus {
             if at > 0 {
                 text.push_str(if self.random.random_bool(0.07) { ". " } else { " " });
             }
-            // Frequent words come first, about as Zipf has them.
+            // Frequent words come first, approximately by Zipf's law.
             let place = (self.words.len() as f64).powf(self.random.random::<f64>()) as usize - 1;
             text.push_str(&self.words[place]);
         }
         text
     }
 
-    /// A length from 1 to twice the mean.
+    /// A random length from 1 to twice the mean.
     fn about(&mut self, mean: usize) -> usize {
         self.random.random_range(1..=2 * mean - 1)
     }

@@ -1,11 +1,11 @@
-//! Reading, cutting and storing a knowledge source, and looking passages up.
+//! Reading, splitting and storing a knowledge source, and passage look-ups.
 //!
-//! Corpus: `--source FILE` (KILT's layout), or `--pages N` synthetic pages (default 100,000) from seed 1: words `w0` to
-//! `w99999` drawn with a long tail, three paragraphs of 60 words a page, so about 1.4 kB a line.
-//! Command: `cargo bench --bench store -- [--source FILE] [--pages N]`.
-//! Peer: Python's json in the same run, which parses each line, leaves list items and headers out and cuts the words
-//! into hundreds, and stores nothing; `PYTHON` names the interpreter (`python3`), and without one it is left out. Its
-//! seconds are CPU time, which other work on the machine does not lengthen; ours are of the clock, best of three.
+//! Corpus: `--source FILE` (KILT's layout), or `--pages N` synthetic pages (default 100,000) from seed 1:
+//! words `w0` to `w99999` with a long-tailed distribution, three paragraphs of 60 words a page, about 1.4 kB
+//! a line. Command: `cargo bench --bench store -- [--source FILE] [--pages N]`. Peer: Python's json in the
+//! same run. It parses each line, skips list items and headers, splits the words into hundreds, and stores
+//! nothing; `PYTHON` names the interpreter (`python3`), and without one the peer is skipped. Its seconds are
+//! CPU time, which excludes waiting; ours are wall-clock time, the best of three.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -67,7 +67,7 @@ fn best<T>(mut run: impl FnMut() -> Result<T, Box<dyn Error>>) -> Result<(T, f64
     best.ok_or_else(|| "nothing ran".into())
 }
 
-/// Bytes of the file, read and dropped.
+/// The number of bytes of the file, read and dropped.
 fn read(path: &Path) -> Result<u64, Box<dyn Error>> {
     let mut file = fs::File::open(path)?;
     let (mut buffer, mut total) = (vec![0; 4 << 20], 0);
@@ -79,7 +79,7 @@ fn read(path: &Path) -> Result<u64, Box<dyn Error>> {
     }
 }
 
-/// Bytes of its lines.
+/// The number of bytes in its lines.
 fn lines(path: &Path) -> Result<u64, Box<dyn Error>> {
     let mut total = 0;
     jsonl::open(path)?.chunks(|_, chunk| {
@@ -89,7 +89,7 @@ fn lines(path: &Path) -> Result<u64, Box<dyn Error>> {
     Ok(total)
 }
 
-/// Passages, with reading and cutting on one thread.
+/// The number of passages, with reading and splitting on one thread.
 fn split_alone(path: &Path) -> Result<u64, Box<dyn Error>> {
     let mut reader = jsonl::open(path)?;
     let mut passages = 0;
@@ -99,7 +99,7 @@ fn split_alone(path: &Path) -> Result<u64, Box<dyn Error>> {
     Ok(passages)
 }
 
-/// Passages, with all threads.
+/// The number of passages, with all threads.
 fn split(path: &Path) -> Result<u64, Box<dyn Error>> {
     let mut passages = 0;
     jsonl::open(path)?.chunks(|path, chunk| {
@@ -113,7 +113,7 @@ fn split(path: &Path) -> Result<u64, Box<dyn Error>> {
     Ok(passages)
 }
 
-/// Words by rank, the n-th about 1/n as frequent as the first.
+/// Words by rank; the frequency of the n-th is about 1/n of the first.
 fn word(random: &mut ChaCha8Rng) -> u32 {
     (100_000f64.powf(random.random::<f64>()) - 1.0) as u32
 }

@@ -1,18 +1,19 @@
-//! Training a cross-encoder, beside PyTorch in the same run.
+//! Training a cross-encoder, compared with PyTorch in the same run.
 //!
-//! Corpus: pairs of random tokens from a seed (11), 32 a batch, once all of one length and once of lengths from 40 to
-//! 256; the binary log-loss, dropout as the config says, AdamW. Both sides start from the same folder and take the same
-//! rows; PyTorch pads a batch to its longest row, as its users do, and we do not. Time is that of whole steps
-//! (forward, backward, clipping, update), the median of the rounds after one to warm up; memory is each process's
-//! highest resident set, with the batch of several lengths and that of one length each in a process of its own. Each is timed in
-//! 32 bits and with products in bf16 (`precision = "bf16"`; PyTorch's `autocast`).
+//! Corpus: pairs of random tokens from a seed (11), 32 a batch, once all of one length and once of lengths
+//! from 40 to 256; the binary log-loss, dropout by the config, AdamW. Both sides start from the same folder
+//! and use the same rows; PyTorch pads a batch to its longest row, as is usual, and we do not. Time is that
+//! of whole steps (forward, backward, clipping, update), the median of the rounds after a warm-up. Memory is
+//! each process's peak resident set, with one process for each kind of batch. Each is timed in f32 and with
+//! bf16 products (`precision = "bf16"`; PyTorch's `autocast`).
 //!
 //! ```text
 //! MODEL=FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench training
 //! ```
 //!
-//! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured steps (5).
-//! Threads: those of `RAYON_NUM_THREADS`, for PyTorch too. With `DEVICE=cuda` both sides compute on a GPU, in f32 alone.
+//! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured
+//! steps (5). Threads: those of `RAYON_NUM_THREADS`, for PyTorch too. With `DEVICE=cuda` both sides compute
+//! on a GPU, in f32 only.
 #![allow(clippy::print_stdout, reason = "a bench reports on standard output")]
 
 use std::{
@@ -53,7 +54,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Our side on one batch: seconds a step, and the peak of memory in MiB.
+/// Our side on one batch: seconds a step, and the peak memory in MiB.
 fn ours(
     folder: &Path,
     rows: Vec<EncoderRow>,
@@ -96,14 +97,14 @@ fn batch(name: &str, vocabulary: u32) -> Vec<EncoderRow> {
     rows(lengths.into_iter(), vocabulary, &mut rng)
 }
 
-/// Where both sides compute.
+/// The device of both sides.
 fn device() -> Outcome<DeviceName> {
     Ok(env::var("DEVICE").map_or(Ok(DeviceName::Cpu), |name| name.parse())?)
 }
 
 fn main() -> Outcome<()> {
     let steps: usize = env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
-    // Memory is a process's own, so each measurement is a process: this program, called by itself.
+    // Memory is measured by process, so each measurement runs this program as a new process.
     if let Ok(name) = env::var("TRAINING_BATCH") {
         let folder = PathBuf::from(env::var("MODEL")?);
         let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
@@ -154,7 +155,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Seconds and MiB out of what a side printed.
+/// Seconds and MiB from the output of a side.
 fn answer(side: &str, output: &std::process::Output) -> Outcome<(f64, f64)> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().rev().find(|line| line.starts_with('{'));

@@ -1,10 +1,10 @@
-//! How well mentions and chains serve the facts of KnowledgeNet, and how fast they are found.
+//! How many arguments of KnowledgeNet's facts the mentions and chains cover, and how fast they are found.
 //!
-//!     cargo run --release --example mentions_run -- TAGGER FILE FOLD..
+//! cargo run --release --example mentions_run -- TAGGER FILE FOLD..
 //!
-//! Of the facts' subjects and objects in the folds: the share that is a mention, from its first character to its last or in part;
-//! and of the pronouns and short names whose entity has a full name elsewhere in the document, the share whose chain holds a name of
-//! that entity.
+//! For the facts' subjects and objects in the folds: the share that matches a mention exactly or overlaps
+//! one. For the pronouns and short names whose entity has a full name elsewhere in the document: the share
+//! whose chain contains a name of that entity.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, time::Instant};
 
@@ -41,7 +41,7 @@ fn tell(error: &dyn std::error::Error) {
         text.push_str(&format!(": {cause}"));
         source = cause.source();
     }
-    // Where standard error is closed there is nobody to tell.
+    // If standard error is closed, the message has no reader.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -54,7 +54,7 @@ struct Count {
     /// Those whose entity has a name elsewhere.
     linked: usize,
     chained: usize,
-    /// Those that are in a chain with a name at all.
+    /// Those in a chain with any name.
     named: usize,
 }
 

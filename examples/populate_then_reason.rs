@@ -1,13 +1,15 @@
-//! Reads facts from a new page, adds them to a knowledge base, and answers questions that had no answer before.
+//! Extracts facts from a new page, adds them to a knowledge base, and answers questions that had no answer
+//! before.
 //!
 //! ```text
 //! cargo run --release --example populate_then_reason
 //! ```
 //!
-//! The page, about a person who does not exist, is read with the bundled extractor, and its facts join minikilt's knowledge
-//! base with the sentences that state them. The bundled TransferNet answers over the base as it was and as it is; what it
-//! answers rests on the page's sentence. Then ComplEx is trained over both bases, so that the new person has a vector as
-//! well, and ranks the languages that she may speak, of which no page says anything.
+//! The page, about a fictional person, is read with the bundled extractor. Its facts join minikilt's
+//! knowledge base with the sentences that support them. The bundled TransferNet answers over the knowledge
+//! base before and after; its new answers are supported by the page's sentence. Then ComplEx is trained over
+//! both knowledge bases, so that the new person has a vector, and ranks languages that she may speak, which
+//! no page mentions.
 #![allow(clippy::print_stdout, reason = "an example shows its results")]
 
 use std::{error::Error, fs, ops::ControlFlow, path::Path};
@@ -27,7 +29,8 @@ use sporran::{
 
 const PAGE: &str =
     "Ada Quill was a citizen of Italy. Ada Quill was born in Rome and studied at Harvard University.\n";
-/// In each question a name is hidden; the text beside it says how what is hidden goes with Ada Quill.
+/// In each question a name is hidden; the document states the relation between the hidden entity and Ada
+/// Quill.
 const QUESTIONS: [(&str, &str); 2] = [
     ("Which school did [human 4990] attend?", "[human 4990] grew up with Ada Quill."),
     (
@@ -106,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An answer, the triples that it rests on, and the sentences that state them.
+/// An answer, the triples that support it, and their sentences.
 fn show(record: &Record) {
     println!("  {}", record.input.as_deref().unwrap_or_default());
     let answers = record.meta.as_ref().and_then(|meta| meta["answers"].as_array());

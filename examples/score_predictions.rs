@@ -4,8 +4,8 @@
 //! cargo run --release --example score_predictions
 //! ```
 //!
-//! Three records show the three things that KILT's scores tell apart: whether the answer is right, whether the evidence
-//! is, and whether both are at once.
+//! Three records show what KILT's scores distinguish: whether the answer is correct, whether the evidence is,
+//! and whether both are.
 #![allow(clippy::print_stdout, reason = "an example shows its results")]
 
 use std::error::Error;
@@ -15,7 +15,8 @@ use sporran::kilt::{
     scores::{kilt, retrieval},
 };
 
-/// Gold outputs stand side by side: an answer is right if it is that of any of them. The last question needs two pages.
+/// Gold outputs are alternatives: an answer is correct if it matches any of them. The last question needs two
+/// pages.
 const GOLD: &str = r#"{"id": "1", "input": "Where was Ada Lovelace born?", "output": [{"answer": "London", "provenance": [{"wikipedia_id": "10"}]}, {"answer": "City of London"}]}
 {"id": "2", "input": "In which year did she publish her notes?", "output": [{"answer": "1843", "provenance": [{"wikipedia_id": "20"}]}]}
 {"id": "3", "input": "In which city did both Babbage and Lovelace die?", "output": [{"answer": "London", "provenance": [{"wikipedia_id": "30"}, {"wikipedia_id": "31"}]}]}
@@ -32,8 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (gold, guess) = (folder.path().join("gold.jsonl"), folder.path().join("guess.jsonl"));
     jsonl::write(&gold, GOLD.as_bytes())?;
 
-    // Ids are compared by their trimmed text, so that the number 1 answers the record "1". The file appears under its
-    // name only when it is finished.
+    // Ids are compared by their trimmed text, so the number 1 answers the record "1". The file appears under
+    // its name only when it is complete.
     let mut writer = jsonl::Writer::create(&guess)?;
     for prediction in [
         prediction(1, "london.", &["10", "99"]),
@@ -59,9 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // "london." is London once case and punctuation are gone, so exact match has 2 of 3 and accuracy, which only trims,
     // 1 of 3.
     assert_eq!((report.downstream.em, report.downstream.accuracy), (2.0 / 3.0, 1.0 / 3.0));
-    // R-precision looks at as many pages as gold has: 1 of 1, then page 98 in the place of 20, then 1 of 2.
+    // R-precision looks at as many pages as gold has: 1 of 1, then page 98 instead of 20, then 1 of 2.
     assert_eq!(report.retrieval.r_precision, 0.5);
-    // Only the first record has the right answer and all its pages in front.
+    // Only the first record has the correct answer and all its pages first.
     assert_eq!(report.kilt.em, 1.0 / 3.0);
 
     println!("\nid  em  KILT-em  Rprec");
@@ -73,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{id}   {}", figures.join("  "));
     }
 
-    // Evidence alone, at depths of our choice; `rank_keys` can go down to paragraphs.
+    // Evidence alone, at chosen depths; `rank_keys` can be as fine as paragraphs.
     let options = retrieval::Options { ks: vec![1, 2, 5], ..retrieval::Options::default() };
     println!();
     for (report, _) in retrieval::evaluate(&gold, &guess, &options)?.reports {

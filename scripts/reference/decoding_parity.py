@@ -1,4 +1,4 @@
-"""Makes the fixtures of the searches in the transformers crate, `decoding.json` beside each tiny checkpoint that
+"""Makes the fixtures of the searches in the transformers crate, `decoding.json` next to each tiny checkpoint that
 transformers_parity.py has made, and `warping.json`.
 
 Everything is computed by the `transformers` library, one input at a time, on one CPU thread and in f32, but for diverse
@@ -212,7 +212,7 @@ def search_cases(folder):
     rows = expected["rows"]
     eos = model.generation_config.eos_token_id
     rng = random.Random(17)
-    # What the model says by itself, so that rules about tokens have an effect.
+    # The unconstrained output, so that token rules have an effect.
     said = [hypothesis[0]["tokens"] for hypothesis in expected["cases"][0]["outputs"]]
     cases = []
     for name, options in CASES.items():

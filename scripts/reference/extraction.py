@@ -1,6 +1,6 @@
 """Named entities by spaCy's en_core_web_sm, nothing else of its pipeline: the yardstick of benches/extraction.rs.
 
-Usage: extraction.py PAGES PROCESSES. PAGES has KILT's layout. Prints the seconds of a run behind a warm one, and how many names
+Usage: extraction.py PAGES PROCESSES. PAGES has KILT's layout. Prints the seconds of a run after a warm-up, and how many names
 were found.
 """
 

@@ -1,7 +1,7 @@
 """Makes the fixtures of what a model's folder sets, crates/transformers/tests/data/settings.
 
 `bi` is a seeded tiny encoder in the layout of sentence-transformers, with modules that its `modules.json` does not list. Its
-`expected.json` is a list of variants: the JSON files that stand in the place of the folder's own, how texts are encoded, and
+`expected.json` is a list of variants: the JSON files that replace the folder's, how texts are encoded, and
 the vectors that sentence-transformers gives. `cross` is a seeded tiny cross-encoder with the same for pairs: what `predict`
 gives, and the logits.
 

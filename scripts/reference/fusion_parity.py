@@ -35,7 +35,7 @@ OPTIONS = [
 
 
 def texts(model, counts):
-    """For each input so many texts of different lengths, with a score each."""
+    """For each input several texts of different lengths, with one score each."""
     rng = random.Random(23)
     special = {model.config.pad_token_id, model.generation_config.eos_token_id, 0, 1, 2}
     tokens = [token for token in range(model.config.vocab_size - 5) if token not in special]

@@ -14,7 +14,7 @@ import sys
 import time
 
 LAYOUT_FLAGS = {
-    # Asked for by CTranslate2's converter of BART.
+    # Required by CTranslate2's converter of BART.
     "normalize_before": False,
     "normalize_embedding": True,
     "add_final_layer_norm": False,

@@ -1,4 +1,4 @@
-"""ComplEx in PyTorch, beside which benches/kge.rs measures.
+"""ComplEx in PyTorch, the peer of benches/kge.rs.
 
 Packages: torch; pykeen for the line `pykeen` (left out where it is not installed).
 

@@ -4,7 +4,7 @@ code makes of some dialogues (expected.json): tokens, attention to pieces of kno
 log-probabilities of their tokens.
 
 ParlAI 1.7.2 has to be importable with its `projects`, and subword-nmt with it (`pip install --no-deps parlai subword-nmt
-iopath portalocker`); what it imports beside them is not called here.
+iopath portalocker`); its other imports are not called here.
 
     python scripts/reference/parlai_parity.py
 """

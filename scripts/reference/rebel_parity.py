@@ -1,6 +1,6 @@
 """Makes the fixture of a released REBEL checkpoint's shape, crates/extractor/tests/data/rebel.
 
-A tiny BART whose tokenizer has REBEL's added tokens, taught for a minute to write the facts of sentences of three templates,
+A tiny BART whose tokenizer has REBEL's added tokens, trained for a minute to generate the facts of sentences of three templates,
 and `expected.json`: for some texts the beams of the `transformers` library as they are, and the facts with their
 confidences where a prefix function, put together here in the plainest way, holds the same search to the spans of the text
 and to two relations.
@@ -72,7 +72,7 @@ def tokenizer(pairs):
     return fast
 
 
-def taught(tok, pairs):
+def trained(tok, pairs):
     config = BartConfig(
         vocab_size=len(tok),
         d_model=32,
@@ -162,7 +162,7 @@ class Held:
 def main():
     pairs = [example() for _ in range(1200)]
     tok = tokenizer(pairs)
-    model = taught(tok, pairs)
+    model = trained(tok, pairs)
     OUT.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(OUT)
     tok.save_pretrained(OUT)

@@ -166,8 +166,8 @@ def ranking(rng, count):
     names = {"map_cut.5,10", "ndcg_cut.5,10", "recip_rank"}
     found = pytrec_eval.RelevanceEvaluator(qrels, names).evaluate(run)
     rows = []
-    for number, judged in qrels.items():
-        if any(judged.values()):
+    for number, judgements in qrels.items():
+        if any(judgements.values()):
             one = found[number]
             first = one["recip_rank"]
             rows.append(
@@ -176,9 +176,9 @@ def ranking(rng, count):
                     "mrr@5": first if first >= 0.2 else 0.0,
                     "map@5": one["map_cut_5"],
                     "map@10": one["map_cut_10"],
-                    # Divided by min(relevant, k) in the place of all relevant ones.
-                    "map_norm@5": one["map_cut_5"] * sum(judged.values()) / min(sum(judged.values()), 5),
-                    "map_norm@10": one["map_cut_10"] * sum(judged.values()) / min(sum(judged.values()), 10),
+                    # Divided by min(relevant, k) instead of by all relevant ones.
+                    "map_norm@5": one["map_cut_5"] * sum(judgements.values()) / min(sum(judgements.values()), 5),
+                    "map_norm@10": one["map_cut_10"] * sum(judgements.values()) / min(sum(judgements.values()), 10),
                     "ndcg@5": one["ndcg_cut_5"],
                     "ndcg@10": one["ndcg_cut_10"],
                     "recip_rank": first,

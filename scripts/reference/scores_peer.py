@@ -1,6 +1,6 @@
 """The definitions of KILT's scores in plain Python, one after the other, with PyPI's `rouge` for ROUGE-L.
 
-`scores.py` takes its expected figures from here, and `benches/scores.rs` runs it beside the Rust scorer:
+`scores.py` takes its expected figures from here, and `benches/scores.rs` compares it with the Rust scorer:
 
     python scores_peer.py GOLD GUESS [KS [RANK_KEYS]]
 

@@ -247,7 +247,7 @@ def write(name, tokenizer, build, load):
     decoder_mask[3, 2:] = 0
     decoder_ids[decoder_mask == 0] = pad
     with torch.no_grad():
-        # In f64, so that the fixture has no rounding of its own.
+        # In f64, so that the fixture has no rounding.
         exact = model.double()
         out = exact(
             input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids, decoder_attention_mask=decoder_mask

@@ -14,14 +14,14 @@ use super::names::{self, Subject};
 use super::records::{File, lines, one};
 use super::world::{Fact, Part, World};
 
-/// WOW++: candidates of a dialogue with the share of judges who would use them; other facts of the topic get some
-/// share, sentences of other pages none. A dialogue in eight has no relevant sentence.
+/// WOW++: candidates of a dialogue with the share of annotators who would use them. Other facts of the topic
+/// get a lower share, sentences of other pages none. One dialogue in eight has no relevant sentence.
 pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Value {
     let mut all = Map::new();
     for (index, dialogue) in dialogues(world, part, count, rng).into_iter().enumerate() {
         let topic = dialogue.fact.subject;
         let mut sentences: Vec<Value> = Vec::new();
-        let mut add = |fact: &Fact, judged: f64| {
+        let mut add = |fact: &Fact, share: f64| {
             let title = &world.pages[&fact.subject].title;
             let mut label = format!("{title} <knowledge_separator> {}", world.sentence(fact));
             if sentences.len() % 3 == 2 {
@@ -30,8 +30,8 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
             }
             sentences.push(json!({
                 "label": label,
-                "confidence": judged,
-                "relevance": if judged >= 0.6 { "relevant" } else { "notRelevant" },
+                "confidence": share,
+                "relevance": if share >= 0.6 { "relevant" } else { "notRelevant" },
                 "article": title,
             }));
         };
@@ -39,7 +39,7 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
         let asked = [0.6, 0.8, 1.0][rng.random_range(0..3)];
         add(dialogue.fact, if none { 0.4 } else { asked });
         let range = (topic, Pid(0))..=(topic, Pid(u64::MAX));
-        for (_, fact) in world.told.range(range).filter(|(key, _)| key.1 != dialogue.fact.pid).take(6) {
+        for (_, fact) in world.stated.range(range).filter(|(key, _)| key.1 != dialogue.fact.pid).take(6) {
             let others = if none { [0.0, 0.2, 0.4] } else { [0.2, 0.4, 0.6] };
             add(fact, others[rng.random_range(0..3)]);
         }
@@ -49,7 +49,7 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
         }
         sentences.shuffle(rng);
         if index % 4 == 3 {
-            // As in the original, a label can stand twice.
+            // As in the original, a label may be repeated.
             let again = sentences[0].clone();
             sentences.push(again);
         }
@@ -62,7 +62,7 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
     Value::Object(all)
 }
 
-/// KnowledgeNet's properties and the relations behind them; `true` where subject and object change places.
+/// KnowledgeNet's properties and their relations; `true` if subject and object are swapped.
 const PROPERTIES: [(&str, &str, &[u64], bool); 11] = [
     ("1", "SUBSIDIARY_OF", &[749], false),
     ("2", "FOUNDED_BY", &[112], false),
@@ -77,8 +77,8 @@ const PROPERTIES: [(&str, &str, &[u64], bool); 11] = [
     ("45", "POLITICAL_AFFILIATION", &[102], false),
 ];
 
-/// KnowledgeNet: folds 1 to 4 of documents made anew from the facts, a test file of fold 5 with its gold apart, and the page of each
-/// document's subject.
+/// KnowledgeNet: folds 1 to 4 of documents generated from the facts, a test file of fold 5 with its gold in a
+/// separate file, and the page of each document's subject.
 pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
     let mut train = Vec::new();
     let mut test = Vec::new();
@@ -188,7 +188,7 @@ fn document(
     json!({"fold": fold, "documentId": id, "source": "minikilt", "documentText": whole, "passages": passages})
 }
 
-/// Relations that only KoRC's out-of-distribution test asks for.
+/// Relations that occur only in KoRC's out-of-distribution test.
 const KORC_UNSEEN: [u64; 3] = [264, 108, 551];
 
 /// KoRC: a text whose topic is hidden, and a question that the knowledge base answers about the hidden topic's object.
@@ -215,7 +215,7 @@ pub(crate) fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<F
             }
             let range = (fact.subject, Pid(0))..=(fact.subject, Pid(u64::MAX));
             let others: Vec<&Fact> =
-                world.told.range(range).map(|(_, f)| f).filter(|f| f.pid != fact.pid).collect();
+                world.stated.range(range).map(|(_, f)| f).filter(|f| f.pid != fact.pid).collect();
             if others.len() < 3 {
                 continue;
             }

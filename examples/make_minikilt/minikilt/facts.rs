@@ -1,8 +1,8 @@
-//! The facts that the world is made of, and the small extract of CoDEx-S that holds them.
+//! The facts of the world, and the small extract of CoDEx-S that contains them.
 //!
-//! `facts.tsv` has four kinds of line, told apart by the first column, each sorted:
-//! `R property label alias|alias`, `E entity label kind`, `K entity kind|kind` (what a class is a subclass of)
-//! and `F entity property object object ..`.
+//! `facts.tsv` has four kinds of lines, identified by the first column, each sorted: `R property label
+//! alias|alias`, `E entity label kind`, `K entity kind|kind` (the superclasses of a class) and `F entity
+//! property object object ..`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::wording::Wordings;
 
-/// What goes wrong while facts are read.
+/// An error of reading facts.
 #[derive(Debug)]
 pub(crate) struct FactsError(pub String);
 

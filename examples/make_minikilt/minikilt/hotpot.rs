@@ -151,7 +151,7 @@ fn bridges(world: &World, facts: &[&Fact], part: Part, rng: &mut ChaCha8Rng) -> 
         .filter(|f| f.class == Class::Person && !matches!(f.pid.0, 106 | 1412) && f.all.len() == 1)
     {
         let to: Vec<&Fact> =
-            world.told.values().filter(|x| x.all == [fact.subject] && x.part == part).collect();
+            world.stated.values().filter(|x| x.all == [fact.subject] && x.part == part).collect();
         for first in to {
             let Some((_, names)) = BRIDGES.iter().find(|(pid, _)| *pid == first.pid.0) else { continue };
             if first.subject == fact.all[0] {

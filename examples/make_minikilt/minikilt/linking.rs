@@ -50,7 +50,7 @@ const NEWS_OTHER: [(&str, &str); 3] = [
     ("The report names ", " . It says that it {1} and {2} ."),
 ];
 
-/// Contexts that tell nothing about the entity.
+/// Contexts without information about the entity.
 const BARE: [(&str, &str); 5] = [
     ("The museum opened a room for", "on Tuesday ."),
     ("On Friday the paper wrote about", "at great length ."),
@@ -70,8 +70,8 @@ struct Marked {
     target: Qid,
 }
 
-/// Records of a part. Training also shows every subject of dev and test once, by its full name and in a text without
-/// facts: its name can then be written, and nothing that dev or test ask is told.
+/// Records of a part. Training also contains every subject of dev and test once, with its full name in a text
+/// without facts. So its name can be generated, and no fact of dev and test is revealed.
 pub(crate) fn linking(
     world: &World,
     source: Source,
@@ -87,8 +87,9 @@ pub(crate) fn linking(
     let mut subjects: Vec<Qid> = facts.keys().copied().collect();
     let mut marked = Vec::new();
     if part == Part::Train {
-        let told: BTreeSet<Qid> = world.told.values().filter(|f| f.part != part).map(|f| f.subject).collect();
-        for target in told {
+        let subjects: BTreeSet<Qid> =
+            world.stated.values().filter(|f| f.part != part).map(|f| f.subject).collect();
+        for target in subjects {
             let (left, right) = BARE[rng.random_range(0..BARE.len())];
             marked.push(Marked {
                 left: left.into(),

@@ -93,7 +93,7 @@ const THEMES: [Theme; 5] = [
     },
 ];
 
-/// A fact and the two forms of the sentence that tells it.
+/// A fact and the two forms of its sentence.
 type Said<'w> = (&'w Fact, [&'static str; 2]);
 
 /// Whether an object takes its article in these sentences.
@@ -178,7 +178,7 @@ pub(crate) struct Dialogue<'w> {
     pub turns: Vec<String>,
     /// The next turn.
     pub answer: String,
-    /// What it tells.
+    /// The fact of the next turn.
     pub fact: &'w Fact,
 }
 

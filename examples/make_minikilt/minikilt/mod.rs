@@ -69,8 +69,8 @@ pub(crate) fn make(world: &World) -> std::io::Result<Vec<File>> {
         };
         files.push(File::new(format!("triviaqa/unfiltered-web-{name}.json{end}"), &format!("{original}\n"))?);
         let count = if part == Part::Train { 40 } else { 20 };
-        let judged = extra::wowpp(world, part, count, &mut rng());
-        files.push(File::new(format!("wowpp/{}.json", part.name()), &format!("{judged}\n"))?);
+        let dialogues = extra::wowpp(world, part, count, &mut rng());
+        files.push(File::new(format!("wowpp/{}.json", part.name()), &format!("{dialogues}\n"))?);
     }
     files.extend(extra::knowledgenet(world, &mut world.rng(50_001))?);
     files.extend(extra::korc(world, &mut world.rng(50_002))?);

@@ -78,8 +78,8 @@ pub(crate) struct World {
     pub pages: BTreeMap<Qid, Page>,
     /// Pages that list the bearers of a surname.
     pub lists: Vec<Page>,
-    /// What the pages state, by subject and relation.
-    pub told: BTreeMap<(Qid, Pid), Fact>,
+    /// The facts on pages, by subject and relation.
+    pub stated: BTreeMap<(Qid, Pid), Fact>,
     /// Titles by alias, for redirects; only aliases with one meaning.
     pub redirects: BTreeMap<String, String>,
     /// Who bears an alias.
@@ -106,7 +106,7 @@ impl World {
             wordings,
             pages: BTreeMap::new(),
             lists: Vec::new(),
-            told: BTreeMap::new(),
+            stated: BTreeMap::new(),
             redirects: BTreeMap::new(),
             bearers,
             seed,
@@ -151,7 +151,7 @@ impl World {
     pub(crate) fn wording(&self, fact: &Fact) -> &Wording {
         self.wordings
             .of(fact.pid, fact.class)
-            .unwrap_or_else(|| unreachable!("a fact is told with its wording"))
+            .unwrap_or_else(|| unreachable!("every stated fact has a wording"))
     }
 
     /// The sentence that states a fact.
@@ -162,7 +162,7 @@ impl World {
 
     /// The facts that a part may ask about, in order.
     pub(crate) fn facts_of(&self, part: Part) -> Vec<&Fact> {
-        self.told.values().filter(|f| f.part == part).collect()
+        self.stated.values().filter(|f| f.part == part).collect()
     }
 
     fn inverse(&self) -> BTreeMap<Qid, BTreeMap<(Pid, Class), Vec<Qid>>> {
@@ -273,7 +273,7 @@ impl World {
                 let part = people.map(|q| parts[q]).max().unwrap_or(Part::Train);
                 let span = Span { paragraph, start, end };
                 let fact = Fact { subject: qid, pid, class, stated, all, span, part };
-                self.told.insert((qid, pid), fact);
+                self.stated.insert((qid, pid), fact);
             }
         }
         self.lists_of(&mut page, qid, class, &left_over, inverse.get(&qid), rng);
