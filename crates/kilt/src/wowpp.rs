@@ -151,7 +151,7 @@ impl DialogueWriter {
     /// Writes a dialogue; no other may have its id.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) where the disk refuses.
+    /// [`Error::Io`](crate::Error::Io) if writing fails.
     pub fn dialogue(&mut self, id: &str, dialogue: &Dialogue) -> Result<()> {
         self.writer.bytes(if self.count == 0 { b"{" } else { b"," })?;
         self.count += 1;
@@ -163,7 +163,7 @@ impl DialogueWriter {
     /// Completes the file and renames it to its path.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) where the disk refuses; then nothing appears.
+    /// [`Error::Io`](crate::Error::Io) if writing fails; then no file appears.
     pub fn finish(mut self) -> Result<()> {
         self.writer.line(if self.count == 0 { b"{}" } else { b"}" })?;
         self.writer.finish()

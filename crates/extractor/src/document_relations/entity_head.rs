@@ -1,5 +1,4 @@
-//! What stands between the entities of a document, each of which is named at several places: the labels of ordered pairs of
-//! them.
+//! A head that predicts relations between a document's entities, each of which may have several mentions.
 
 use std::path::Path;
 
@@ -12,46 +11,47 @@ use sporran_transformers::{
     layers::{Embedding, Linear},
 };
 
-/// What the tensors of an entity head are called in a folder of weights, before their own names.
+/// The prefix of an entity head's tensors in a folder of weights.
 pub const ENTITY_HEAD: &str = "entity_head";
 
 /// The sizes of an entity head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EntityHeadConfig {
-    /// Width of the states, d.
+    /// Size of the hidden states, d.
     pub width: usize,
-    /// Width of what is compared of two entities; a multiple of `block` and of `heads`.
+    /// Size of an entity's projection; a multiple of `block` and of `heads`.
     pub inner: usize,
-    /// Values of one part of it: all products within a part are read.
+    /// Group size of the bilinear form: all products within a group are features.
     pub block: usize,
-    /// Heads of the attention that finds the tokens that matter to both entities.
+    /// Attention heads that find the relevant tokens of both entities.
     pub heads: usize,
-    /// How many features there are; those of a pair are numbers below this.
+    /// The number of features; a pair's feature indices are below this.
     pub features: usize,
-    /// Labels of a pair, each of which may hold.
+    /// The number of labels; a pair may have several.
     pub labels: usize,
-    /// Share of the values that training drops.
+    /// The dropout in training.
     pub dropout: f64,
 }
 
-/// A document as an encoder reads it, in one row or in several that overlap, with the places of its entities.
+/// A document as encoder input, in one row or in several overlapping ones, with the positions of its
+/// entities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityDocument {
-    /// The document's tokens with special ones around them.
+    /// The document's tokens with special tokens.
     pub rows: Vec<EncoderRow>,
-    /// For each token of the document its place among all tokens of `rows`.
+    /// For each token of the document its position among all tokens of `rows`.
     pub places: Vec<usize>,
-    /// For each token of the document the number of its sentence.
+    /// For each token of the document the index of its sentence.
     pub sentences: Vec<usize>,
-    /// For each entity the tokens that stand for its mentions, as numbers in `places`; at least one.
+    /// For each entity the tokens that represent its mentions, as indices into `places`; at least one.
     pub entities: Vec<Vec<usize>>,
-    /// Pairs of entities, as numbers in `entities`.
+    /// Pairs of entities, as indices into `entities`.
     pub pairs: Vec<StatePair>,
 }
 
 impl EntityDocument {
-    /// The tokens of all rows.
+    /// The number of tokens in all rows.
     #[must_use]
     pub fn length(&self) -> usize {
         self.rows.iter().map(|row| row.ids.len()).sum()
@@ -63,7 +63,7 @@ impl EntityDocument {
         self.sentences.iter().max().map_or(0, |last| last + 1)
     }
 
-    /// What is wrong with its numbers, for a head of so many features.
+    /// Checks its indices, for a head with `features` features.
     pub(crate) fn check(&self, features: usize) -> Result<()> {
         let wrong = |expected: String, found: String| Err(Error::Batch { expected, found });
         let (length, tokens) = (self.length(), self.places.len());
@@ -101,22 +101,23 @@ impl EntityDocument {
     }
 }
 
-/// What a head tells of a document's pairs.
+/// The output of a head for a document's pairs.
 #[derive(Debug, Clone)]
 pub struct EntityScores {
     /// The logits of the labels, (pairs, labels).
     pub logits: Tensor,
-    /// How much each token matters to a pair, (pairs, tokens); each row sums to 1.
+    /// The attention of each pair over tokens, (pairs, tokens); each row sums to 1.
     pub attention: Tensor,
 }
 
-/// Labels of ordered pairs of a document's entities, after ATLOP (Zhou et al., 2021).
+/// A classifier of ordered pairs of a document's entities, after ATLOP (Zhou et al., 2021).
 ///
-/// An entity is the log of the summed exponents of its mentions' states. Tokens that both entities of a pair attend to give
-/// the pair its context `c`: the mean of the states by the normalised product of both attentions. The entity `s`, the context
-/// and what is known of the pair become `z_s = tanh(S s + C c + f)`, likewise `z_o`, and the labels read all products within
-/// parts of `z_s` and `z_o` (a grouped bilinear form) and both themselves. Unlike in ATLOP the attention is the head's own, for
-/// which evidence can be learned (DREEAM; Ma et al., 2023), and not that of the encoder's last layer.
+/// An entity is the logsumexp of its mentions' hidden states. The context `c` of a pair is the mean of the
+/// hidden states, weighted by the normalised product of both entities' attentions. The entity `s`, the
+/// context and the pair's features give `z_s = tanh(S s + C c + f)`, and `z_o` likewise. The labels use all
+/// products within groups of `z_s` and `z_o` (a grouped bilinear form) and both vectors. Unlike in ATLOP, the
+/// attention belongs to the head instead of the encoder's last layer, so it can be trained on evidence
+/// (DREEAM; Ma et al., 2023).
 #[derive(Debug, Clone)]
 pub struct EntityHead {
     query: Linear,
@@ -134,8 +135,8 @@ impl EntityHead {
     /// Takes the weights from `vb` under [`ENTITY_HEAD`].
     ///
     /// # Errors
-    /// [`Error::Options`] where `inner` is no multiple of `block` and `heads`; a tensor error where weights are missing or have
-    /// other shapes.
+    /// [`Error::Options`] if `inner` is not a multiple of `block` and `heads`; a tensor error for missing weights or other
+    /// shapes.
     pub fn new(config: &EntityHeadConfig, vb: &VarBuilder) -> Result<Self> {
         let EntityHeadConfig { width, inner, block, heads, .. } = *config;
         let divides = |part: usize| part > 0 && inner.is_multiple_of(part);
@@ -161,10 +162,10 @@ impl EntityHead {
         })
     }
 
-    /// Reads the head that a folder of weights holds beside its encoder.
+    /// Reads the head from a folder of weights that also contains its encoder.
     ///
     /// # Errors
-    /// Those of opening weights, and of [`new`](Self::new).
+    /// Errors of opening weights, and of [`new`](Self::new).
     pub fn open(folder: &Path, config: &EntityHeadConfig, device: &Device) -> Result<Self> {
         let tensors = tensors_under(folder, ENTITY_HEAD, DType::F32, device)?;
         Self::new(config, &VarBuilder::from_tensors(tensors, DType::F32, device))
@@ -176,10 +177,11 @@ impl EntityHead {
         &self.config
     }
 
-    /// The states (tokens, d) of a document's tokens, in the order of its `places`, to what holds between its entities.
+    /// Maps the hidden states (tokens, d) of a document's tokens, in the order of its `places`, to scores of
+    /// its pairs.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a number of the document is that of nothing, or it has no pair; a tensor error.
+    /// [`Error::Batch`] for an index out of range or a document without pairs; a tensor error.
     pub fn forward(
         &self,
         states: &Tensor,
@@ -232,7 +234,7 @@ impl EntityHead {
     }
 }
 
-/// For each entity the log of the summed exponents of the states at its mentions, (entities, d).
+/// For each entity the logsumexp of its mentions' hidden states, (entities, d).
 fn pooled(states: &Tensor, entities: &[Vec<usize>]) -> Result<Tensor> {
     let device = states.device();
     let places: Vec<u32> = entities.iter().flatten().map(|token| *token as u32).collect();
@@ -313,14 +315,14 @@ pub(crate) mod tests {
 
     #[test]
     fn documents_that_cannot_be_are_refused() {
-        let told = |document: EntityDocument| {
+        let message = |document: EntityDocument| {
             head().forward(&states(), &document, &mut Mode::Inference).unwrap_err().to_string()
         };
         let entities: [&[usize]; 2] = [&[0], &[2]];
-        assert!(told(document(&entities, &[])).contains("at least one pair"));
-        assert!(told(document(&entities, &[pair(0, 2, &[0])])).contains("entities below 2"));
-        assert!(told(document(&entities, &[pair(0, 1, &[5])])).contains("features below 5"));
-        assert!(told(document(&[&[0], &[5]], &[pair(0, 1, &[0])])).contains("entity 1"));
+        assert!(message(document(&entities, &[])).contains("at least one pair"));
+        assert!(message(document(&entities, &[pair(0, 2, &[0])])).contains("entities below 2"));
+        assert!(message(document(&entities, &[pair(0, 1, &[5])])).contains("features below 5"));
+        assert!(message(document(&[&[0], &[5]], &[pair(0, 1, &[0])])).contains("entity 1"));
         let odd = EntityHeadConfig { block: 3, ..config(4) };
         let error = EntityHead::new(&odd, &Variables::new(5).builder(&Device::Cpu)).unwrap_err();
         assert!(error.to_string().contains("multiple of 3"));

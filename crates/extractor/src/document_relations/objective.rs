@@ -1,4 +1,4 @@
-//! Learning what holds between the entities of documents, and what shows it.
+//! Training of document-level relations and their evidence.
 
 use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
@@ -11,33 +11,32 @@ use sporran_transformers::{BertTask, Checkpoint, EncoderRow, Mode};
 
 use super::entity_head::{ENTITY_HEAD, EntityDocument, EntityHead, EntityHeadConfig, EntityScores};
 
-/// A document and what holds in it.
+/// A document with its relations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityExample {
     /// The document.
     pub document: EntityDocument,
-    /// Labels that hold, each as a pair's number and a label's; all others do not hold.
+    /// The labels that hold, as the indices of a pair and a label; all others do not hold.
     pub holds: Vec<(usize, usize)>,
-    /// Sentences that show what holds between a pair, as the pair's number and a sentence's; a pair without one is not learned
-    /// of.
+    /// Evidence as the indices of a pair and a sentence. Pairs without evidence do not train it.
     pub evidence: Vec<(usize, usize)>,
 }
 
-/// What is learned how.
+/// The options of the training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EntityLearning {
-    /// What finding the sentences that show a label counts beside finding the label; 0 does not learn it.
+    /// The weight of the evidence loss; 0 disables it.
     pub evidence: f64,
-    /// Of the tokens that are not markers before mentions the share that is hidden, drawn anew each time.
+    /// The share of tokens, except markers before mentions, that are masked, sampled again each time.
     pub hidden: f64,
-    /// The token that stands in their places.
+    /// The mask token.
     pub mask: u32,
 }
 
-/// Labels that hold are to be above zero and all others below it: the balanced softmax `log(1 + sum of e^l over those that do
-/// not hold) + log(1 + sum of e^-l over those that do)` (Zhang et al., 2021), the mean over pairs; and
-/// a pair's attention is to rest on the sentences that show it: `-log` of its share, times [`EntityLearning::evidence`], the mean
-/// over pairs of which some are known (after Ma et al., 2023).
+/// The balanced softmax `log(1 + sum of e^l over labels that do not hold) + log(1 + sum of e^-l over those
+/// that hold)` (Zhang et al., 2021), the mean over pairs. It moves the logits of labels that hold above zero
+/// and all others below. The evidence loss is `-log` of the attention on a pair's evidence, times
+/// [`EntityLearning::evidence`], the mean over pairs with evidence (after Ma et al., 2023).
 pub struct EntityObjective<'a> {
     encoder: &'a TunedEncoder,
     head: &'a EntityHead,
@@ -48,12 +47,12 @@ pub struct EntityObjective<'a> {
 }
 
 impl<'a> EntityObjective<'a> {
-    /// Learns `examples` with `encoder` and `head`, whose weights are among the encoder's variables. Examples without pairs
-    /// are left out.
+    /// Trains `encoder` and `head` on `examples`. The head's weights are among the encoder's variables.
+    /// Examples without pairs are skipped.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a number of an example is that of nothing; [`Error::Options`] where no such share can be hidden;
-    /// [`Error::Training`] where the encoder does not train the head.
+    /// [`Error::Batch`] for an index out of range; [`Error::Options`] for a wrong share of masked tokens; [`Error::Training`] if the
+    /// encoder does not train the head.
     pub fn new(
         encoder: &'a TunedEncoder,
         head: &'a EntityHead,
@@ -98,12 +97,12 @@ impl<'a> EntityObjective<'a> {
         batch.iter().map(|&at| &self.examples[at])
     }
 
-    /// The rows of a document with some tokens hidden.
+    /// The rows of a document with some tokens masked.
     fn with_hidden(&self, document: &EntityDocument, random: &mut ChaCha8Rng) -> Vec<EncoderRow> {
         let mut rows = document.rows.clone();
         let mut marks: Vec<usize> = document.entities.concat();
         marks.sort_unstable();
-        // A token of two windows is hidden in the one that it is read in.
+        // A token of two windows is masked in the one that it is read from.
         for (token, place) in document.places.iter().enumerate() {
             if random.random_bool(self.learning.hidden) && marks.binary_search(&token).is_err() {
                 let mut rest = *place;
@@ -120,7 +119,7 @@ impl<'a> EntityObjective<'a> {
     }
 }
 
-/// The rows of documents, and the places of their tokens among all tokens of these.
+/// The rows of documents, and the positions of their tokens among all tokens of these.
 fn joined<'e>(documents: impl Iterator<Item = &'e EntityDocument>) -> (Vec<&'e EncoderRow>, Vec<usize>) {
     let (mut rows, mut places, mut first) = (Vec::new(), Vec::new(), 0);
     for document in documents {
@@ -131,10 +130,11 @@ fn joined<'e>(documents: impl Iterator<Item = &'e EntityDocument>) -> (Vec<&'e E
     (rows, places)
 }
 
-/// Starts from the body of a folder, with the folder's entity head where it has one, or else with one drawn from `seed`.
+/// Opens the encoder in a folder, with the folder's entity head if it has one, or with one initialised from
+/// `seed`.
 ///
 /// # Errors
-/// As for [`TunedEncoder::open`], those of [`EntityHead::new`], and a tensor error where the folder's head has other sizes.
+/// As for [`TunedEncoder::open`], those of [`EntityHead::new`], and a tensor error if the folder's head has other sizes.
 pub fn open_with_entities(
     checkpoint: &Checkpoint,
     head: &EntityHeadConfig,
@@ -144,12 +144,12 @@ pub fn open_with_entities(
     let (config, mut tensors) = TunedEncoder::start(checkpoint, BertTask::States, 2)?;
     tensors.extend(tensors_under(checkpoint.folder(), ENTITY_HEAD, DType::F32, &Device::Cpu)?);
     let variables = Variables::with_initial(seed, tensors);
-    // The encoder trains all variables that there are when it is made.
+    // The encoder trains all variables that exist at its creation.
     let head = EntityHead::new(head, &variables.builder(device))?;
     Ok((TunedEncoder::new(&config, variables, device)?, head))
 }
 
-/// The scores that a head gives a document with the weights as they are now.
+/// The scores of a head for a document with the current weights.
 ///
 /// # Errors
 /// Those of [`TunedEncoder::states`] and of [`EntityHead::forward`].
@@ -203,7 +203,8 @@ impl Objective for EntityObjective<'_> {
                 let scores = self.head.forward(&own, &example.document, mode)?;
                 let mut loss = (balanced(&scores.logits, &example.holds)? / weight)?;
                 if self.learning.evidence > 0.0 && !example.evidence.is_empty() {
-                    // Counted as the document's pairs are, so that its share does not depend on how many have evidence.
+                    // Weighted like the document's pairs, so that its share does not depend on the number of
+                    // pairs with evidence.
                     let share = self.learning.evidence * example.document.pairs.len() as f64 / weight;
                     loss = (loss + (shown(&scores.attention, example)? * share)?)?;
                 }
@@ -219,7 +220,7 @@ impl Objective for EntityObjective<'_> {
 
 /// The balanced softmax of logits (pairs, labels), summed over pairs.
 fn balanced(logits: &Tensor, holds: &[(usize, usize)]) -> Result<Tensor> {
-    /// Lower than any logit by far, and finite.
+    /// Far below any logit, and finite.
     const OUT: f64 = 1e4;
     let (pairs, labels) = logits.dims2()?;
     let mut known = vec![0.0f32; pairs * labels];
@@ -235,7 +236,7 @@ fn balanced(logits: &Tensor, holds: &[(usize, usize)]) -> Result<Tensor> {
     Ok((sums(absent)? + sums(present)?)?.sum_all()?)
 }
 
-/// The mean over pairs with known evidence of `-log` of their attention's share on it.
+/// The mean over pairs with evidence of `-log` of their attention on it.
 fn shown(attention: &Tensor, example: &EntityExample) -> Result<Tensor> {
     let mut pairs: Vec<u32> = example.evidence.iter().map(|(pair, _)| *pair as u32).collect();
     pairs.sort_unstable();
@@ -243,7 +244,7 @@ fn shown(attention: &Tensor, example: &EntityExample) -> Result<Tensor> {
     let sentences = &example.document.sentences;
     let mut mask = vec![0.0f32; pairs.len() * sentences.len()];
     for (pair, sentence) in &example.evidence {
-        // Every pair of the evidence is among them.
+        // The list contains every pair with evidence.
         let row = pairs.partition_point(|other| (*other as usize) < *pair);
         let row = &mut mask[row * sentences.len()..][..sentences.len()];
         row.iter_mut().zip(sentences).filter(|(_, own)| *own == sentence).for_each(|(cell, _)| *cell = 1.0);
@@ -296,7 +297,8 @@ mod tests {
         EntityLearning { evidence, hidden: 0.0, mask: 8 }
     }
 
-    /// Two entities of two mentions; which label holds is told by the first token, and the second sentence shows it.
+    /// Two entities with two mentions each. The first token determines the label, and the second sentence is
+    /// the evidence.
     fn examples(count: usize) -> Vec<EntityExample> {
         let each = (0..count as u32).map(|i| {
             let length = 3 + (i * 5 + 1) % 7;
@@ -404,7 +406,7 @@ mod tests {
         let mut hidden = 0;
         for example in &objective.examples {
             let shown = objective.with_hidden(&example.document, &mut random).remove(0).ids;
-            // Of four tokens three stand for entities, and special tokens are no words.
+            // Of four tokens three represent entities, and special tokens are no words.
             let may = |at: usize| at == 3;
             for (at, (now, before)) in shown.iter().zip(&example.document.rows[0].ids).enumerate() {
                 assert!(now == before || (may(at) && *now == 8), "{at}");
@@ -417,16 +419,16 @@ mod tests {
     #[test]
     fn numbers_of_nothing_are_refused() {
         let (encoder, head) = model();
-        let told = |change: fn(&mut EntityExample)| {
+        let message = |change: fn(&mut EntityExample)| {
             let mut examples = examples(2);
             change(&mut examples[1]);
             let made =
                 EntityObjective::new(&encoder, &head, examples, learning(0.0), &TrainingOptions::default());
             made.err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert!(told(|example| example.holds.push((0, 3))).contains("labels below 3"));
-        assert!(told(|example| example.evidence.push((1, 2))).contains("sentences below 2"));
-        assert!(told(|example| example.document.places.push(6)).contains("places below 6"));
+        assert!(message(|example| example.holds.push((0, 3))).contains("labels below 3"));
+        assert!(message(|example| example.evidence.push((1, 2))).contains("sentences below 2"));
+        assert!(message(|example| example.document.places.push(6)).contains("places below 6"));
         let other = TunedEncoder::new(&body(), Variables::new(3), &Device::Cpu).unwrap();
         let made =
             EntityObjective::new(&other, &head, examples(1), learning(0.0), &TrainingOptions::default());

@@ -99,7 +99,7 @@ mod tests {
             .iter()
             .map(|candidates| candidates.pairs.iter().map(|pair| (pair.first, pair.second)).collect())
             .collect();
-        // "Nobody" alone makes no pair.
+        // A sentence without mentions makes no pair.
         assert_eq!(pairs, [vec![(0, 1), (0, 2), (1, 0), (1, 2)], vec![(0, 1), (1, 0)]]);
         assert_eq!((found[0].sentence, found[1].sentence), (0, 2));
     }

@@ -129,12 +129,12 @@ impl Writer {
 /// The prefix of temporary files.
 pub(crate) const TEMPORARY: &str = ".sporran-";
 
-/// How the names of this process's temporary files begin: what remains of a process that is interrupted can be found by it.
+/// The prefix of this process's temporary files, which identifies leftovers of an interrupted process.
 pub fn temporary_prefix() -> String {
     format!("{TEMPORARY}{}-", std::process::id())
 }
 
-/// A temporary file beside the place that it will be renamed to, readable by others as a plain new file would be.
+/// A temporary file next to its final path, with the permissions of an ordinary new file.
 fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let prefix = temporary_prefix();
     let mut builder = tempfile::Builder::new();
@@ -147,7 +147,7 @@ fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
 /// Writes one value as indented JSON, atomically.
 ///
 /// # Errors
-/// [`Error::Io`] if writing fails or the value is nothing that JSON can hold; then nothing appears.
+/// [`Error::Io`] if writing fails or JSON cannot represent the value; then no file appears.
 pub fn write_json(path: impl AsRef<Path>, value: &impl Serialize) -> Result<()> {
     let path = path.as_ref();
     let mut json =

@@ -47,7 +47,7 @@ pub struct Statistics {
 }
 
 impl fmt::Display for Statistics {
-    /// A table with a row for each split.
+    /// A table with one row a split.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { documents, mentions, document_relations, rules, triples, splits } = self;
         writeln!(

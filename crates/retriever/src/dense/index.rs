@@ -1,4 +1,4 @@
-//! An index over vectors in its folder.
+//! A vector index in its folder.
 //!
 //! A dense index is a folder like a sparse one's (`header`, and the files that it lists). The kinds of index
 //! define their files. The header also names the encoder, and an index opens only for that one.
@@ -27,7 +27,7 @@ use crate::{
 /// The longest vectors: sums in 8 bits stay within 32 bits.
 const MOST_VALUES: usize = 65_536;
 
-/// What the vectors of an index are of. It opens only for the same.
+/// The encoder and passages of an index. It opens only for the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// Identifies the encoder.
@@ -36,7 +36,7 @@ pub struct Origin<'a> {
     pub passages_hash: &'a str,
 }
 
-/// A dense index of any kind that is mapped into memory.
+/// A memory-mapped dense index of any kind.
 ///
 /// The index's files must not be changed while it is open; building a new one at the same path is fine.
 pub struct Index {

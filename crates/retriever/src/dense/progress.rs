@@ -1,14 +1,14 @@
-//! How far a build of an index is.
+//! The progress of an index build.
 
-/// How far a build is.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// So many vectors are on disk.
+    /// The number of vectors on disk.
     Encoded(u64),
-    /// So many vectors of so many are in their place in the index.
+    /// The number of vectors in the index.
     Indexed {
-        /// In place.
+        /// Finished.
         done: u64,
         /// In all.
         total: u64,

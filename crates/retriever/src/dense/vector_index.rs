@@ -1,30 +1,30 @@
-//! The seam of every index over vectors.
+//! The interface of vector indexes.
 
 use sporran_kernels::Filter;
 
 use super::encoder::Embeddings;
 use crate::Result;
 
-/// Finds the vectors that are nearest to others.
+/// Finds nearest vectors.
 pub trait VectorIndex: Send + Sync {
-    /// The width of a vector.
+    /// The length of a vector.
     fn dim(&self) -> usize;
 
-    /// How many vectors it holds.
+    /// The number of vectors.
     fn len(&self) -> usize;
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// For each query the `k` nearest vectors among those that `filter` lets through, as number and score: the greatest
-    /// score first (by `total_cmp`), of equal scores the smaller number. Fewer where there are fewer. A query's result
-    /// does not depend on the queries beside it.
+    /// For each query the `k` nearest vectors that pass `filter`, as number and score. The greatest score is
+    /// first (by `total_cmp`), ties by ascending number. Fewer if there are fewer. A query's result does not
+    /// depend on the other queries.
     ///
     /// # Errors
-    /// [`Error::Vector`](crate::Error::Vector) for a query of another width or with values that are not finite; [`Error::Corrupt`](crate::Error::Corrupt) where the
-    /// index turns out to be damaged.
+    /// [`Error::Vector`](crate::Error::Vector) for a query of another length or with values that are not finite;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for a damaged index.
     fn search(
         &self,
         queries: &Embeddings,
@@ -32,9 +32,9 @@ pub trait VectorIndex: Send + Sync {
         filter: Option<Filter<'_>>,
     ) -> Result<Vec<Vec<(u32, f32)>>>;
 
-    /// For each query the scores of the vectors of its list, in their order: those that a search gives them.
+    /// For each query the scores of the vectors in its list, in order. They equal those of a search.
     ///
     /// # Errors
-    /// [`Error::Vector`](crate::Error::Vector) as for [`search`](Self::search), and for a number that no vector has.
+    /// [`Error::Vector`](crate::Error::Vector) as for [`search`](Self::search), and for an unknown number.
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>>;
 }
