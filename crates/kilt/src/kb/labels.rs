@@ -28,7 +28,7 @@ struct Columns {
     title: Option<usize>,
     class: Option<usize>,
     aliases: Option<usize>,
-    told: [Option<usize>; 2],
+    texts: [Option<usize>; 2],
 }
 
 impl Columns {
@@ -44,7 +44,7 @@ impl Columns {
             title: column(&["title"]),
             class: column(&["type", "ent_type"]),
             aliases: column(&["aliases"]),
-            told: [column(&["description"]), column(&["extract"])],
+            texts: [column(&["description"]), column(&["extract"])],
         })
     }
 
@@ -57,7 +57,7 @@ impl Columns {
             title: cell(self.title),
             class: cell(self.class),
             aliases: aliases.collect(),
-            told: self.told.into_iter().flatten().map(|at| unquoted(cell(Some(at)))).collect(),
+            told: self.texts.into_iter().flatten().map(|at| unquoted(cell(Some(at)))).collect(),
         }
     }
 }

@@ -77,7 +77,7 @@ pub struct LinkReport {
 }
 
 /// Ranks the answers of every triple. `known` are triples that hold; their answers do not count as wrong.
-/// Published evaluations filter the answers of all parts, whichever part is ranked (Bordes et al., 2013;
+/// Published evaluations filter the answers of all parts for every ranked part (Bordes et al., 2013;
 /// LibKGE). A validation score that counts the test part's answers as mistakes prefers models that do not
 /// predict them.
 ///

@@ -13,7 +13,7 @@ pub(crate) struct Question {
     pub(crate) entity: u32,
     pub(crate) relation: u32,
     pub(crate) inverse: bool,
-    /// Whether the answers are subjects, whichever row is used.
+    /// Whether the answers are subjects, independently of the row.
     pub(crate) subjects: bool,
 }
 

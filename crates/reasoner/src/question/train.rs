@@ -115,7 +115,7 @@ impl Objective for QuestionObjective<'_> {
         seed: u64,
         gradients: &mut Gradients,
     ) -> sporran_checkpoint::Result<f64> {
-        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.lessons[at].reading.row).collect();
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.examples[at].reading.row).collect();
         self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, _| {
             self.loss(states, batch, weight)
                 .map_err(|error| ModelError::Callback { what: "the head", source: error.into() })

@@ -222,7 +222,7 @@ fn of_many_that_build_one_index_one_builds_and_the_others_take_its_result() {
                             (kind.build)(vacant).unwrap();
                             built.fetch_add(1, Ordering::Relaxed);
                         }
-                        // It is complete as soon as it exists, whichever thread built it.
+                        // It is complete as soon as it exists, for every builder.
                         assert_eq!((kind.answers)(&target).unwrap(), answers, "{} {round}", kind.name);
                     });
                 }
