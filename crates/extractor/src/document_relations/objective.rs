@@ -305,7 +305,7 @@ mod tests {
             let mut ids: Vec<u32> = (0..length.min(6)).map(|j| 4 + (i * 11 + j * 7 + 3) % 46).collect();
             ids.resize(6, 9);
             let row = EncoderRow { ids, types: vec![0; 6] };
-            let label = usize::from(row.ids[1] % 2 == 0);
+            let label = usize::from(row.ids[1].is_multiple_of(2));
             let pair = |first, second| StatePair { first, second, features: vec![first + second] };
             let document = EntityDocument {
                 rows: vec![row],
