@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// How turns are marked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chat {
     /// By the chat template of the model's folder where it has one, and not at all where it has none.
@@ -28,7 +29,7 @@ pub enum Chat {
 }
 
 /// `[generator]` with `kind = "causal"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CausalOptions {
     /// The model's folder in the Hugging Face layout (GPT-2, LLaMA, Qwen 2), or a GGUF file.
@@ -64,12 +65,15 @@ pub struct CausalOptions {
     /// with the answer, into the positions that the model was trained for. Then the text loses its beginning, or, with a chat
     /// template, the last turn does; models of rotary positions go on beyond those that they were trained for.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Inputs that are worked on together, at most.
     #[serde(default = "batch_size")]
+    #[schemars(range(min = 1))]
     pub batch_size: usize,
     /// Tokens of a batch, padding included, at most.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Role;
 use sporran_kilt::{Dataset, Query, Record, jsonl};
@@ -13,7 +14,7 @@ use sporran_transformers::{Text, TextEncoder, TextEncoderOptions};
 use crate::{Error, Result};
 
 /// `[generator.demonstrations]`: what a model is shown before it is asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DemonstrationsOptions {
     /// Task files with gold. A query is shown records of its own dataset where there are some, and never the record that
@@ -28,6 +29,7 @@ pub struct DemonstrationsOptions {
     pub encoder: Option<PathBuf>,
     /// Words of an answer that are shown.
     #[serde(default = "answer_words")]
+    #[schemars(extend("x-unit" = "words"))]
     pub answer_words: usize,
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
@@ -18,7 +19,7 @@ use crate::{Error, Prompt, PromptOptions, Request, Result};
 ///
 /// The prompt has no passages. A tagged mention stays between its marks, with as many words on each side as
 /// `mention-context-words` says, where the released models take 384 words in all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EntityTitleOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
@@ -45,9 +46,11 @@ pub struct EntityTitleOptions {
     pub generation: GenerationOptions,
     /// Inputs that are worked on together, at most.
     #[serde(default = "batch_size")]
+    #[schemars(range(min = 1))]
     pub batch_size: usize,
     /// Tokens of a batch, padding included, at most.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 

@@ -3,6 +3,7 @@
 use std::{ops::Range, path::PathBuf};
 
 use candle_core::IndexOp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
@@ -14,7 +15,7 @@ use sporran_transformers::{
 use crate::{Error, Generation, Generator, Request, Result};
 
 /// `[generator]` with `kind = "extractive"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExtractiveOptions {
     /// The reader's folder: DPR's reader in the Hugging Face layout, or what `sporran train` makes.
@@ -27,15 +28,19 @@ pub struct ExtractiveOptions {
     pub device: DeviceName,
     /// Passages that are read.
     #[serde(default = "passages")]
+    #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub passages: usize,
     /// Tokens of question, title and text, at most; the text is cut.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Tokens of an answer, at most.
     #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
     /// Tokens of a batch, padding included, at most.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
@@ -12,7 +13,7 @@ use sporran_transformers::{
 use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
 
 /// `[generator]` with `kind = "fid"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FidOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
@@ -37,11 +38,12 @@ pub struct FidOptions {
     /// Tokens that are worked on together, at most, when passages are encoded; also the passages' tokens that are
     /// decoded together, unless one input has more.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
 /// What ranks the passages that an answer is read from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FidEvidence {
     /// The share of the decoder's attention that each has while the answer is written: the mean over layers, heads and the

@@ -3,6 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{Passage, PassageStore, Query};
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// `[generator]` with `kind = "memnet"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MemNetOptions {
     /// The model's folder, in the Hugging Face layout: a T5 or BART that was trained so.
@@ -34,12 +35,14 @@ pub struct MemNetOptions {
     pub evidence: UnitKind,
     /// Pieces of a memory, at most, in the order of their passages.
     #[serde(default = "pieces")]
+    #[schemars(range(min = 1))]
     pub pieces: usize,
     /// What is read of a dialogue that is too long, and whether as a whole text: `whole` or `latest`.
     #[serde(default)]
     pub dialogue: DialoguePart,
     /// Tokens of a piece, at most; `max-tokens` of the prompt where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub piece_tokens: Option<usize>,
     /// `[generator.prompt]`: `passages` are cut into pieces, `passage` is the text of a piece and `input` that of the
     /// dialogue; `passage-words` and `max-tokens` are for each of them. Without passages there is no memory.
@@ -50,11 +53,12 @@ pub struct MemNetOptions {
     pub generation: GenerationOptions,
     /// Tokens that are worked on together, at most, unless one input with its pieces has more.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
 /// What a memory network reads of a dialogue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePart {
     /// Its first tokens, and those that the tokenizer puts around a text.

@@ -1,5 +1,6 @@
 //! The text that a model reads: passages and input in one template, within a budget of tokens.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{Query, Task};
@@ -10,7 +11,7 @@ const START: &str = "[START_ENT]";
 const END: &str = "[END_ENT]";
 
 /// Where the passages stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Before the input.
@@ -21,12 +22,14 @@ pub enum Order {
 }
 
 /// How the text that a model reads is put together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PromptOptions {
     /// Passages that are read, best first; 0 answers from memory.
+    #[schemars(extend("x-unit" = "passages"))]
     pub passages: usize,
     /// Words of a passage that are read.
+    #[schemars(extend("x-unit" = "words"))]
     pub passage_words: usize,
     /// A passage, with `{title}` and `{text}`; `{rank}` is its place in the order in which passages were found, 1 for the best.
     pub passage: String,
@@ -37,8 +40,10 @@ pub struct PromptOptions {
     /// Where the passages stand.
     pub order: Order,
     /// Entity linking: words kept on each side of the tagged mention.
+    #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
     /// Tokens of the whole text, at most. Passages are cut, never the input, unless it is too long alone.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
 }
 

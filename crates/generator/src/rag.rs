@@ -3,6 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// `[generator]` with `kind = "rag-sequence"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RagSequenceOptions {
     /// The model's folder, in the Hugging Face layout: BART or T5.
@@ -43,11 +44,12 @@ pub struct RagSequenceOptions {
     pub decoding: RagDecoding,
     /// Tokens that are worked on together, at most, unless one input with its passages has more.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
 /// `[generator]` with `kind = "rag-token"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RagTokenOptions {
     /// The model's folder, in the Hugging Face layout: BART or T5.
@@ -68,6 +70,7 @@ pub struct RagTokenOptions {
     pub generation: GenerationOptions,
     /// Tokens that are worked on together, at most, unless one input with its passages has more.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 

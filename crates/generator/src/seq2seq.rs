@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
@@ -9,7 +10,7 @@ use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
 
 /// `[generator]` with `kind = "seq2seq"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Seq2SeqOptions {
     /// The model's folder, in the Hugging Face layout: T5 or BART.
@@ -26,9 +27,11 @@ pub struct Seq2SeqOptions {
     pub generation: GenerationOptions,
     /// Inputs that are worked on together, at most.
     #[serde(default = "batch_size")]
+    #[schemars(range(min = 1))]
     pub batch_size: usize,
     /// Tokens of a batch, padding included, at most.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
     /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]

@@ -7,6 +7,7 @@
 use std::{cell::Cell, ops::Range};
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_arch = "x86_64")]
@@ -81,7 +82,7 @@ impl View {
 }
 
 /// The precision of products in training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrainingPrecision {
     /// In 32 bits.

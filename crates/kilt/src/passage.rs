@@ -1,5 +1,6 @@
 //! Splitting pages into passages with their provenance.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Id, PassageId, Provenance, page::ParagraphKind};
@@ -8,7 +9,7 @@ use crate::{Id, PassageId, Provenance, page::ParagraphKind};
 pub const ABSTRACT: &str = "Section::::Abstract.";
 
 /// How pages are split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
     /// 100 white-space words across paragraphs, without headers and list items, as in KILT's and DPR's

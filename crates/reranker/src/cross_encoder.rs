@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{CrossEncoderFolder, ScoreActivation};
 use sporran_kilt::{Passage, Query, Template};
@@ -13,7 +14,7 @@ use sporran_transformers::{
 use crate::{Error, Reranker, Result, passage_text};
 
 /// A model, and how it reads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CrossEncoderOptions {
     /// The model's folder, in the Hugging Face layout.
@@ -25,10 +26,12 @@ pub struct CrossEncoderOptions {
     pub passage_template: Option<String>,
     /// Tokens of a pair, at most; by default as many as the folder says.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
     /// The room of a query in tokens, special ones included: a longer one is cut as `truncation` says for a single text, and
     /// passages begin behind the room even where a query does not fill it, as BLINK's cross-encoder has it.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub query_room: Option<usize>,
     /// What is cut of a pair that is too long: by default the longer of query and passage.
     #[serde(default)]
@@ -41,6 +44,7 @@ pub struct CrossEncoderOptions {
     pub device: DeviceName,
     /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 

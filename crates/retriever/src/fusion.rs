@@ -6,13 +6,14 @@
 //! ranks it gets 0.
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, Query};
 
 use crate::{Error, Result, Retriever, Trace};
 
 /// How a passage's ranks or scores are combined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FusionMethod {
     /// The weighted sum of `1 / (constant + rank)`, ranks counted from 1.
@@ -32,16 +33,19 @@ impl FusionMethod {
 }
 
 /// The options of rank fusion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FusionOptions {
     /// How a passage's ranks or scores are combined.
     pub method: FusionMethod,
     /// The number of passages of each ranking to fuse, at least k.
+    #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
     /// The constant added to a rank; a larger one reduces the weight of first ranks.
+    #[schemars(range(min = 0))]
     pub constant: f32,
     /// The weight of each ranking, in order; equal by default. Not negative, and not all 0.
+    #[schemars(inner(range(min = 0)))]
     pub weights: Vec<f32>,
 }
 

@@ -12,6 +12,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, PassageStore, Query, store::PageIndex};
 
@@ -23,25 +24,32 @@ use crate::{
 
 /// How sets of pages grow and are scored: `coverage + link * links + rank * places`, each of the three from 0
 /// to 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IterativeOptions {
     /// The number of pages of a set.
+    #[schemars(range(min = 1), extend("x-unit" = "pages"))]
     pub hops: usize,
     /// The beam size.
+    #[schemars(range(min = 1))]
     pub beams: usize,
     /// The number of results of the question alone that can extend any set.
+    #[schemars(extend("x-unit" = "pages"))]
     pub candidates: usize,
     /// The number of results of the question joined with a set's last page that can extend this set; 0
     /// disables this.
+    #[schemars(extend("x-unit" = "pages"))]
     pub follow_up: usize,
     /// The number of words of a page that are joined to the question.
+    #[schemars(range(min = 1), extend("x-unit" = "words"))]
     pub words: usize,
     /// The weight of links: the share of a set's pages, except its first, that name an earlier page or are
     /// named by one.
+    #[schemars(range(min = 0))]
     pub link: f32,
     /// The weight of ranks: the mean over a set's pages of `1 / (1 + rank / 5)`, with rank 0 for the
     /// question's best result. Pages that are not results of the question count 0.
+    #[schemars(range(min = 0))]
     pub rank: f32,
 }
 

@@ -4,6 +4,7 @@
 use candle_core::{D, Tensor, Var};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
 use sporran_transformers::{Apart, Mode, Trainable, piece_attention};
@@ -37,12 +38,14 @@ impl MemoryRow {
 }
 
 /// `[train.knowledge]`: what a memory network's loss is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KnowledgeOptions {
     /// The share of the choice of knowledge in the loss; the rest is the answer's.
+    #[schemars(range(min = 0, max = 1))]
     pub weight: f64,
     /// How often the decoder reads the dialogue alone, so that it does not rely on what may be chosen wrong.
+    #[schemars(range(min = 0, max = 1))]
     pub dropout: f64,
 }
 

@@ -1,5 +1,6 @@
 //! What a training is told: how long, how fast, in what portions.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sporran_checkpoint::{Error, Result};
@@ -9,49 +10,65 @@ use crate::schedule::Decay;
 
 /// The options of a training. The same options, data and first weights give the same weights, bit for bit, whatever
 /// the number of threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TrainingOptions {
     /// Decides the order of examples and the dropout masks.
     pub seed: u64,
     /// Optimiser steps in all; the learning rate's schedule ends there.
+    #[schemars(range(min = 1))]
     pub steps: u64,
     /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
     /// that are left, and each pass ends with an evaluation.
+    #[schemars(extend("x-unit" = "passes"))]
     pub epochs: u64,
     /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub tokens_per_batch: usize,
     /// Batches whose gradients make one step.
+    #[schemars(range(min = 1), extend("x-unit" = "batches"))]
     pub batches_per_step: usize,
     /// Batches of a step that are worked on at the same time, each on one thread. With 1, a batch's matrix products
     /// use all threads instead.
+    #[schemars(range(min = 1), extend("x-unit" = "batches"))]
     pub parallel_batches: usize,
     /// `f32`, or `bf16` for the products of states and weights, and of their gradients, but for LSTMs and on other devices than the
     /// CPU; states, weights and steps stay in 32 bits.
     pub precision: TrainingPrecision,
     /// The highest learning rate, at the end of the warm-up.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub learning_rate: f64,
     /// Steps over which the learning rate climbs to its highest.
+    #[schemars(extend("x-unit" = "steps"))]
     pub warmup_steps: u64,
     /// What the learning rate does after the warm-up.
     pub decay: Decay,
     /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
+    #[schemars(range(min = 0))]
     pub weight_decay: f64,
     /// AdamW's decay of the mean gradient.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub beta1: f64,
     /// AdamW's decay of the mean squared gradient.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub beta2: f64,
     /// AdamW's addend under the fraction.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub epsilon: f64,
     /// The largest global norm of a step's gradient; larger ones are scaled down to it.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_norm: f64,
     /// The share of a label's probability that is spread over all tokens, where tokens are learned.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f32,
     /// Steps between evaluations; 0 evaluates at the end only.
+    #[schemars(extend("x-unit" = "steps"))]
     pub evaluate_every: u64,
     /// Evaluations without a better score after which training ends; 0 never ends early.
+    #[schemars(extend("x-unit" = "evaluations"))]
     pub patience: u64,
     /// Steps between checkpoints; 0 writes one at the end only.
+    #[schemars(extend("x-unit" = "steps"))]
     pub checkpoint_every: u64,
 }
 

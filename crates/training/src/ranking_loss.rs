@@ -1,9 +1,10 @@
 //! Losses of a query's scores against its targets, each with its gradient by the scores.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A loss over the candidates of one query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankingLoss {
     /// The log-loss of each candidate by itself; a target from 0 to 1 is the probability that it is relevant.

@@ -1,9 +1,10 @@
 //! The learning rate as a function of the optimiser step: a linear warm-up, then a decay.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the learning rate does after its warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decay {
     /// Stays at its peak.

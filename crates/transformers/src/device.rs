@@ -8,11 +8,12 @@ use std::{
 };
 
 use candle_core::{DType, Device};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
 
 /// A device by its name: `cpu`, `cuda` (the first GPU) or `cuda:N`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {
     /// The processor.
@@ -120,7 +121,7 @@ impl fmt::Display for DeviceName {
 }
 
 /// The numbers that a model computes with. Its logits and scores are f32 whatever they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 32 bits.

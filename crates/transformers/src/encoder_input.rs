@@ -3,6 +3,7 @@
 use std::{ops::Range, path::Path};
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{
     BLINK_MARKS, Error, Result, Tokenizer,
@@ -25,7 +26,7 @@ pub enum Text<'a> {
 }
 
 /// What is cut where an input is too long; the special tokens always stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truncation {
     /// The longer text of a pair, then both alike; a single text at its end.

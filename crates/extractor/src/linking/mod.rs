@@ -8,6 +8,7 @@ mod table;
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Chain, Document, EntityType, Link, Mention, MentionForm, demonyms::country};
@@ -33,19 +34,24 @@ const DESCRIBED: f32 = 0.25;
 /// is the tf-idf cosine of the text and the entity's description. If some candidates have facts with
 /// confidently linked entities of the document, the others are weighted by `exp(-coherence)`. A link's
 /// confidence is its entity's share of all weights and `unknown`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkerOptions {
     /// Links with a lower confidence, 0 to 1, are withheld.
+    #[schemars(range(min = 0, max = 1))]
     pub threshold: f32,
     /// The weight of the entity's fit with the text.
+    #[schemars(range(min = 0, max = 100))]
     pub context: f32,
     /// A pseudo-count for meanings outside of the knowledge base, added to the counted ones.
+    #[schemars(range(min = 0, max = 100))]
     pub unknown: f32,
     /// The weight of a fact between an entity and others in the document.
+    #[schemars(range(min = 0, max = 100))]
     pub coherence: f32,
     /// The smallest similarity, 0 to 1, of a known name that replaces an unknown one. 1 switches this off and
     /// saves an index over the words of all names.
+    #[schemars(range(min = 0, max = 1))]
     pub similarity: f32,
 }
 

@@ -6,6 +6,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 
@@ -17,16 +18,20 @@ pub const LINEAR: &str = "linear.json";
 const WEIGHTS: &str = "linear.safetensors";
 
 /// The training options of a linear model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinearTraining {
     /// Weights of a property; hashed features share them.
+    #[schemars(range(min = 1))]
     pub buckets: u32,
     /// The number of epochs.
+    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
     pub passes: usize,
     /// The learning rate of AdaGrad (Duchi et al., 2011).
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub rate: f32,
     /// The weight decay at each update, relative to the learning rate.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub decay: f32,
 }
 

@@ -1,14 +1,17 @@
 //! Words as rows of a hashed embedding table. There is no vocabulary, so no word is unknown.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The word features of the BiLSTM tagger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WordFeatures {
     /// The number of rows, which words and parts of words share by hash.
+    #[schemars(range(min = 1))]
     pub buckets: usize,
     /// The size of a row.
+    #[schemars(range(min = 1))]
     pub width: usize,
 }
 

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, PairOptions, Precision, Truncation};
 
 use crate::{Error, Result};
 
 /// `[generator]` with `kind = "verifier"`: checks the claims of FEVER.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct VerifierOptions {
     /// The folder of a classifier of pairs of claim and evidence with three labels, `SUPPORTS`, `REFUTES` and
@@ -16,6 +17,7 @@ pub struct VerifierOptions {
     pub model: PathBuf,
     /// Passages that are read, at most.
     #[serde(default = "passages")]
+    #[schemars(extend("x-unit" = "passages"))]
     pub passages: usize,
     /// What is read at a time: `lead` (the first sentence of each passage's page), `passage` or `sentence`.
     #[serde(default)]
@@ -34,6 +36,7 @@ pub struct VerifierOptions {
     pub selection: Option<SelectionOptions>,
     /// Tokens of a pair, at most; by default as many as the model can read.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
     /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
@@ -43,11 +46,12 @@ pub struct VerifierOptions {
     pub device: DeviceName,
     /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
 /// What is read at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitKind {
     /// The first sentence of a page.
@@ -60,7 +64,7 @@ pub enum UnitKind {
 }
 
 /// How the labels of pieces become a verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
     /// The label of most pieces that say something.
@@ -71,7 +75,7 @@ pub enum Aggregate {
 }
 
 /// `[generator.pages]`: which pages are read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PageOptions {
     /// The folder of a classifier of pairs of claim and page, whose second label means that the page has evidence. Of a page
@@ -79,9 +83,11 @@ pub struct PageOptions {
     pub model: PathBuf,
     /// Pages that are kept, at most.
     #[serde(default = "pages")]
+    #[schemars(range(min = 1), extend("x-unit" = "pages"))]
     pub pages: usize,
     /// The least probability of a page that is kept; where nothing else is kept, the best one is.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub threshold: f32,
     /// Asks only of pages whose title says in parentheses which one of that name it is. The others come before them in the
     /// retriever's order, behind pages whose whole title the claim holds.
@@ -90,16 +96,18 @@ pub struct PageOptions {
 }
 
 /// `[generator.selection]`: which pieces are read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelectionOptions {
     /// The folder of a classifier of pairs of claim and sentence, whose second label means that the sentence is evidence.
     pub model: PathBuf,
     /// Pieces that are kept, at most.
     #[serde(default = "sentences")]
+    #[schemars(range(min = 1))]
     pub sentences: usize,
     /// The least probability of a piece that is kept; the best one is kept anyhow.
     #[serde(default = "threshold")]
+    #[schemars(range(min = 0, max = 1))]
     pub threshold: f32,
 }
 

@@ -2,20 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use sporran_kilt::jsonl;
 
-use super::{Diagnostic, Document, Text, WORKFLOW};
+use super::{Diagnostic, Document, Text, WORKFLOW, schema};
 use crate::{Error, Result};
 
 /// The options of a workflow's config.
-pub trait Config: Serialize + Sized {
+pub trait Config: Serialize + JsonSchema + Sized {
     /// What `workflow`, the first key, can be in such a config.
     const WORKFLOWS: &'static [&'static str];
 
     /// The workflow of these options.
     fn workflow(&self) -> &'static str {
         Self::WORKFLOWS[0]
+    }
+
+    /// The schema of the config: its keys without `workflow`, their meanings, ranges and defaults.
+    fn schema() -> Schema {
+        schema::of::<Self>()
     }
 
     /// Takes the options out of a document and reports the mistakes there. Files that it names are not opened.
@@ -37,7 +43,7 @@ pub trait Config: Serialize + Sized {
     /// # Errors
     /// As [`Config::load`].
     fn parse(path: &Path, overrides: &[String]) -> Result<Self> {
-        load(path, overrides, |_, _| {})
+        without_mistakes(read(path, overrides, |_, _| {})?)
     }
 
     /// Every mistake in a config file with `key=value` overrides.
@@ -71,7 +77,8 @@ pub(crate) fn unwritable(error: toml::ser::Error) -> Error {
     Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
 }
 
-/// Reads a config with its overrides; `check` reports what is wrong with the values.
+/// Reads a config with its overrides. Numbers out of their ranges are reported, and `check` reports what else is wrong with the
+/// values.
 ///
 /// # Errors
 /// Where the file cannot be read.
@@ -80,17 +87,29 @@ pub(crate) fn inspect<T: Config>(
     overrides: &[String],
     check: impl FnOnce(&T, &mut Document<'_>),
 ) -> Result<(Option<T>, Vec<Diagnostic>)> {
+    read(path, overrides, |options: Option<&T>, document| {
+        document.check_ranges(&T::schema());
+        if let Some(options) = options {
+            check(options, document);
+        }
+    })
+}
+
+/// Reads a config with its overrides. `check` gets the options, if they can be read, and the document as it was written.
+fn read<T: Config>(
+    path: &Path,
+    overrides: &[String],
+    check: impl FnOnce(Option<&T>, &mut Document<'_>),
+) -> Result<(Option<T>, Vec<Diagnostic>)> {
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
     let mut options = None;
     if document.take_workflow(T::WORKFLOWS) {
         let written = document.clone();
         options = T::read(&mut document);
-        if let Some(options) = &options {
-            // Stages were taken out while reading; checks look keys up in the document as it was written.
-            document.restore(written);
-            check(options, &mut document);
-        }
+        // Stages were taken out while reading; checks look keys up in the document as it was written.
+        document.restore(written);
+        check(options.as_ref(), &mut document);
     }
     Ok((options, document.into_diagnostics()))
 }
@@ -104,7 +123,10 @@ pub(crate) fn load<T: Config>(
     overrides: &[String],
     check: impl FnOnce(&T, &mut Document<'_>),
 ) -> Result<T> {
-    let (options, diagnostics) = inspect(path, overrides, check)?;
+    without_mistakes(inspect(path, overrides, check)?)
+}
+
+fn without_mistakes<T>((options, diagnostics): (Option<T>, Vec<Diagnostic>)) -> Result<T> {
     options.filter(|_| diagnostics.is_empty()).ok_or(Error::Config(diagnostics))
 }
 

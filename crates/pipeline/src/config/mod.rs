@@ -4,6 +4,7 @@
 //! until nothing is wrong or what is wrong cannot be taken out.
 
 pub(crate) mod load;
+pub(crate) mod schema;
 
 use std::{
     fmt,

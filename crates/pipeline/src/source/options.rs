@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::PassageSplit;
 
 /// `[source]`: pages, and how they are cut.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceOptions {
     /// The knowledge source in KILT's layout: JSON lines, plain, gzip or zstd.
@@ -26,7 +27,7 @@ fn indexes() -> PathBuf {
 }
 
 /// `[pages]`: which pages of the source can be found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PagesOptions {
     /// A page's id or title a line.

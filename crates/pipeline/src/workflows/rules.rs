@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     jsonl,
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// A whole config of rule mining.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RulesOptions {
     /// `name`: the run's folder under `output`.

@@ -1,13 +1,14 @@
 //! The options of an embedding model, and their constraints with the training options. These docs are the
 //! manual.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::training_options::{LossKind, Regime, TrainingOptions, Weight};
 use crate::{Error, Result};
 
 /// The models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
     /// Translations: the object is near the subject plus the relation (Bordes et al., 2013).
@@ -27,7 +28,7 @@ pub enum ModelKind {
 }
 
 /// The distance of TransE and RotatE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Norm {
     /// The sum of absolute differences; for complex numbers, of their moduli.
@@ -37,7 +38,7 @@ pub enum Norm {
 }
 
 /// The distribution of the initial values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initial {
     /// A normal distribution with standard deviation `initial-scale`.
@@ -53,7 +54,7 @@ pub enum Initial {
 }
 
 /// How training keeps the entity vectors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
     /// In 32 bits.
@@ -65,16 +66,18 @@ pub enum Storage {
 }
 
 /// `[embedding]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EmbeddingOptions {
     /// The model: `transe`, `distmult`, `complex`, `rotate`, `rescal`, `tucker` or `conve`.
     pub model: ModelKind,
     /// Length of an entity vector. Complex numbers count as two values.
     #[serde(default = "dim")]
+    #[schemars(range(min = 1))]
     pub dim: usize,
     /// TuckER: length of a relation vector. The default is `dim`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub relation_dim: Option<usize>,
     /// The distance of TransE and RotatE: `l1` or `l2`. The default is that of the papers: `l2` for TransE,
     /// `l1` for RotatE.
@@ -88,28 +91,36 @@ pub struct EmbeddingOptions {
     pub initial: Initial,
     /// Its standard deviation, bound or gain.
     #[serde(default = "one")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub initial_scale: f64,
     /// Dropout of the entity vector of a question.
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub entity_dropout: f64,
     /// Dropout of relation vectors (RESCAL: of relation matrices).
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub relation_dropout: f64,
     /// Dropout of candidate vectors, with one mask a batch. With negative sampling, each sampled entity has a
     /// separate mask.
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub candidate_dropout: f64,
     /// ConvE: dropout of the convolution's maps.
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub map_dropout: f64,
     /// ConvE: dropout after the projection.
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub hidden_dropout: f64,
     /// ConvE: the number of rows that a vector is reshaped to.
     #[serde(default = "height")]
+    #[schemars(range(min = 1))]
     pub height: usize,
     /// ConvE: the number of 3 by 3 filters.
     #[serde(default = "filters")]
+    #[schemars(range(min = 1))]
     pub filters: usize,
     /// ConvE: whether batch normalisation learns scales and shifts, as in the paper. Without them normalised
     /// values keep a variance of 1, so that question vectors do not grow.

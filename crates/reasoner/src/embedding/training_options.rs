@@ -1,10 +1,11 @@
 //! The options of an embedding's training. These docs are the manual.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kernels::TrainingPrecision;
 
 /// The questions and the candidates that they are scored against.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
     /// Each triple is a question for its object and one for its subject, among all entities. With
@@ -20,7 +21,7 @@ pub enum Regime {
 }
 
 /// The loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossKind {
     /// The cross-entropy of the softmax over all candidates.
@@ -36,7 +37,7 @@ pub enum LossKind {
 }
 
 /// The weight of a question.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
     /// The number of its answers, so that the loss of `kvs-all` equals that of `one-vs-all`.
@@ -50,7 +51,7 @@ pub enum Weight {
 }
 
 /// The optimiser.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OptimizerKind {
     /// Adagrad (Duchi et al., 2011).
@@ -64,14 +65,17 @@ pub enum OptimizerKind {
 /// `[embedding.training.regularizer]`: `weight * sum |x|^power` of the vectors of subject, relation and
 /// object, the mean over a batch's triples. For ComplEx |x| is the modulus: with power 3 this is N3 (Lacroix
 /// et al., 2018).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Regularizer {
     /// 2 or 3.
+    #[schemars(range(min = 2, max = 3))]
     pub power: u8,
     /// The weight for entity vectors.
+    #[schemars(range(min = 0))]
     pub entity: f64,
     /// The weight for relation vectors.
+    #[schemars(range(min = 0))]
     pub relation: f64,
     /// Whether a vector counts once for each occurrence in a batch's triples. Otherwise each vector of the
     /// model counts once a batch (with negative sampling or `sampled-entities`, each that the batch
@@ -86,7 +90,7 @@ impl Default for Regularizer {
 }
 
 /// `[embedding.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TrainingOptions {
     /// `one-vs-all`, `kvs-all` or `negative-sampling`.
@@ -99,6 +103,7 @@ pub struct TrainingOptions {
     /// A question with more answers is split into several. The loss of an epoch is the same. Batches become
     /// more uniform if some questions have thousands of answers.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_answers: Option<usize>,
     /// The number of sampled entities a batch. A batch's questions are scored against its own entities and
     /// these, which represent all others (complementary sum sampling; Botev et al., 2017). It needs `kvs-all`
@@ -106,9 +111,11 @@ pub struct TrainingOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_entities: Option<usize>,
     /// Share of the target that is spread evenly over all entities; not with negative sampling.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
     /// Weight of the auxiliary relation-prediction loss (Chen et al., 2021); for DistMult and ComplEx, not
     /// with negative sampling.
+    #[schemars(range(min = 0))]
     pub relation_weight: f64,
     /// Negatives of each question for an object.
     pub object_negatives: usize,
@@ -116,18 +123,24 @@ pub struct TrainingOptions {
     pub subject_negatives: usize,
     /// Number of neighbouring questions in a batch that share negatives. With a few dozen, epochs are much
     /// faster, because fewer rows are read and updated.
+    #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub share_negatives: usize,
     /// The margin of `margin`; `binary` and `self-adversarial` add it to every score.
+    #[schemars(range(min = 0))]
     pub margin: f64,
     /// The factor of scores before the softmax of `self-adversarial`.
+    #[schemars(range(min = 0))]
     pub temperature: f64,
     /// Questions a batch. Each triple is two questions, except with `kvs-all`.
+    #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub batch_size: usize,
     /// The largest number of epochs.
+    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
     pub epochs: usize,
     /// `adagrad` or `adam`.
     pub optimizer: OptimizerKind,
     /// The initial learning rate.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub learning_rate: f64,
     /// `f32`, or `bf16` for the products of question vectors and all entities. Vectors and updates stay in 32
     /// bits.
@@ -135,19 +148,24 @@ pub struct TrainingOptions {
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
     /// Epochs between evaluations on the validation part.
+    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
     pub evaluate_every: usize,
     /// Evaluations without improvement before training ends.
+    #[schemars(range(min = 1), extend("x-unit" = "evaluations"))]
     pub patience: usize,
     /// The factor of the learning rate after `decay-patience` evaluations without improvement.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub decay: f64,
     /// Evaluations without improvement before the learning rate decays.
     pub decay_patience: usize,
     /// Epochs after which the learning rate is multiplied by `decay`, whatever the scores are.
+    #[schemars(extend("x-unit" = "passes"))]
     pub milestones: Vec<usize>,
     /// The decay of a moving average of the values, updated after each epoch (Polyak and Juditsky, 1992). The
     /// first epochs use the plain mean. The average is evaluated and written; the training itself does not
     /// use it. Without it, the values themselves are evaluated and written.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ema_decay: Option<f64>,
 }
 

@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Id,
@@ -30,22 +31,28 @@ use crate::{
 };
 
 /// The options of the builder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BuildOptions {
     /// The smallest confidence of a rule that derives an answer.
+    #[schemars(range(min = 0, max = 1))]
     pub min_confidence: f32,
     /// The share of a question's answers that chains must reach.
+    #[schemars(range(min = 0, max = 1))]
     pub covered: f64,
     /// The largest number of answers of a question.
+    #[schemars(range(min = 1))]
     pub max_answers: usize,
     /// Whether question triples are removed from the knowledge base.
     pub hold_out: bool,
     /// The share of documents for training.
+    #[schemars(range(min = 0, max = 1))]
     pub train: f64,
     /// The share of documents for validation; the rest are for tests.
+    #[schemars(range(min = 0, max = 1))]
     pub valid: f64,
     /// The largest number of questions of a relation in a split; 0 for no limit.
+    #[schemars(extend("x-unit" = "questions"))]
     pub per_relation: usize,
 }
 

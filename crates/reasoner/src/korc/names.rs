@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Error as FileError, jsonl,
@@ -12,7 +13,7 @@ use sporran_kilt::{
 use crate::Result;
 
 /// Tables of entities, as [`read_names`] reads them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EntityTables {
     /// Tab-separated tables in order of priority: the first that names an entity counts.

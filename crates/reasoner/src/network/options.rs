@@ -2,17 +2,20 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
 /// `[network]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NetworkOptions {
     /// The size of a node's row, a multiple of 32.
+    #[schemars(range(min = 1))]
     pub dim: usize,
     /// The number of layers, which is the longest path length.
+    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
     /// The folder of a network of the same size to start from, possibly trained on another graph. Relation
     /// parameters are copied by name. Other relations start untrained.
@@ -29,32 +32,42 @@ impl Default for NetworkOptions {
 }
 
 /// `[network.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NetworkTraining {
     /// The share of a question's answers that are targets, at least one. The edges to the other answers stay
     /// in the graph.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub held_out: f64,
     /// Trains on the subgraph of this many entities, those with the most triples, and validates on it. The
     /// cost of a question is proportional to the number of edges. So training on a large graph is faster if
     /// it starts `from` a network of its core.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub core: Option<usize>,
     /// The number of questions in a batch.
+    #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub batch_size: usize,
     /// The number of questions sampled each epoch; all if not given.
+    #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub questions: Option<usize>,
     /// The largest number of epochs.
+    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
     pub epochs: usize,
     /// The learning rate of Adam.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub learning_rate: f64,
     /// Epochs between evaluations on the validation part.
+    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
     pub evaluate_every: usize,
     /// The number of validation triples to rank, sampled once; all if not given.
+    #[schemars(range(min = 1), extend("x-unit" = "triples"))]
     pub judged: Option<usize>,
     /// Evaluations without improvement before training ends.
+    #[schemars(range(min = 1), extend("x-unit" = "evaluations"))]
     pub patience: usize,
     /// The factor of the learning rate after an evaluation without improvement.
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub decay: f64,
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 };
 
 /// How the confidences of several rules for one entity are combined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregation {
     /// The best rule's confidence. Ties are decided by the next best rules in turn, and then by the number of
@@ -25,12 +26,13 @@ pub enum Aggregation {
 }
 
 /// How rules are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ApplyOptions {
     /// `maximum` or `noisy-or`.
     pub aggregation: Aggregation,
     /// The largest number of rules for one prediction; the best ones count.
+    #[schemars(range(min = 1))]
     pub depth: usize,
 }
 

@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,29 +26,38 @@ use super::{
 use crate::{Error, Result};
 
 /// The options of mining. The limits of single walks are fixed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MineOptions {
     /// The largest number of atoms in a body that leads from subject to object; 1 to 3.
+    #[schemars(range(min = 1, max = 3))]
     pub cyclic_length: usize,
     /// The largest number of atoms in the body of a rule with a constant in its head; 0 to 3.
+    #[schemars(range(max = 3))]
     pub acyclic_length: usize,
     /// Paths in a batch.
+    #[schemars(range(min = 1))]
     pub batch: usize,
     /// The largest number of batches.
+    #[schemars(extend("x-unit" = "batches"))]
     pub batches: usize,
     /// Seconds after which no further batch starts. With it, the rules depend on the machine.
+    #[schemars(range(min = 0), extend("x-unit" = "seconds"))]
     pub seconds: Option<f64>,
     /// A kind of path stops when this share of a batch's rules is already known.
+    #[schemars(range(min = 0, max = 1))]
     pub saturation: f64,
     /// The smallest number of correct predictions of a rule.
     pub min_support: u32,
     /// The smallest confidence of a rule.
+    #[schemars(range(min = 0, max = 1))]
     pub min_confidence: f32,
     /// Added to the number of predictions of every rule, as if they were wrong.
+    #[schemars(range(min = 0))]
     pub pessimistic: f32,
     /// The number of predictions after which the evaluation of a cyclic rule stops. Its start entities are in
     /// random order.
+    #[schemars(range(min = 1))]
     pub sample: usize,
 }
 

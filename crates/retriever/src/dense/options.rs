@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_transformers::{DeviceName, Pooling, Precision};
 
 use crate::{Error, Result};
 
 /// Dense retrieval: an encoder for queries, one for passages, and an index over the passages' vectors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DenseOptions {
     /// The encoder's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with
@@ -24,6 +25,7 @@ pub struct DenseOptions {
     /// The number of leading values to keep of a vector. The default is the folder's: the `truncate_dim` of
     /// sentence-transformers, or all.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub dimensions: Option<usize>,
     /// The encoded text of a query, with `{text}`: `query: {text}`. By default the folder's prompt for
     /// queries precedes the text: `query` among the `prompts` of sentence-transformers, or else its default
@@ -43,10 +45,12 @@ pub struct DenseOptions {
     pub similarity: Option<Similarity>,
     /// The largest number of input tokens; the rest is truncated. The default is the folder's.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
     /// The largest number of query tokens, if different. A query with a marked mention keeps the text around
     /// it.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub query_max_tokens: Option<usize>,
     /// The precision of the encoders: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
@@ -56,6 +60,7 @@ pub struct DenseOptions {
     pub device: DeviceName,
     /// The largest number of tokens in a batch; a longer input is a batch.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
     /// The index over the passages' vectors.
     #[serde(default)]
@@ -88,7 +93,7 @@ impl DenseOptions {
 }
 
 /// The similarity of vectors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Similarity {
     /// The inner product.
@@ -109,7 +114,7 @@ impl Similarity {
 }
 
 /// An index over vectors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum IndexOptions {
     /// Compares every vector with the query.
@@ -162,7 +167,7 @@ impl IndexOptions {
 }
 
 /// Options of exact search.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FlatOptions {
     /// The storage type of vectors.
@@ -188,7 +193,7 @@ impl FlatOptions {
 }
 
 /// The storage type of vectors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Storage {
     /// In 32 bits.
@@ -211,7 +216,7 @@ impl From<Storage> for sporran_kernels::Storage {
 }
 
 /// The storage type of vectors that are read by index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VectorStorage {
     /// In 16 bits, with a precision of 11 bits; values beyond 65,504 are an error.
@@ -234,15 +239,17 @@ impl VectorStorage {
 /// Product quantisation: vectors are split into parts, and each part is stored as the code of its nearest
 /// centroid. All codes are compared with the query. The search is approximate; its recall compared with an
 /// exact search is measured when the index is built.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PqOptions {
     /// The number of parts of equal size: 1 to 256, even with 4 bits. The default uses one byte for 8 values:
     /// an eighth of the vector length, a quarter with 4 bits.
+    #[schemars(range(min = 1, max = 256))]
     pub parts: Option<usize>,
     /// Bits of a code: 4 or 8.
     pub bits: PqBits,
     /// The largest number of vectors for the training of centroids.
+    #[schemars(range(min = 1))]
     pub sample: usize,
     /// Rounds of k-means.
     pub iterations: usize,
@@ -280,7 +287,7 @@ impl PqOptions {
 }
 
 /// Bits of a code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum PqBits {
     /// 16 centroids a part.
@@ -312,19 +319,22 @@ impl From<PqBits> for u8 {
 
 /// Graph search (HNSW): near vectors are linked, and a search follows the links. The search is approximate;
 /// its recall compared with an exact search is measured when the index is built.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HnswOptions {
     /// The storage type of vectors.
     pub storage: VectorStorage,
     /// The largest number of links in the upper layers; the bottom layer has twice as many. More links
     /// increase recall, memory (8 bytes each) and time. From 2 to 256.
+    #[schemars(range(min = 2, max = 256))]
     pub links: usize,
     /// The number of candidates for links. More candidates give better links and a slower build. At least
     /// `links`.
+    #[schemars(range(min = 1))]
     pub construction_width: usize,
     /// The search width: the number of nearest nodes that a search keeps, at least k. A larger width
     /// increases recall and time; the index does not change.
+    #[schemars(range(min = 1))]
     pub search_width: usize,
     /// The seed for layers, insertion order and the recall sample.
     pub seed: u64,

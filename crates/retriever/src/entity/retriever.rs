@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, PassageStore, Query, store::PageIndex};
 
@@ -15,18 +16,23 @@ use crate::{Error, PassageScorer, Result, Retriever, fusion};
 /// A page's score is `context * fit + prior * share + salience * ln(1 + count)`. `fit` is the score of its
 /// best passage for the query, `share` the share of the name's uses for the page, and `count` the number of
 /// occurrences in the query.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EntityOptions {
     /// The weight of the fit, from `[retriever.context]`; 0 without it.
+    #[schemars(range(min = 0))]
     pub context: f32,
     /// The weight of the share of a name's uses for the page.
+    #[schemars(range(min = 0))]
     pub prior: f32,
     /// The weight of the number of occurrences of a name in the query.
+    #[schemars(range(min = 0))]
     pub salience: f32,
     /// The factor for a name without any capital letter or digit; 0 ignores such names.
+    #[schemars(range(min = 0))]
     pub lowercase: f32,
     /// The largest number of pages that a name can mean, most frequent first.
+    #[schemars(range(min = 1), extend("x-unit" = "pages"))]
     pub senses: usize,
 }
 

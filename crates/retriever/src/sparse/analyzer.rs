@@ -8,13 +8,14 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{char_set::CharSet, porter, snowball};
 
 /// The analysis of text. Queries are analysed like the passages: the index stores these options.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AnalyzerOptions {
     /// The tokenizer: `word2` or `standard`.
@@ -39,7 +40,7 @@ impl Default for AnalyzerOptions {
 }
 
 /// The tokenizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tokenizer {
     /// Two or more consecutive letters, digits or underscores: the expression `\w\w+` of scikit-learn and
@@ -51,7 +52,7 @@ pub enum Tokenizer {
 }
 
 /// The stop words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopWords {
     /// Lucene's 33 English stop words, which are also those of bm25s's `stopwords="en"`.
@@ -61,7 +62,7 @@ pub enum StopWords {
 }
 
 /// The stemmer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stemmer {
     /// The Snowball project's English stemmer ("Porter 2"), version 3, as in PyStemmer 3.

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, Query, folder::Place};
 
@@ -21,12 +22,14 @@ use super::{
 use crate::{Error, Result, Retriever};
 
 /// Options of indexing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TfIdfOptions {
     /// The largest number of tokens in an n-gram, from 1; 2 in DrQA's model.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub ngrams: u32,
     /// The number of buckets for n-grams, from 1; 16,777,216 in DrQA's model.
+    #[schemars(range(min = 1))]
     pub buckets: u32,
 }
 

@@ -1,7 +1,8 @@
 //! What may be said about generation, and what is used.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use sporran_checkpoint::{
     Error, Result,
@@ -17,6 +18,16 @@ pub enum EarlyStopping {
     No,
     /// When no running sequence can become better than the worst finished one.
     Never,
+}
+
+impl JsonSchema for EarlyStopping {
+    fn schema_name() -> Cow<'static, str> {
+        "EarlyStopping".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": [true, false, "never"] })
+    }
 }
 
 impl Serialize for EarlyStopping {
@@ -56,23 +67,27 @@ impl<'de> Deserialize<'de> for EarlyStopping {
 
 /// How sequences are generated. What is not set comes from the model's folder (`generation_config.json`, or
 /// `config.json` where there is no such file), and then from the default that is named here.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GenerationOptions {
     /// The most tokens to generate, the end token included. Wins over `max-length`. Default 20.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_new_tokens: Option<usize>,
     /// The most tokens of a sequence, the decoder's start token included.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_length: Option<usize>,
     /// No sequence ends before it has this many tokens. Wins over `min-length`. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-unit" = "tokens"))]
     pub min_new_tokens: Option<usize>,
     /// The same with the decoder's start token counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_length: Option<usize>,
     /// How many sequences are followed for each input; 1 is greedy search. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub num_beams: Option<usize>,
     /// A sequence's score is its log-probability divided by its length to this power. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,31 +98,37 @@ pub struct GenerationOptions {
     /// How many sequences come back for each input, best first; at most
     /// `num-beams`. Sampling without beams gives any number, in the order in which they were drawn. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub num_return_sequences: Option<usize>,
     /// Draws tokens by their probability, where otherwise the most probable ones are taken. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub do_sample: Option<bool>,
     /// Sampling: scores are divided by this before they become probabilities. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub temperature: Option<f64>,
     /// Sampling: only so many of the most probable tokens are drawn from; 0 for all. Default 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
     /// Sampling: only the most probable tokens whose probabilities reach this sum are drawn from. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
     /// Sampling: decides what is drawn. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Diverse beam search: the beams are followed in so many groups of the same size. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub num_beam_groups: Option<usize>,
     /// Diverse beam search: what a token loses for each beam of an earlier group that took it at the same step.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub diversity_penalty: Option<f64>,
     /// The score of a token that stands in the sequence already is divided by this where it is positive and
     /// multiplied where it is negative. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub repetition_penalty: Option<f64>,
     /// No sequence has the same run of this many tokens twice; 0 allows it. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,9 +141,11 @@ pub struct GenerationOptions {
     pub bad_words_ids: Option<Vec<Vec<u32>>>,
     /// Tokens that no sequence has.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-unit" = "tokens"))]
     pub suppress_tokens: Option<Vec<u32>>,
     /// Tokens that no sequence begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-unit" = "tokens"))]
     pub begin_suppress_tokens: Option<Vec<u32>>,
     /// The first token after the decoder's start token.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,9 @@ use crate::{
 };
 
 /// How RAG-Sequence scores the sequences that beam search finds for each passage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum RagDecoding {
     /// Every sequence is scored with every passage.

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt, path::Path, str::FromStr};
 
 use candle_core::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sporran_checkpoint::{Error, Result, json::parse, sentence::module_config};
@@ -11,7 +12,7 @@ use crate::layers::hidden_score;
 
 /// How the states of an input's tokens become one vector. Padding takes no part, and neither does a prompt that is
 /// left out of the pooling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pooling {
     /// The first token's state.

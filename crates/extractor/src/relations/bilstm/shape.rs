@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 use sporran_transformers::LstmOptions;
@@ -18,7 +19,7 @@ use crate::{
 pub const BILSTM: &str = "bilstm.json";
 
 /// The pooling of a pair's hidden states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
     /// The maximum of each value.
@@ -29,7 +30,7 @@ pub enum Pooling {
 }
 
 /// The pairs of mentions that are classified for a property.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pairing {
     /// Pairs whose types cover at least one in twenty of the property's facts.
@@ -40,22 +41,28 @@ pub enum Pairing {
 }
 
 /// The inputs and sizes of the BiLSTM.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmShape {
     /// The hashed word table, trained from scratch. An encoder replaces it.
     pub words: WordFeatures,
     /// The size that an encoder's hidden states are projected to.
+    #[schemars(range(min = 1))]
     pub projected: usize,
     /// The size of each embedded feature.
+    #[schemars(range(min = 1))]
     pub width: usize,
     /// The hidden size of each direction.
+    #[schemars(range(min = 1))]
     pub hidden: usize,
     /// The number of layers.
+    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
     /// The dropout of inputs, between layers, and of pooled states.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// The number of context tokens before the first and after the second mention of a pair.
+    #[schemars(extend("x-unit" = "tokens"))]
     pub around: usize,
     /// The pooling of hidden states: `max` or `mean`.
     pub pooling: Pooling,

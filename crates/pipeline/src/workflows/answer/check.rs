@@ -1,16 +1,17 @@
 //! Reading and checking a config of the workflows `answer` and `retriever-training`.
 
+use schemars::Schema;
 use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
 use super::{
     generation::{self, GeneratorOptions},
     options::{General, Options, Target},
-    retrieval::{self, RetrieverOptions},
+    retrieval::{self, RerankerOptions, RetrieverOptions},
     train::encoders::EncoderTraining,
 };
 use crate::{
-    config::{Document, load::Config},
+    config::{Document, load::Config, schema},
     source::pages::check_source,
     tasks::options::TasksOptions,
 };
@@ -55,6 +56,10 @@ impl Config for Options {
 
     fn workflow(&self) -> &'static str {
         if self.general.encoder_training.is_some() { RETRIEVER_TRAINING } else { ANSWER }
+    }
+
+    fn schema() -> Schema {
+        schema::with_key::<Self, RerankerOptions>("reranker")
     }
 
     fn read(document: &mut Document<'_>) -> Option<Self> {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{ChatTemplate, Tokenizer, find_gguf};
 use sporran_generator::{
@@ -14,7 +15,7 @@ use sporran_transformers::{DeviceName, Precision};
 use crate::config::{Document, Table, Wrong};
 
 /// `[generator]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum GeneratorOptions {
     /// `kind = "seq2seq"`
@@ -42,12 +43,12 @@ pub enum GeneratorOptions {
 }
 
 /// `kind = "title"`, which has no keys of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TitleOptions {}
 
 /// `kind = "by-dataset"`
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ByDatasetOptions {
     /// `[generator.default]`: answers what no other does.

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_training::{KnowledgeOptions, TrainingOptions};
 use sporran_transformers::DeviceName;
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// A whole config.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Options {
     /// Everything but the stages.
     #[serde(flatten)]
@@ -35,7 +36,7 @@ pub struct Options {
 }
 
 /// The keys that stand outside the stages' tables.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct General {
     /// The run's name: its folder under `output`.
@@ -72,12 +73,14 @@ pub struct General {
 }
 
 /// `[evidence]`: what predictions carry as provenance.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvidenceOptions {
     /// Passages that are retrieved for each query.
+    #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
     /// Items of provenance in a prediction, at most; see `evaluation.recall-at`.
+    #[schemars(range(min = 1))]
     pub limit: usize,
     /// Only the best passage of each page, as page-level scores want it.
     pub one_per_page: bool,
@@ -110,7 +113,7 @@ impl Default for EvidenceOptions {
 }
 
 /// What the provenance of an answer is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvidenceSource {
     /// The passages that the generator used, best first, and behind them the retriever's ranking.
@@ -124,12 +127,13 @@ pub enum EvidenceSource {
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
     /// Depths at which the report has recall as well, each at least 2. Predictions hold as many items as the deepest of them
     /// asks for, where `evidence.limit` is less. With `evidence.one-per-page` more passages are retrieved for a query whose
     /// passages are of fewer pages.
+    #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
 }
 
@@ -149,7 +153,7 @@ impl General {
 }
 
 /// What a page is worth as evidence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageScore {
     /// As much as its best passage.
@@ -162,7 +166,7 @@ pub enum PageScore {
 }
 
 /// `[train]`: how `sporran train` makes the generator's model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainOptions {
     /// Where the trained model goes, in the Hugging Face layout.
@@ -197,9 +201,11 @@ pub struct TrainOptions {
     pub knowledge: KnowledgeOptions,
     /// Tokens of a target, at most.
     #[serde(default = "target_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub target_tokens: usize,
     /// Records of each dataset that a judgement during training looks at.
     #[serde(default = "judged")]
+    #[schemars(range(min = 1), extend("x-unit" = "records"))]
     pub judged: usize,
     /// Where it trains, in f32: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
@@ -219,20 +225,26 @@ fn judged() -> usize {
 }
 
 /// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MatchingOptions {
     /// Tokens of the vocabulary, which is learned from claims and evidence.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
     /// Width of a token's vector.
+    #[schemars(range(min = 1))]
     pub embedding_size: usize,
     /// Cells of each direction of both LSTMs.
+    #[schemars(range(min = 1))]
     pub hidden_size: usize,
     /// Width of the layers between them and before the labels.
+    #[schemars(range(min = 1))]
     pub projection_size: usize,
     /// Share of the values before the labels that dropout zeroes while training.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// Tokens of a claim or a piece of evidence, at most.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_length: usize,
 }
 
@@ -250,7 +262,7 @@ impl Default for MatchingOptions {
 }
 
 /// What a generator learns to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// A gold answer.

@@ -1,5 +1,6 @@
 //! `[retriever]` and `[reranker]`: what a config says of them. Retrievers that are made of others hold their tables.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_generator::EntityTitleOptions;
 use sporran_reranker::CrossEncoderOptions;
@@ -14,7 +15,7 @@ use sporran_retriever::{
 use crate::config::{Document, Table, Wrong};
 
 /// `[retriever]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum RetrieverOptions {
     /// `kind = "bm25"`
@@ -37,39 +38,43 @@ pub enum RetrieverOptions {
 }
 
 /// `kind = "entity"`
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct EntityRetrieverOptions {
     /// `[retriever.names]`: how pages that are named are ranked.
+    #[schemars(default)]
     pub names: EntityOptions,
     /// `[retriever.context]`: a retriever of kind `bm25` or `dense` that says how well passages fit the query.
     pub context: Option<Box<RetrieverOptions>>,
 }
 
 /// `kind = "hybrid"`
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct HybridOptions {
     /// `[retriever.fusion]`: how rankings become one.
+    #[schemars(default)]
     pub fusion: FusionOptions,
     /// `[[retriever.parts]]`: a retriever each, of any kind.
     pub parts: Vec<RetrieverOptions>,
 }
 
 /// `kind = "iterative"`
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct IterativeRetrieverOptions {
     /// `[retriever.hops]`: how it goes from what was found to what is asked next.
+    #[schemars(default)]
     pub hops: IterativeOptions,
     /// `[retriever.coverage]`: BM25's options for how much of a question a page covers.
+    #[schemars(default)]
     pub coverage: Bm25Options,
     /// `[retriever.base]`: the retriever that is asked, of any kind.
     pub base: Box<RetrieverOptions>,
 }
 
 /// `kind = "reranked"`, or a `[reranker]` beside the `[retriever]`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct RerankedOptions {
     /// `[retriever.reranker]`: what scores, and how its scores are used.
@@ -79,10 +84,11 @@ pub struct RerankedOptions {
 }
 
 /// `[reranker]`: what scores passages, by `kind`, and what becomes of the scores.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct RerankerOptions {
     /// How far down it scores, and how its order joins the retriever's.
+    #[schemars(default)]
     pub rerank: RerankOptions,
     /// The scorer; its keys stand beside `rerank`.
     #[serde(flatten)]
@@ -90,10 +96,11 @@ pub struct RerankerOptions {
 }
 
 /// `[reranker.rerank]`: what becomes of a reranker's scores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RerankOptions {
     /// Passages of a query that are scored; the others follow them in the retriever's order.
+    #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
     /// `[reranker.rerank.fusion]`: fuses the retriever's ranking of the scored passages (first weight) with the
     /// reranker's (second weight); without it the reranker alone decides.
@@ -107,7 +114,7 @@ impl Default for RerankOptions {
 }
 
 /// What scores passages, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ScorerOptions {
     /// `kind = "cross-encoder"`

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_training::TrainingOptions;
 use sporran_transformers::{DeviceName, Precision};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// A whole config of document-level relations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentsOptions {
     /// `name`: the run's folder under `output`.
@@ -30,7 +31,7 @@ pub struct DocumentsOptions {
 }
 
 /// `[document-relations]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentRelationsOptions {
     /// The model's folder, by default the run's own `model`: where training puts it and where it is read from.
@@ -49,7 +50,7 @@ pub struct DocumentRelationsOptions {
 }
 
 /// `[document-relations.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentsTraining {
     /// The folder of the encoder to start from.
@@ -58,27 +59,35 @@ pub struct DocumentsTraining {
     pub files: Vec<PathBuf>,
     /// Of so many documents one is not learned from; these judge each pass over the others, and decide on the threshold.
     #[serde(default = "judge_every")]
+    #[schemars(range(min = 2))]
     pub judge_every: usize,
     /// Tokens of a window of a document, at most.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 128), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Width of what is compared of two entities.
     #[serde(default = "inner")]
+    #[schemars(range(min = 1))]
     pub inner: usize,
     /// Values of a part of it, within which all products are read.
     #[serde(default = "block")]
+    #[schemars(range(min = 1))]
     pub block: usize,
     /// Heads of the attention that finds what matters to both entities.
     #[serde(default = "heads")]
+    #[schemars(range(min = 1))]
     pub heads: usize,
     /// Share of the values that the head drops.
     #[serde(default = "dropout")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// What finding the sentences that show a relation counts beside finding the relation; 0 does not learn it.
     #[serde(default = "evidence")]
+    #[schemars(range(min = 0))]
     pub evidence: f64,
     /// Of the words' pieces the share that each pass hides, so that names are not learned by heart.
     #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub hidden: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::LinkerOptions;
 
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// A whole config of entity linking.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkingOptions {
     /// `name`: the run's folder under `output`.
@@ -36,7 +37,7 @@ pub struct LinkingOptions {
 }
 
 /// `[linking]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkedInput {
     /// Files of texts with mentions and what they mean, in a layout of [`sporran_kilt::linked`].
@@ -48,7 +49,7 @@ pub struct LinkedInput {
 }
 
 /// `[linker]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamedEntities {
     /// `[[linker.names]]`: what the knowledge base calls its entities.

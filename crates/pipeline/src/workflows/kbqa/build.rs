@@ -2,6 +2,7 @@
 
 use std::{ops::ControlFlow, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     jsonl,
@@ -20,9 +21,10 @@ use crate::{
 };
 
 /// A whole config of a builder.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BuildConfig {
     /// `seed`: decides splits, marks and which template asks.
+    #[schemars(default)]
     pub seed: u64,
     /// `output`: the folder that the benchmark goes to: `train.json`, `valid.json`, `small_iid_test.json`,
     /// `small_ood_test.json`, `rules.tsv`, `statistics.json`, and the knowledge base in `kb`.
@@ -35,12 +37,15 @@ pub struct BuildConfig {
     /// `templates`: a JSON object from relations to one to four questions, `{}` where the entity stands.
     pub templates: Option<PathBuf>,
     /// `[entities]`: what entities are called, and their classes.
+    #[schemars(default)]
     pub entities: EntityTables,
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
     /// `[rules]`: what is mined from the knowledge base to derive answers; only cyclic rules do.
+    #[schemars(default)]
     pub rules: MineOptions,
     /// `[build]`: how questions are made.
+    #[schemars(default)]
     pub build: BuildOptions,
 }
 
@@ -62,7 +67,7 @@ struct General {
 }
 
 /// `[documents]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DocumentsOptions {
     /// `kind = "pages"`: a knowledge source; anchors are mentions, and the knowledge base says what they stand in.
@@ -73,18 +78,19 @@ pub enum DocumentsOptions {
 }
 
 /// `kind = "pages"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PagesOptions {
     /// The knowledge source.
     pub path: PathBuf,
     /// Sentences of a document, at most; 0 makes a page one document.
     #[serde(default)]
+    #[schemars(extend("x-unit" = "sentences"))]
     pub sentences: usize,
 }
 
 /// `kind = "docred"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocRedOptions {
     /// The file.

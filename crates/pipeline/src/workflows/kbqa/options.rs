@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_generator::CausalOptions;
 use sporran_training::TrainingOptions;
@@ -14,14 +15,16 @@ use crate::{
 };
 
 /// A whole config of a system that answers KoRC's questions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ReasonOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `seed`: decides everything that is drawn by chance.
+    #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
+    #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples.
     pub kb: PathBuf,
@@ -34,8 +37,10 @@ pub struct ReasonOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceOptions>,
     /// `[populated]`: facts that join the knowledge base with the sentences that state them.
+    #[schemars(default)]
     pub populated: PopulatedFacts,
     /// `most-answers`: answers to a question, at most.
+    #[schemars(default = "most_answers", range(min = 1))]
     pub most_answers: usize,
     /// `[data]`: the questions.
     pub data: QuestionFiles,
@@ -67,12 +72,13 @@ fn most_answers() -> usize {
 }
 
 /// `[populated]`: what `sporran populate` read from text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PopulatedFacts {
     /// Folders of its runs.
     pub runs: Vec<PathBuf>,
     /// Only facts that it is so sure of, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
     pub least_confidence: f64,
 }
 
@@ -83,7 +89,7 @@ impl Default for PopulatedFacts {
 }
 
 /// `[data]`: files in KoRC's layout.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QuestionFiles {
     /// What is learned from.
@@ -95,11 +101,12 @@ pub struct QuestionFiles {
     /// The test out of distribution.
     pub ood: Option<PathBuf>,
     /// Only so many questions of each test.
+    #[schemars(range(min = 1))]
     pub limit: Option<usize>,
 }
 
 /// `[reasoner]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReasonerOptions {
     /// `kind = "embed-kgqa"`: question and document as vectors among those of the entities, ComplEx's scores over all.
@@ -116,24 +123,31 @@ pub enum ReasonerOptions {
 }
 
 /// The encoder of a question model and its training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EncoderShape {
     /// The folder of an encoder to start from; without it, one of this shape is drawn and its vocabulary learned.
     pub from: Option<PathBuf>,
     /// Width of the states.
+    #[schemars(range(min = 1))]
     pub width: usize,
     /// Layers.
+    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
     /// Attention heads.
+    #[schemars(range(min = 1))]
     pub heads: usize,
     /// Inner width of the feed-forward part.
+    #[schemars(range(min = 1))]
     pub feed_forward: usize,
     /// Tokens of the vocabulary, at most.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
     /// Dropout rate.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// Tokens of question and document, at most.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
 }
 
@@ -153,13 +167,14 @@ impl Default for EncoderShape {
 }
 
 /// `kind = "embed-kgqa"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EmbedOptions {
     /// The model's folder: where training writes it.
     pub model: PathBuf,
     /// Complex numbers of an entity's vector, 64 if it is not given; only without `embedding`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub rank: Option<usize>,
     /// The folder of a ComplEx of the same knowledge base, whose vectors of entities are taken. Without it they are drawn, and
     /// trained with the questions.
@@ -177,13 +192,14 @@ pub struct EmbedOptions {
 }
 
 /// `kind = "transfer-net"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TransferOptions {
     /// The model's folder: where training writes it.
     pub model: PathBuf,
     /// Steps over the triples: 1 or 2.
     #[serde(default = "steps")]
+    #[schemars(range(min = 1, max = 2), extend("x-unit" = "steps"))]
     pub steps: usize,
     /// `[reasoner.encoder]`: what reads question and document.
     #[serde(default)]
@@ -198,7 +214,7 @@ fn steps() -> usize {
 }
 
 /// `kind = "seq2seq"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Seq2SeqQuestions {
     /// The model's folder: where training writes it.
@@ -210,13 +226,16 @@ pub struct Seq2SeqQuestions {
     pub shape: ShapeOptions,
     /// Tokens of question and document, at most.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Tokens of the answers, at most.
     #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
     /// Triples of the knowledge base about what the document names that are read as well, at most: those whose relation's
     /// label and entities share most words with the question. 0 reads none.
     #[serde(default)]
+    #[schemars(extend("x-unit" = "triples"))]
     pub retrieved: usize,
     /// `[reasoner.optimizer]`: steps, batches, learning rate.
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Passage, PassageId, Query,
@@ -9,7 +10,7 @@ use sporran_kilt::{
 };
 
 /// What tells how good a sentence is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Labels {
     /// The judges' confidence.

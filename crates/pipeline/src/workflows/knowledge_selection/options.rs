@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_training::{RankingLoss, TrainingOptions};
 use sporran_transformers::DeviceName;
@@ -13,19 +14,22 @@ use crate::{
 };
 
 /// A whole config of knowledge selection.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SelectionOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `seed`: decides everything that is drawn by chance.
+    #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
+    #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[data]`: what is learned from.
     pub data: DataOptions,
     /// `[reranker]`: what scores sentences, by `kind`.
     pub reranker: RerankerKind,
     /// `[combine]`: what stands below a cross-encoder.
+    #[schemars(default)]
     pub combine: CombineOptions,
 }
 
@@ -44,7 +48,7 @@ struct General {
 }
 
 /// `[data]`: dialogues with judged sentences, in WOW++'s layout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DataOptions {
     /// The file that is learned from, and that folds are cut from.
@@ -54,13 +58,16 @@ pub struct DataOptions {
     #[serde(default)]
     pub labels: Labels,
     /// Only so many dialogues of it, drawn by the seed.
+    #[schemars(range(min = 1))]
     pub limit: Option<usize>,
     /// A second file to learn from, by its `gold` sentences; it is never cut into folds.
     pub original: Option<PathBuf>,
     /// A confidence from this on counts as relevant in scores.
     #[serde(default = "threshold")]
+    #[schemars(range(min = 0, max = 1))]
     pub threshold: f64,
     /// Parts for cross-validation over dialogues; dialogues that begin alike are in one part.
+    #[schemars(range(min = 2))]
     pub folds: Option<usize>,
     /// Only this fold, counted from 0: it is left out of training and ranked; without it each fold in its turn.
     pub fold: Option<usize>,
@@ -75,7 +82,7 @@ fn threshold() -> f64 {
 }
 
 /// `[reranker]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum RerankerKind {
     /// `kind = "tfidf"`: words, weighted by how rare they are in the training file.
@@ -92,36 +99,40 @@ pub enum RerankerKind {
 }
 
 /// `kind = "tfidf"` has no options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}
 
 /// `kind = "cosine"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderOptions {
     /// The model's folder: that of sentence-transformers, or a bare encoder's, whose states are averaged.
     pub from: PathBuf,
     /// Tokens of a text, at most; a dialogue loses its beginning.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
 }
 
 /// `kind = "masked-lm"`, `kind = "cross-encoder"` and `kind = "bi-encoder"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TunedOptions {
     /// The folder of the encoder to start from.
     pub from: PathBuf,
     /// Tokens of context and sentence together, at most; the context loses its beginning.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// A ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
     #[serde(default)]
     pub loss: RankingLoss,
     /// Sentences of a dialogue that one pass shows, at most; drawn anew for each.
+    #[schemars(extend("x-unit" = "sentences"))]
     pub candidates: Option<usize>,
     /// What a bi-encoder's cosines are multiplied by before the loss is taken.
     #[serde(default = "scale")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub scale: f64,
     /// `[reranker.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
@@ -142,7 +153,7 @@ fn scale() -> f64 {
 /// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each
 /// is brought to mean 0 and deviation 1 among a dialogue's sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
 /// sum misses; its scores are added to the sum.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CombineOptions {
     /// Tf-idf of dialogue and sentence.
@@ -154,6 +165,7 @@ pub struct CombineOptions {
     /// For each of `tfidf` and `cosine` the best and the mean of a sentence's article as well.
     pub article: bool,
     /// Tf-idf and cosine with the last turns alone as well: how many, for each such window.
+    #[schemars(inner(range(min = 1)))]
     pub turns: Vec<usize>,
     /// The mean cosine with the other sentences; it goes with `cosine`.
     pub central: bool,

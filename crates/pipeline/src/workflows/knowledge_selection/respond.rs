@@ -3,6 +3,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_generator::{Candidate, Generator, Request};
 use sporran_kilt::{
@@ -37,12 +38,13 @@ use crate::{
 };
 
 /// A whole config of responses.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ResponseOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `output`: where runs' folders go.
+    #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,17 +58,18 @@ pub struct ResponseOptions {
 }
 
 /// `[dialogues]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DialoguesOptions {
     /// The file, in WOW++'s layout.
     pub file: PathBuf,
     /// Only the first dialogues.
+    #[schemars(range(min = 1))]
     pub limit: Option<usize>,
 }
 
 /// `[selection]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ChoosingOptions {
     /// The folder of a reranker that `sporran train` made.

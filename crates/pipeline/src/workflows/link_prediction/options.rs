@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// A whole config of an embedding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinksOptions {
     /// The run's folder under `output`.
@@ -39,7 +40,7 @@ pub struct LinksOptions {
 }
 
 /// A whole config of a network over the graph of a knowledge base.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NetworkConfig {
     /// The run's folder under `output`.
@@ -57,7 +58,7 @@ pub struct NetworkConfig {
 }
 
 /// `[data]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DataOptions {
     /// A folder with `train.txt`, `valid.txt` and `test.txt` (or N-Triples, or Wikidata5M's files), or one file of triples.
@@ -66,17 +67,18 @@ pub struct DataOptions {
 
 /// `[search]`: trainings with settings drawn from ranges; the first is the config as it is. The best on the valid part
 /// becomes the run's model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchOptions {
     /// How many trainings, the first included.
+    #[schemars(range(min = 1))]
     pub trials: usize,
     /// `[[search.range]]`
     pub range: Vec<RangeOptions>,
 }
 
 /// `[[search.range]]`: what a key is drawn from, either between two numbers or among values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RangeOptions {
     /// The key below `embedding`, such as `training.learning-rate`.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sporran_extractor::{AliasTable, AliasTableBuilder};
@@ -14,7 +15,7 @@ use sporran_kilt::{
 use crate::Result;
 
 /// A layout that names of entities are read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamesFormat {
     /// A knowledge base's folder or file of triples, with labels and aliases.
@@ -33,7 +34,7 @@ pub enum NamesFormat {
 }
 
 /// `[[linker.names]]`: where names come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamesOptions {
     /// The file or folder.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{
     LinkerOptions, MentionForm,
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// A whole config of knowledge-base population.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PopulationOptions {
     /// `name`: the run's folder under `output`.
@@ -57,7 +58,7 @@ pub struct PopulationOptions {
 }
 
 /// `[mentions]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MentionsOptions {
     /// The folder of a trained tagger, which tells persons, organisations, places and dates apart; without it names are found
@@ -98,7 +99,7 @@ impl MentionsOptions {
 }
 
 /// What puts mentions of one entity together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoreferenceKind {
     /// Nothing: each mention stands for itself.
@@ -109,7 +110,7 @@ pub enum CoreferenceKind {
 }
 
 /// `[linker]`: names, and when they are sure enough.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkingOptions {
     /// The table of names: where training puts it and where it is read from.
@@ -127,7 +128,7 @@ pub struct LinkingOptions {
 }
 
 /// `[input]`: files that are read one after the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct InputOptions {
     /// `text`, `kilt` or `knowledgenet`.
@@ -144,7 +145,7 @@ pub struct InputOptions {
 }
 
 /// `[triples]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TriplesOptions {
     /// What properties are called in triples, such as `PLACE_OF_BIRTH = "P19"`; others keep their names.
@@ -152,7 +153,7 @@ pub struct TriplesOptions {
 }
 
 /// `[annotations]`: documents with facts, in KnowledgeNet's layout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AnnotationsOptions {
     /// The files.
@@ -162,6 +163,7 @@ pub struct AnnotationsOptions {
     pub folds: Vec<i64>,
     /// Of so many documents one is not learned from; these decide on thresholds and judge each pass over the others.
     #[serde(default = "judge_every")]
+    #[schemars(range(min = 2))]
     pub judge_every: usize,
 }
 
@@ -174,7 +176,7 @@ fn judge_every() -> usize {
 }
 
 /// `[teacher]`: a trained model that reads what nobody annotated; its probabilities are learned (distillation).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TeacherOptions {
     /// The teacher's folder.
@@ -184,9 +186,11 @@ pub struct TeacherOptions {
     pub precision: Precision,
     /// What a pair that it read counts beside one that people annotated.
     #[serde(default = "one")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub weight: f32,
     /// Of so many documents it reads one.
     #[serde(default = "every")]
+    #[schemars(range(min = 1))]
     pub every: usize,
     /// Where its probabilities are kept, so that a training that was stopped, and others, need not wait for them again; by
     /// default in the run's folder.
@@ -205,7 +209,7 @@ fn every() -> usize {
 
 /// `[relations]`: a linear model of the words, a BiLSTM, an encoder that reads a sentence with its mentions marked, or an
 /// encoder-decoder that writes facts; with both `linear` and `training` the mean of the two.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {
     /// The model's folder: where training puts it and where it is read from.
@@ -227,7 +231,7 @@ pub struct RelationsOptions {
 }
 
 /// `[relations.bilstm]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmTraining {
     /// `[relations.bilstm.shape]`: what it reads, and its sizes.
@@ -236,6 +240,7 @@ pub struct BilstmTraining {
     /// not trained further, and is put beside the model.
     pub from: Option<PathBuf>,
     /// Of the pairs that have no property, the share that each pass draws.
+    #[schemars(range(min = 0, max = 1))]
     pub negatives: f64,
     /// `[relations.bilstm.optimizer]`: passes, batches, learning rate.
     pub optimizer: TrainingOptions,
@@ -249,7 +254,7 @@ impl Default for BilstmTraining {
 }
 
 /// `[relations.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsTraining {
     /// The folder of the encoder to start from. Without it `encoder` says what is drawn by the seed.
@@ -258,12 +263,15 @@ pub struct RelationsTraining {
     pub encoder: Option<FreshEncoder>,
     /// Tokens of a sentence with its markers, at most.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 16), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Width of the layer between the states of two mentions and the properties.
     #[serde(default = "inner")]
+    #[schemars(range(min = 1))]
     pub inner: usize,
     /// Share of the values that training drops, in the encoder and in the layer behind it.
     #[serde(default = "dropout")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]
@@ -274,16 +282,20 @@ pub struct RelationsTraining {
 }
 
 /// `[relations.training.encoder]`: a small BERT with a vocabulary of its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FreshEncoder {
     /// Tokens of the vocabulary, which is learned from the annotated documents.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
     /// Width of the states.
+    #[schemars(range(min = 1))]
     pub width: usize,
     /// Layers.
+    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
     /// Heads of attention.
+    #[schemars(range(min = 1))]
     pub heads: usize,
 }
 

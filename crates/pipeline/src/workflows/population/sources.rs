@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{Document, Span};
 use sporran_kilt::{Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet, passage::ABSTRACT};
@@ -9,7 +10,7 @@ use sporran_kilt::{Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet, pas
 use crate::{Result, source::pages::Pages};
 
 /// A layout of input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputFormat {
     /// Plain text; blocks between empty lines are read by themselves.

@@ -7,6 +7,7 @@ use std::{
 
 use candle_core::DType;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{
     Document as Text,
@@ -36,7 +37,7 @@ use crate::{
 /// `[relations.seq2seq]`: an encoder-decoder that reads a sentence and writes its facts (REBEL; Huguet Cabot and Navigli
 /// 2021), held to spans of the sentence and to known relations. Training writes the sizes below into the model's folder;
 /// of a folder that training has not written, such as a released checkpoint's, they are read here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TripletTraining {
     /// The folder of a BART or T5 to go on from, whose tokenizer has the tokens `<triplet>`, `<subj>` and `<obj>`; without it
@@ -46,10 +47,13 @@ pub struct TripletTraining {
     /// annotated documents.
     pub shape: ShapeOptions,
     /// Tokens of a sentence, at most; the rest is not read.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Tokens that are written of a sentence, its end included, at most.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_written: usize,
     /// Sequences that are followed for a sentence; a fact's confidence is the share of their probability that has it.
+    #[schemars(range(min = 1))]
     pub beams: usize,
     /// `[[relations.seq2seq.properties]]`: what properties are called in what is written. Training knows its properties from
     /// the annotations, and of one that is not named here it writes the name in small letters, as `place of birth` for
@@ -60,7 +64,7 @@ pub struct TripletTraining {
 }
 
 /// `[[relations.seq2seq.properties]]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WrittenProperty {
     /// Its name, such as `PLACE_OF_BIRTH`.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_training::TrainingOptions;
 use sporran_transformers::{DeviceName, Precision};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// A whole config of zero-shot slot filling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotsOptions {
     /// `name`: the run's folder under `output`.
@@ -30,7 +31,7 @@ pub struct SlotsOptions {
 }
 
 /// `[slot-filling]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotFillingOptions {
     /// The model's folder, by default the run's own `model`: where training puts it and where it is read from.
@@ -49,7 +50,7 @@ pub struct SlotFillingOptions {
 }
 
 /// `[slot-filling.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotsTraining {
     /// The folder of the encoder to start from: BERT, or a reader.
@@ -58,15 +59,19 @@ pub struct SlotsTraining {
     pub files: Vec<PathBuf>,
     /// Of all relations the share that is neither learned nor looked at, so that `sporran run` can be tried on it.
     #[serde(default = "unseen")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub unseen: f64,
     /// Of all relations the share that judges each pass over the others, and decides on the threshold.
     #[serde(default = "judged")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub judged: f64,
     /// Tokens of relation, question and sentence, at most.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 32), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Tokens of an answer, at most.
     #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
     /// `[slot-filling.training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]

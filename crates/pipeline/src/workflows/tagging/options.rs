@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::tagger::WordFeatures;
 use sporran_training::TrainingOptions;
@@ -13,19 +14,22 @@ use crate::{
 };
 
 /// A whole config of a tagger's training.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TaggingOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `seed`: decides everything that is drawn by chance.
+    #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
+    #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[annotations]`: what is learned from.
     pub annotations: AnnotationOptions,
     /// `[tagger]`: what learns, by `kind`.
     pub tagger: TaggerKind,
     /// `[test]`: what the tagger is measured by when it is trained.
+    #[schemars(default)]
     pub test: TestOptions,
 }
 
@@ -44,7 +48,7 @@ struct General {
 }
 
 /// `[annotations]`: documents with marked mentions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AnnotationOptions {
     /// Files in DocRED's layout, in which all names and dates are marked.
@@ -62,7 +66,7 @@ pub struct AnnotationOptions {
 }
 
 /// `[annotations.silver]`: a small tagger learns from what a large one says of texts that nobody has marked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SilverOptions {
     /// The folder of the tagger that marks.
@@ -70,11 +74,12 @@ pub struct SilverOptions {
     /// Pages in KILT's layout.
     pub pages: PathBuf,
     /// Only so many of them, the first.
+    #[schemars(range(min = 1))]
     pub limit: usize,
 }
 
 /// `[test]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TestOptions {
     /// Files in DocRED's layout: precision, recall and F1 of spans with their types.
@@ -86,7 +91,7 @@ pub struct TestOptions {
 }
 
 /// `[tagger]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum TaggerKind {
     /// `kind = "encoder-crf"`: an encoder under a conditional random field.
@@ -96,7 +101,7 @@ pub enum TaggerKind {
 }
 
 /// In what numbers weights are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stored {
     /// 32 bits.
@@ -107,13 +112,14 @@ pub enum Stored {
 }
 
 /// `kind = "encoder-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderOptions {
     /// The folder of the encoder to start from.
     pub from: PathBuf,
     /// Tokens of a window, at most; a longer sentence is read in several.
     #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Whether the second token type tells the encoder of capitals, which a tokenizer that lower-cases hides.
     #[serde(default = "marks_case")]
@@ -138,7 +144,7 @@ fn marks_case() -> bool {
 }
 
 /// `kind = "bilstm-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BiLstmOptions {
     /// `[tagger.features]`: the table of hashed embeddings.
@@ -146,12 +152,15 @@ pub struct BiLstmOptions {
     pub features: WordFeatures,
     /// Cells of each direction.
     #[serde(default = "hidden")]
+    #[schemars(range(min = 1))]
     pub hidden: usize,
     /// Layers.
     #[serde(default = "layers")]
+    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
     /// The share of inputs and states that training drops.
     #[serde(default = "dropout")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// In what numbers the weights are stored: `f32` or `f16`.
     #[serde(default)]

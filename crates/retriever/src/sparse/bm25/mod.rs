@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, Query, folder::Place};
 
@@ -27,13 +28,15 @@ use super::{
 use crate::{Error, PassageScorer, Result, Retriever};
 
 /// Options of indexing and scoring.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bm25Options {
     /// The term-frequency saturation: 0 counts a term once, larger values increase the weight of repetitions.
     /// Finite and not negative.
+    #[schemars(range(min = 0))]
     pub k1: f64,
     /// The length normalisation: 0 for none, 1 for full.
+    #[schemars(range(min = 0, max = 1))]
     pub b: f64,
     /// The weight of a passage's title; its text counts once.
     pub title_weight: u32,

@@ -9,6 +9,7 @@ mod train;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_retriever::dense::Similarity;
 use sporran_training::{RankingLoss, TrainingOptions};
@@ -20,7 +21,7 @@ pub(crate) use layout::{Prompts, SentenceLayout};
 pub use train::train_encoder;
 
 /// What is trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EncoderKind {
     /// One encoder for queries and passages, whose vectors are compared.
@@ -32,7 +33,7 @@ pub enum EncoderKind {
 /// `[encoder-training]`: how `sporran train` makes an encoder. The config's `[retriever]` mines hard negatives, and its
 /// `[tasks]` are what the encoder is judged on: the mean reciprocal rank of the first passage that answers, among the
 /// passages that were found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderTraining {
     /// `bi-encoder` or `cross-encoder`.
@@ -51,11 +52,13 @@ pub struct EncoderTraining {
     pub examples: Option<TasksOptions>,
     /// Passages of a record that the retriever finds; those of no gold page are hard negatives.
     #[serde(default = "depth")]
+    #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
     /// Hard negatives of a query that a batch shows, drawn anew for each pass.
     #[serde(default = "negatives")]
     pub negatives: usize,
     /// Tokens of a text, or of a query with a passage, at most; by default as many as the folder of `from` says.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
     /// What is cut of a query with a passage that is too long.
     #[serde(default)]
@@ -68,12 +71,14 @@ pub struct EncoderTraining {
     pub similarity: Option<Similarity>,
     /// Bi-encoder: what similarities are multiplied with before the softmax; by default 20 for cosines and 1 for inner
     /// products.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub scale: Option<f64>,
     /// Cross-encoder: `listwise`, `pairwise` or `binary`.
     #[serde(default)]
     pub loss: RankingLoss,
     /// Records of each task file that a judgement looks at.
     #[serde(default = "judged")]
+    #[schemars(extend("x-unit" = "records"))]
     pub judged: usize,
     /// `[encoder-training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
