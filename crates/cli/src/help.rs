@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Evaluate", &["evaluate", "report", "reproduce", "submit"]),
     ("Data", &["convert"]),
     ("Models", &["models"]),
-    ("Tools", &["config", "doctor", "completions", "man"]),
+    ("Tools", &["init", "config", "doctor", "completions", "man"]),
 ];
 
 /// The program's help with its verbs in groups.

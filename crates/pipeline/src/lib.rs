@@ -35,7 +35,7 @@ pub use workflows::{
     },
     document_relations as documents, entity_linking as linking, kbqa as korc,
     knowledge_selection as selection, link_prediction as links, population,
-    registry::{self, check, show, workflow_of},
+    registry::{self, check, show, workflow_named, workflow_of},
     rules, slot_filling as slots, tagging,
     workflow::{Outcome, Workflow},
 };

@@ -1,13 +1,20 @@
 //! `sporran config check` and `sporran config show`.
 
-use clap::Subcommand;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
-use sporran_pipeline::{check, show};
+use sporran_pipeline::{
+    check,
+    registry::{WORKFLOWS, explain},
+    show, workflow_named,
+};
 
 use super::ConfigArgs;
 use crate::{
     error::{Error, Result},
     outcome::Outcome,
+    paths,
 };
 
 /// `sporran config`
@@ -18,7 +25,25 @@ pub(crate) enum Config {
     Check(ConfigArgs),
     /// Print a config with all its defaults
     #[command(after_help = "Example: sporran config show configs/quickstart.toml > full.toml")]
-    Show(ConfigArgs),
+    Show(Show),
+}
+
+/// `sporran config show`
+#[derive(Args)]
+pub(crate) struct Show {
+    /// The config, a TOML file
+    #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath, required_unless_present = "workflow")]
+    config: Option<PathBuf>,
+    /// Values that replace the config's, such as `retriever.k1=1.2`
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Show every key with its meaning, unit, range and default, and mark those that the config sets
+    #[arg(long)]
+    explain: bool,
+    /// Explain the keys of a workflow, without a config
+    #[arg(long, value_name = "NAME", requires = "explain", conflicts_with = "config",
+          value_parser = PossibleValuesParser::new(WORKFLOWS.map(|workflow| workflow.name)))]
+    workflow: Option<String>,
 }
 
 impl Config {
@@ -32,13 +57,26 @@ impl Config {
                 }
                 Outcome::new(format!("{}: no mistakes", path.display()), &json!({ "ok": true }))
             }
-            Self::Show(config) => {
-                let (path, overrides) = config.parts()?;
-                let shown = show(path, overrides)?;
-                let value: toml::Table = toml::from_str(&shown)
-                    .map_err(|error| Error::Input(format!("{}: {}", path.display(), error.message())))?;
-                Outcome::new(shown, &value)
-            }
+            Self::Show(command) => command.run(),
         }
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<Outcome> {
+        let Some(path) = self.config else {
+            let explained =
+                self.workflow.as_deref().and_then(workflow_named).map_or_else(String::new, |it| it.explain());
+            return Outcome::new(&explained, &json!({ "toml": explained }));
+        };
+        paths::file(&path)?;
+        if self.explain {
+            let explained = explain(&path, &self.overrides)?;
+            return Outcome::new(&explained, &json!({ "toml": explained }));
+        }
+        let shown = show(&path, &self.overrides)?;
+        let value: toml::Table = toml::from_str(&shown)
+            .map_err(|error| Error::Input(format!("{}: {}", path.display(), error.message())))?;
+        Outcome::new(shown, &value)
     }
 }

@@ -10,6 +10,7 @@ mod evaluate;
 mod explain;
 mod generate;
 mod index;
+mod init;
 mod input;
 mod man;
 mod models;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     /// Fetch, import and describe models
     #[command(subcommand)]
     Models(models::Models),
+    /// Write a config to start from
+    Init(init::Init),
     /// Check or show a config
     #[command(subcommand)]
     Config(config::Config),
@@ -110,6 +113,7 @@ impl Command {
             Self::Submit(command) => command.run(),
             Self::Convert(command) => command.run(context),
             Self::Models(command) => command.run(context),
+            Self::Init(command) => command.run(),
             Self::Config(command) => command.run(),
             Self::Doctor(command) => command.run(context),
             Self::Completions(command) => command.run(),

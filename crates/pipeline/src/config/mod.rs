@@ -3,6 +3,7 @@
 //! serde stops at its first error. Here the entry at fault is taken out of the document and what is left is read again,
 //! until nothing is wrong or what is wrong cannot be taken out.
 
+pub(crate) mod explain;
 pub(crate) mod load;
 pub(crate) mod schema;
 
@@ -11,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
@@ -311,6 +312,13 @@ impl<'t> Document<'t> {
     /// The value of the key `workflow`; `None` where it is missing or no string.
     pub(crate) fn workflow(&self) -> Option<&str> {
         self.root.get_ref().get(WORKFLOW)?.get_ref().as_str()
+    }
+
+    /// The values of the config without `workflow`; `None` where they have no form of their own.
+    pub(crate) fn values(&self) -> Option<toml::Table> {
+        let mut values = toml::Table::deserialize(Deserializer::from(self.root.clone())).ok()?;
+        values.remove(WORKFLOW);
+        Some(values)
     }
 
     /// The strings of an array at the root.

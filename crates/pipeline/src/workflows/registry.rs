@@ -6,7 +6,7 @@ use sporran_kilt::jsonl;
 
 use crate::{
     Diagnostic, Error, Result,
-    config::{Document, Text, WORKFLOW},
+    config::{Document, Text, WORKFLOW, explain},
     observe::Observer,
     workflows::{
         answer, document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
@@ -83,6 +83,52 @@ pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflo
 /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
     workflow_of(path, overrides)?.show(path, overrides)
+}
+
+/// The workflow of this name.
+#[must_use]
+pub fn workflow_named(name: &str) -> Option<&'static Workflow> {
+    WORKFLOWS.into_iter().find(|workflow| workflow.name == name)
+}
+
+/// Every key that a config can have, as TOML with comments: meaning, unit, range and default. Keys that the config sets stand as
+/// they are and are marked, the others are commented out.
+///
+/// # Errors
+/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+pub fn explain(path: &Path, overrides: &[String]) -> Result<String> {
+    // What cannot be read cannot be explained.
+    show(path, overrides)?;
+    let workflow = workflow_of(path, overrides)?;
+    let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
+    let document = Document::parse(&text);
+    match document.values() {
+        Some(config) => Ok(explain::as_toml(workflow.name, &workflow.schema(), Some(&config))),
+        None => Err(Error::Config(document.into_diagnostics())),
+    }
+}
+
+/// The manual of configs: pages in Markdown by their file names.
+#[must_use]
+pub fn manual() -> Vec<(String, String)> {
+    let mut index = "# Configs\n\n\
+         `sporran docs config` generates these pages from the program. Do not edit them.\n\n\
+         A config is a TOML file. Its first key, `workflow`, says what it is for.\n\n\
+         | workflow | what it does |\n|---|---|\n"
+        .to_owned();
+    let mut pages = Vec::new();
+    for workflow in WORKFLOWS {
+        let Workflow { name, summary: about, .. } = workflow;
+        index.push_str(&format!("| [`{name}`]({name}.md) | {about} |\n"));
+        pages.push((format!("{name}.md"), explain::as_markdown(name, about, &workflow.schema())));
+    }
+    index.push_str(
+        "\n`sporran config check CONFIG` finds every mistake in a config. `sporran config show --explain CONFIG` shows all its keys.\n\n\
+         `KEY=VALUE` after a config replaces a value, such as `retriever.k1=1.2`. Paths are relative to the folder that the \
+         program runs in.\n",
+    );
+    pages.push(("README.md".to_owned(), index));
+    pages
 }
 
 /// Every mistake in a config of any workflow.

@@ -149,8 +149,16 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
 }
 
 /// `workflow = "rules"`
-pub(crate) const WORKFLOW: Workflow =
-    Workflow::new::<RulesOptions>("rules", "rules", "mines rules from a knowledge base").with_train(train);
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<RulesOptions>(
+    "rules",
+    "rules",
+    "Mines rules from a knowledge base, and scores their predictions.",
+    r#"name = "rules"
+kb = "kb"
+[rules]
+"#,
+)
+.with_train(train);
 
 fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = RulesOptions::load(path, overrides)?;

@@ -5,12 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::Schema;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     Error, Result,
     config::{
-        Diagnostic,
+        Diagnostic, explain,
         load::{Config, to_toml},
     },
     observe::Observer,
@@ -22,10 +24,15 @@ use crate::{
 pub struct Workflow {
     /// The value of the key `workflow`.
     pub name: &'static str,
-    /// One line for lists of workflows.
+    /// What it does, in a sentence.
     pub summary: &'static str,
     /// A table that only its configs have.
     pub table: &'static str,
+    /// The values of a config to start from.
+    starter: &'static str,
+    schema: fn() -> Schema,
+    /// A table of its options that only configs of another workflow can have.
+    foreign: Option<&'static str>,
     /// What to do with its configs instead, for an error where a verb does not apply.
     hint: &'static str,
     show: fn(&Path, &[String]) -> Result<String>,
@@ -43,11 +50,15 @@ impl Workflow {
         name: &'static str,
         table: &'static str,
         summary: &'static str,
+        starter: &'static str,
     ) -> Self {
         Self {
             name,
             summary,
             table,
+            starter,
+            schema: T::schema,
+            foreign: None,
             hint: "use `sporran run`",
             show: show::<T>,
             mistakes: T::mistakes,
@@ -75,6 +86,35 @@ impl Workflow {
     #[must_use]
     pub fn runs(&self) -> bool {
         self.run.is_some()
+    }
+
+    /// The same without a table that its options have for another workflow.
+    pub(crate) const fn without_table(self, table: &'static str) -> Self {
+        Self { foreign: Some(table), ..self }
+    }
+
+    /// The schema of its configs.
+    pub(crate) fn schema(&self) -> Schema {
+        let mut schema = (self.schema)();
+        if let Some(table) = self.foreign
+            && let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
+        {
+            properties.remove(table);
+        }
+        schema
+    }
+
+    /// A config to start from, with comments.
+    #[must_use]
+    pub fn starter(&self) -> Option<String> {
+        let config = self.starter.parse().ok()?;
+        Some(explain::as_toml(self.name, &self.schema(), Some(&config)))
+    }
+
+    /// Every key that its configs can have, as TOML with comments: meaning, unit, range and default.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        explain::as_toml(self.name, &self.schema(), None)
     }
 
     /// A config with every default, as TOML that loads as the same config.

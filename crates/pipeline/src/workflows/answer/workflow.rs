@@ -14,8 +14,20 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<Options>(
     "answer",
     "tasks",
-    "answers task files with retrieval, reranking and generation; trains the generator's model",
+    "Retrieves passages for the records of task files, answers them, and scores the answers and their evidence.",
+    r#"name = "answer"
+[source]
+path = "pages.jsonl"
+[tasks]
+files = ["questions.jsonl"]
+[retriever]
+kind = "bm25"
+[generator]
+kind = "seq2seq"
+model = "models/generator"
+"#,
 )
+.without_table("encoder-training")
 .with_train(train)
 .with_run(run);
 
@@ -23,7 +35,20 @@ pub(crate) const WORKFLOW: Workflow = Workflow::new::<Options>(
 pub(crate) const RETRIEVER_TRAINING: Workflow = Workflow::new::<Options>(
     "retriever-training",
     "encoder-training",
-    "trains an encoder that retrieves or a cross-encoder that reranks",
+    "Trains an encoder that retrieves or reranks passages.",
+    r#"name = "retriever-training"
+[source]
+path = "pages.jsonl"
+[tasks]
+files = ["questions.jsonl"]
+[retriever]
+kind = "bm25"
+[encoder-training]
+kind = "bi-encoder"
+from = "models/encoder"
+model = "models/retriever"
+data = ["train.json"]
+"#,
 )
 .with_train(train)
 .with_run(run);

@@ -14,7 +14,14 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<DocumentsOptions>(
     "document-relations",
     "document-relations",
-    "finds relations between the entities of documents; trains the model",
+    "Finds relations between the entities of whole documents.",
+    r#"name = "document-relations"
+[document-relations]
+files = ["documents.json"]
+[document-relations.training]
+from = "models/encoder"
+files = ["train.json"]
+"#,
 )
 .with_train(train)
 .with_run(run);

@@ -11,9 +11,20 @@ use crate::{
 };
 
 /// `workflow = "entity-linking"`
-pub(crate) const WORKFLOW: Workflow =
-    Workflow::new::<LinkingOptions>("entity-linking", "linking", "links marked mentions to entities")
-        .with_run(run);
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<LinkingOptions>(
+    "entity-linking",
+    "linking",
+    "Links mentions in texts to the entities of a knowledge base.",
+    r#"name = "entity-linking"
+[linking]
+files = ["texts.json"]
+[linker]
+[[linker.names]]
+file = "kb"
+format = "knowledge-base"
+"#,
+)
+.with_run(run);
 
 fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = LinkingOptions::load(path, overrides)?;

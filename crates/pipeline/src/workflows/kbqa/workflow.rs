@@ -14,7 +14,17 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<ReasonOptions>(
     "kbqa",
     "reasoner",
-    "answers questions over documents and a knowledge base; trains the reasoner",
+    "Answers questions over a document and a knowledge base.",
+    r#"name = "kbqa"
+kb = "kb"
+[data]
+train = ["train.json"]
+valid = "valid.json"
+iid = "test.json"
+[reasoner]
+kind = "embed-kgqa"
+model = "models/reasoner"
+"#,
 )
 .with_train(train)
 .with_run(run);
@@ -37,6 +47,12 @@ fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Resul
 pub(crate) const BENCHMARK: Workflow = Workflow::new::<BuildConfig>(
     "kbqa-benchmark",
     "documents",
-    "builds questions over documents and a knowledge base",
+    "Builds a benchmark of questions over documents and a knowledge base.",
+    r#"output = "benchmark"
+kb = "kb"
+[documents]
+kind = "pages"
+path = "pages.jsonl"
+"#,
 )
 .with_hint("`sporran convert korc` builds the benchmark");

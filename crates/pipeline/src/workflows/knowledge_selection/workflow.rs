@@ -14,7 +14,13 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<SelectionOptions>(
     "knowledge-selection",
     "data",
-    "trains and evaluates rerankers of knowledge sentences (WOW++)",
+    "Trains and scores what chooses sentences for a turn of a dialogue.",
+    r#"name = "knowledge-selection"
+[data]
+train = "train.json"
+[reranker]
+kind = "tfidf"
+"#,
 )
 .with_train(train);
 
@@ -29,7 +35,16 @@ fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Resul
 pub(crate) const DIALOGUE: Workflow = Workflow::new::<ResponseOptions>(
     "dialogue",
     "dialogues",
-    "responds to dialogues from chosen knowledge sentences",
+    "Chooses sentences for dialogues and writes the next turns.",
+    r#"name = "dialogue"
+[dialogues]
+file = "dialogues.json"
+[selection]
+model = "models/reranker"
+[generator]
+kind = "seq2seq"
+model = "models/generator"
+"#,
 )
 .with_run(run);
 

@@ -11,9 +11,18 @@ use crate::{
 };
 
 /// `workflow = "link-prediction"`
-pub(crate) const WORKFLOW: Workflow =
-    Workflow::new::<LinksOptions>("link-prediction", "embedding", "trains embeddings of a knowledge base")
-        .with_train(train);
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<LinksOptions>(
+    "link-prediction",
+    "embedding",
+    "Embeds the entities and relations of a knowledge base, and predicts missing triples.",
+    r#"name = "link-prediction"
+[data]
+folder = "kb"
+[embedding]
+model = "complex"
+"#,
+)
+.with_train(train);
 
 fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = LinksOptions::load(path, overrides)?;
@@ -26,7 +35,12 @@ fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Resul
 pub(crate) const GRAPH_NETWORK: Workflow = Workflow::new::<NetworkConfig>(
     "graph-network",
     "network",
-    "trains a neural Bellman-Ford network over a knowledge base",
+    "Trains a network over the graph of a knowledge base, which predicts missing triples.",
+    r#"name = "graph-network"
+[data]
+folder = "kb"
+[network]
+"#,
 )
 .with_train(train_graph_network);
 

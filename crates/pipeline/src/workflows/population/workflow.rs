@@ -13,7 +13,17 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<PopulationOptions>(
     "population",
     "relations",
-    "reads facts from documents into a knowledge base; trains the relation extractor",
+    "Learns to read facts from text, and reads them with their evidence.",
+    r#"name = "population"
+[annotations]
+files = ["train.json"]
+[relations]
+model = "models/relations"
+[relations.linear]
+[input]
+format = "text"
+files = ["texts.txt"]
+"#,
 )
 .with_train(train)
 .with_run(run);

@@ -14,7 +14,14 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<SlotsOptions>(
     "slot-filling",
     "slot-filling",
-    "answers questions of relations that training has not seen; trains the model",
+    "Answers questions about relations from sentences, also about relations that it has not learned.",
+    r#"name = "slot-filling"
+[slot-filling]
+files = ["questions.tsv"]
+[slot-filling.training]
+from = "models/encoder"
+files = ["train.tsv"]
+"#,
 )
 .with_train(train)
 .with_run(run);

@@ -11,9 +11,18 @@ use crate::{
 };
 
 /// `workflow = "tagging"`
-pub(crate) const WORKFLOW: Workflow =
-    Workflow::new::<TaggingOptions>("tagging", "annotations", "trains a tagger of mentions")
-        .with_train(train);
+pub(crate) const WORKFLOW: Workflow = Workflow::new::<TaggingOptions>(
+    "tagging",
+    "annotations",
+    "Trains a tagger that finds names and dates in text.",
+    r#"name = "tagging"
+[annotations]
+docred = ["train.json"]
+[tagger]
+kind = "bilstm-crf"
+"#,
+)
+.with_train(train);
 
 fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = TaggingOptions::load(path, overrides)?;
