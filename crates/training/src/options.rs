@@ -67,7 +67,7 @@ pub struct TrainingOptions {
     /// Evaluations without a better score after which training ends; 0 never ends early.
     #[schemars(extend("x-unit" = "evaluations"))]
     pub patience: u64,
-    /// Steps between checkpoints; 0 writes one at the end only.
+    /// Steps between checkpoints; 0 writes one whenever five minutes have passed. There is one at the end in any case.
     #[schemars(extend("x-unit" = "steps"))]
     pub checkpoint_every: u64,
 }

@@ -107,6 +107,8 @@ struct Run<'a, O: Objective> {
     idle: VecDeque<Gradients>,
     history: History,
     saved_at: Option<u64>,
+    /// When the last checkpoint was written, or the training begun.
+    saved: Instant,
 }
 
 impl<'a, O: Objective> Run<'a, O> {
@@ -165,6 +167,7 @@ impl<'a, O: Objective> Run<'a, O> {
             idle: VecDeque::new(),
             history,
             saved_at,
+            saved: Instant::now(),
         })
     }
 
@@ -221,7 +224,8 @@ impl<'a, O: Objective> Run<'a, O> {
                 remaining: Duration::from_secs_f64(per_step * (self.steps - step) as f64),
             })
             .is_break();
-            if finished || stopped || is_due(step, options.checkpoint_every) {
+            if finished || stopped || is_checkpoint_due(step, options.checkpoint_every, self.saved.elapsed())
+            {
                 self.save()?;
             }
         }
@@ -331,9 +335,18 @@ impl<'a, O: Objective> Run<'a, O> {
                 self.training.companions,
             )?;
             self.saved_at = Some(self.position.step);
+            self.saved = Instant::now();
         }
         Ok(())
     }
+}
+
+/// The time between checkpoints where the options do not say it in steps: what a kill costs at most.
+const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(300);
+
+/// Whether a checkpoint is written after a step, some time after the last one. When it is written does not change the model.
+fn is_checkpoint_due(step: u64, every: u64, since: Duration) -> bool {
+    if every == 0 { since >= BETWEEN_CHECKPOINTS } else { is_due(step, every) }
 }
 
 fn is_due(step: u64, every: u64) -> bool {

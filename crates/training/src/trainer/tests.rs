@@ -237,3 +237,10 @@ fn a_checkpoint_of_other_options_is_refused() {
     let message = train(&training, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
     assert!(message.ends_with("expected seed = 4, found seed = 3"), "{message}");
 }
+
+#[test]
+fn checkpoints_are_due_by_steps_or_else_by_time() {
+    let minute = Duration::from_secs(60);
+    assert!(is_checkpoint_due(8, 4, Duration::ZERO) && !is_checkpoint_due(9, 4, 60 * minute));
+    assert!(is_checkpoint_due(9, 0, 5 * minute) && !is_checkpoint_due(8, 0, 4 * minute));
+}
