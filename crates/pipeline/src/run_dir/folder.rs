@@ -41,7 +41,7 @@ const ANSWERS: [&str; 9] = [
 ];
 
 /// A run's folder, held by this process.
-pub(crate) struct Folder {
+pub(crate) struct RunDir {
     pub(crate) root: PathBuf,
     /// Released last.
     _lock: Lock,
@@ -99,7 +99,7 @@ impl Mark {
     }
 }
 
-impl Folder {
+impl RunDir {
     /// Locks a run's folder and removes what killed processes left in it.
     ///
     /// # Errors
@@ -262,8 +262,9 @@ pub fn check_finished(path: &Path) -> Result<()> {
         if journals.is_empty() {
             return Ok(());
         }
-        // Of a version that set no marks.
-        found = Unfinished { command: "run".into(), files: journals.clone() };
+        // Of a version that set no marks, or of a training that ranks what its folds left out.
+        let command = if Work::Training.file(root).is_file() { "train" } else { "run" };
+        found = Unfinished { command: command.into(), files: journals.clone() };
     }
     // Names of predictions, rankings and inputs are alike before their endings.
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
@@ -362,7 +363,7 @@ mod tests {
         let root = place.path().join("runs/r");
         let file = |name: &str| root.join(name);
         assert_eq!(message(&file("predictions/a-dev.jsonl")), "");
-        let folder = Folder::open(root.clone()).unwrap();
+        let folder = RunDir::open(root.clone()).unwrap();
         let mut mark =
             folder.begin(Work::Answering("run"), vec!["a-dev.jsonl".into(), "b-dev.jsonl".into()]).unwrap();
         let mut journal = Journal::open(&folder.work("a-dev.jsonl.journal"), "key", Some(1757)).unwrap();
@@ -400,8 +401,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("r");
         let key = |rate: &str| StepKey::new("train", &toml::from_str::<toml::Table>(rate).unwrap()).unwrap();
-        let folder = Folder::open(root.clone()).unwrap();
-        assert!(matches!(Folder::open(root.clone()), Err(Error::Busy { .. })));
+        let folder = RunDir::open(root.clone()).unwrap();
+        assert!(matches!(RunDir::open(root.clone()), Err(Error::Busy { .. })));
         let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
         assert!(message(&root.join("model")).contains("training has not come to its end"));
         assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
@@ -433,7 +434,7 @@ mod tests {
     #[test]
     fn what_a_config_no_longer_produces_is_set_aside_and_comes_back() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path().join("r")).unwrap();
+        let folder = RunDir::open(place.path().join("r")).unwrap();
         let write = |path: &str| jsonl::write(folder.root.join(path), path.as_bytes()).unwrap();
         let is_there = |path: &str| folder.root.join(path).is_file();
         let both = |name: &str| {

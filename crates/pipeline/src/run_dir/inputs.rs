@@ -97,6 +97,11 @@ impl Inputs {
         Ok(hashes)
     }
 
+    /// Every file that was hashed, with its hash.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (PathBuf, String)> {
+        self.files.iter().map(|(path, seen)| (path.clone(), seen.blake3.clone()))
+    }
+
     /// Sees to it that every file is still what it was when it was hashed.
     ///
     /// # Errors

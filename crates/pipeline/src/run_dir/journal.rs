@@ -113,6 +113,7 @@ impl Journal {
     }
 
     /// How many records are finished.
+    #[cfg(test)]
     pub(crate) fn records(&self) -> usize {
         self.records
     }

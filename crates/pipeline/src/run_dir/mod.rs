@@ -6,4 +6,5 @@ pub(crate) mod integrity;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub mod manifest;
+pub(crate) mod step;
 pub(crate) mod training;

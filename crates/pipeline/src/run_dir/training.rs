@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use crate::{
     Result,
+    config::load::Config,
     run_dir::{
-        folder::{Folder, Mark},
+        folder::{Mark, RunDir},
         inputs::Inputs,
         key::StepKey,
+        manifest::{Account, TrainingEntry},
     },
 };
 
@@ -19,7 +19,8 @@ pub(crate) struct TrainingFolder {
     root: PathBuf,
     key: StepKey,
     inputs: Inputs,
-    held: Option<(Folder, Mark)>,
+    account: Account,
+    held: Option<(RunDir, Mark)>,
 }
 
 impl TrainingFolder {
@@ -28,20 +29,26 @@ impl TrainingFolder {
     ///
     /// # Errors
     /// What reading the inputs gives.
-    pub(crate) fn begin(root: PathBuf, options: &impl Serialize, without: &[&str]) -> Result<Self> {
+    pub(crate) fn begin(root: PathBuf, options: &impl Config, without: &[&str]) -> Result<Self> {
         let mut inputs = Inputs::default();
         let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
-        Ok(Self { root, key, inputs, held: None })
+        Ok(Self { root, key, inputs, account: Account::begin(options)?, held: None })
     }
 
     /// As [`Self::begin`], in a folder that is held already, with a key to which inputs may have been added.
     ///
     /// # Errors
     /// As there, and those of [`Self::verify`].
-    pub(crate) fn begin_with(folder: Folder, mut inputs: Inputs, key: StepKey) -> Result<Self> {
+    pub(crate) fn begin_with(
+        folder: RunDir,
+        mut inputs: Inputs,
+        key: StepKey,
+        options: &impl Config,
+    ) -> Result<Self> {
         let key = key.read(&mut inputs)?;
         let mark = folder.begin_training(&key)?;
-        Ok(Self { root: folder.root.clone(), key, inputs, held: Some((folder, mark)) })
+        let account = Account::begin(options)?;
+        Ok(Self { root: folder.root.clone(), key, inputs, account, held: Some((folder, mark)) })
     }
 
     /// To be called when all inputs are loaded and nothing is written: what was loaded is what the key says. Takes hold of the
@@ -53,25 +60,30 @@ impl TrainingFolder {
     pub(crate) fn verify(&mut self) -> Result<()> {
         self.inputs.verify()?;
         if self.held.is_none() {
-            let folder = Folder::open(self.root.clone())?;
+            let folder = RunDir::open(self.root.clone())?;
             let mark = folder.begin_training(&self.key)?;
             self.held = Some((folder, mark));
         }
         Ok(())
     }
 
-    /// To be called when the model is in its place. Inputs may have been loaded since [`Self::verify`].
+    /// The folder, from [`Self::verify`] on.
+    pub(crate) fn folder(&self) -> Option<&RunDir> {
+        self.held.as_ref().map(|(folder, _)| folder)
+    }
+
+    /// To be called when the model is in its place: writes the training's manifest, and removes the mark after that. Inputs may
+    /// have been loaded since [`Self::verify`].
     ///
     /// # Errors
     /// [`sporran_kilt::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        match self.held.take() {
-            Some((_, mark)) => {
-                self.inputs.verify()?;
-                mark.finish()
-            }
-            None => Ok(()),
-        }
+    pub(crate) fn finish(mut self, training: TrainingEntry) -> Result<()> {
+        let Some((folder, mark)) = self.held.take() else { return Ok(()) };
+        self.inputs.verify()?;
+        let mut account = self.account.clone();
+        account.took("train");
+        account.read(&self.inputs);
+        account.finish_training(&folder, mark, training)
     }
 }
 
@@ -88,8 +100,34 @@ impl Drop for TrainingFolder {
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
-    use crate::run_dir::folder::check_finished;
+    use crate::{config::Document, run_dir::folder::check_finished};
+
+    /// The options of a training.
+    #[derive(Serialize)]
+    struct Options {
+        name: &'static str,
+        seed: u64,
+        file: std::path::PathBuf,
+    }
+
+    impl Config for Options {
+        const WORKFLOWS: &'static [&'static str] = &["rules"];
+
+        fn read(_: &mut Document<'_>) -> Option<Self> {
+            None
+        }
+
+        fn check(&self, _: &mut Document<'_>) {}
+    }
+
+    fn options(file: impl Into<std::path::PathBuf>) -> Options {
+        Options { name: "r", seed: 7, file: file.into() }
+    }
+
+    const ENTRY: TrainingEntry = TrainingEntry { steps: 12, best: Some(0.5) };
 
     #[test]
     fn a_training_that_fails_at_once_leaves_what_was_there_usable() {
@@ -97,7 +135,7 @@ mod tests {
         let root = place.path().join("runs/r");
         let model = root.join("model/config.json");
         let begin = || {
-            let mut underway = TrainingFolder::begin(root.clone(), &toml::Table::new(), &[]).unwrap();
+            let mut underway = TrainingFolder::begin(root.clone(), &options(""), &[]).unwrap();
             underway.verify().unwrap();
             underway
         };
@@ -108,7 +146,7 @@ mod tests {
         std::fs::create_dir_all(root.join("training/checkpoint-2")).unwrap();
         drop(underway);
         assert!(check_finished(&model).is_err());
-        begin().finish().unwrap();
+        begin().finish(ENTRY).unwrap();
         assert!(check_finished(&model).is_ok());
     }
 
@@ -117,11 +155,29 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (root, input) = (place.path().join("runs/r"), place.path().join("train.json"));
         std::fs::write(&input, "a").unwrap();
-        let options = toml::Table::from_iter([("file".to_owned(), input.display().to_string().into())]);
-        let mut underway = TrainingFolder::begin(root.clone(), &options, &[]).unwrap();
+        let mut underway = TrainingFolder::begin(root.clone(), &options(&input), &[]).unwrap();
         underway.verify().unwrap();
         std::fs::write(&input, "b").unwrap();
-        assert!(matches!(underway.finish(), Err(crate::Error::Kilt(sporran_kilt::Error::Changed { .. }))));
+        assert!(matches!(
+            underway.finish(ENTRY),
+            Err(crate::Error::Kilt(sporran_kilt::Error::Changed { .. }))
+        ));
         assert!(check_finished(&root.join("model")).is_err());
+    }
+
+    #[test]
+    fn the_manifest_of_a_training_says_what_it_read_and_how_it_ended() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, input) = (place.path().join("runs/r"), place.path().join("train.json"));
+        std::fs::write(&input, "a").unwrap();
+        let mut underway = TrainingFolder::begin(root.clone(), &options(&input), &[]).unwrap();
+        underway.verify().unwrap();
+        underway.finish(ENTRY).unwrap();
+        let manifest: serde_json::Value =
+            sporran_kilt::jsonl::read_json(root.join("training-manifest.json")).unwrap();
+        assert_eq!((&manifest["name"], &manifest["seed"]), (&"r".into(), &7.into()));
+        assert_eq!(manifest["training"], serde_json::json!({"steps": 12, "best": 0.5}));
+        let hash = blake3::hash(b"a").to_hex().to_string();
+        assert_eq!(manifest["inputs"], serde_json::json!({input.display().to_string(): hash}));
     }
 }

@@ -14,7 +14,10 @@ use crate::{
     config::Document,
     observe::Observer,
     run_dir::{inputs::Inputs, key::hash_json},
-    source::{options::SourceOptions, store::store},
+    source::{
+        options::SourceOptions,
+        store::{PartHash, store},
+    },
 };
 
 /// A page by its id, and what the store holds of it where there is a store.
@@ -31,6 +34,8 @@ pub(crate) struct Pages {
     table: FxHashMap<String, PageOf>,
     /// The hash of all that look-ups depend on.
     hash: String,
+    /// The hashes of source and store.
+    parts: Vec<PartHash>,
 }
 
 impl Pages {
@@ -54,6 +59,7 @@ impl Pages {
         }
         inputs.verify()?;
         pages.hash = hash_json(&(&hashes, content));
+        pages.parts = hashes;
         Ok(pages)
     }
 
@@ -65,6 +71,11 @@ impl Pages {
     /// The hash of source and table.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The hashes of source and store, for a manifest.
+    pub(crate) fn parts(&self) -> &[PartHash] {
+        &self.parts
     }
 
     fn read(&mut self, path: &Path) -> Result<()> {

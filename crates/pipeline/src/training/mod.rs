@@ -3,5 +3,6 @@
 pub(crate) mod model;
 pub(crate) mod options;
 pub(crate) mod outcome;
+pub(crate) mod pace;
 pub(crate) mod reader;
 pub(crate) mod session;

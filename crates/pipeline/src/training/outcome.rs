@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
 
+use crate::run_dir::manifest::TrainingEntry;
+
 /// How a training ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trained {
@@ -14,6 +16,13 @@ pub struct Trained {
     /// The step of the best judgement and its score, 0 to 1: for a generator the mean over datasets of their headline
     /// scores, for an encoder the mean reciprocal rank.
     pub best: Option<(u64, f64)>,
+}
+
+impl Trained {
+    /// What the manifest says of it.
+    pub(crate) fn entry(&self) -> TrainingEntry {
+        TrainingEntry { steps: self.steps, best: self.best.map(|(_, score)| score) }
+    }
 }
 
 impl fmt::Display for Trained {

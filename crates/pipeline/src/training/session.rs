@@ -16,7 +16,7 @@ use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, begin},
-    training::outcome::Trained,
+    training::{outcome::Trained, pace::Pace},
 };
 
 /// Scores the weights as they are.
@@ -66,7 +66,7 @@ impl Learning<'_> {
         let Self { variables, options, folder, companions, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
         let training = Training { objective, variables, options, evaluate: judge, folder, companions };
-        let mut begun = false;
+        let (mut begun, mut pace) = (false, Pace::default());
         let outcome = optimise(&training, &mut |progress| {
             if !begun {
                 begin(observe, format!("train {}", folder.display()), progress.steps, Unit::Steps);
@@ -77,6 +77,9 @@ impl Learning<'_> {
                 format!("loss {:.4}, {:.0} tokens/s{judged}", progress.loss, progress.tokens_per_second);
             if progress.score.is_some() {
                 tracing::info!(step = progress.step, steps = progress.steps, "{note}");
+            }
+            if let Some(said) = pace.after(progress.step, progress.steps, "steps") {
+                observe(Event::Note { text: format!("{}: {said}", folder.display()) });
             }
             observe(Event::Advance { done: progress.step, note: Some(note) });
             ControlFlow::Continue(())

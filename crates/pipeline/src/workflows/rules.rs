@@ -21,7 +21,7 @@ use crate::{
     Result,
     config::{Document, load::Config},
     observe::{Event, Observer, Unit, begin},
-    run_dir::training::TrainingFolder,
+    run_dir::{manifest::TrainingEntry, training::TrainingFolder},
     workflows::workflow::{Outcome, Workflow},
 };
 
@@ -144,7 +144,8 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let (valid, test) = (judge(Part::Valid)?, judge(Part::Test)?);
     let mined = Mined { model, rules: count, batches, valid, test };
     jsonl::write_json(options.folder().join("report.json"), &mined)?;
-    underway.finish()?;
+    let best = mined.valid.as_ref().and_then(|scores| scores.mrr.value());
+    underway.finish(TrainingEntry { steps: batches as u64, best })?;
     Ok(mined)
 }
 

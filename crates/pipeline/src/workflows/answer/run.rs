@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +15,14 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
+    observe::Observer,
     run_dir::{
-        folder::{AnswerFile, Folder, ranking_of},
-        inputs::{Inputs, hash_file},
+        folder::{AnswerFile, RunDir, ranking_of},
+        inputs::Inputs,
         journal::Journal,
         key::StepKey,
-        manifest::{Manifest, StepTime, TaskEntry, now, peak_memory_bytes},
+        manifest::{Account, TaskEntry},
+        step::{Chunks, FileStep, FileWork, Finished},
     },
     source::store::PartHash,
     tasks::{
@@ -41,13 +41,9 @@ use crate::{
 /// Queries that are answered and journalled together.
 const CHUNK: usize = 128;
 
-/// What is known of a task file's finished predictions: a step is skipped only if all of it agrees.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Done {
-    key: String,
-    predictions: String,
-    ranking: Option<String>,
-    records: usize,
+/// What is kept of a task file that is answered.
+#[derive(Serialize, Deserialize)]
+struct Summary {
     has_gold: bool,
 }
 
@@ -63,18 +59,10 @@ struct Chunk {
 const WITHOUT: [&str; 7] =
     ["output", "also", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
-impl Folder {
-    fn predictions(&self, task: &TaskFile) -> PathBuf {
-        self.root.join("predictions").join(&task.name)
-    }
-
-    fn ranking(&self, task: &TaskFile) -> PathBuf {
-        self.root.join(ranking_of(Path::new(&task.name)))
-    }
-
-    fn of_task(&self, task: &TaskFile, ending: &str) -> PathBuf {
-        self.work(&format!("{}.{ending}", task.name))
-    }
+/// What is written of a task file, in the run's folder: the predictions, and where there is a retriever the ranking.
+fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
+    let ranking = system.assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
+    std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect()
 }
 
 /// Runs a config: builds what is missing, answers every task file, scores what has gold, writes the run's folder.
@@ -104,35 +92,39 @@ fn execute(
     observe: &mut Observer<'_>,
 ) -> Result<Report> {
     let files = task_files(&options.general.tasks, "tasks")?;
-    let folder = Folder::open(options.general.output.join(&options.general.name))?;
-    let config = options.to_toml()?;
-    let mut times = Vec::new();
-    let start = Instant::now();
+    let folder = RunDir::open(options.general.output.join(&options.general.name))?;
+    let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let key = options_key(options)?.read(&mut inputs)?;
+    account.read(&inputs);
     let assembly = assemble(options, inputs, observe)?;
     let key = with_parts(key, &assembly.hashes);
-    let overrides = overrides(options)?;
+    account.parts(&assembly.hashes);
+    account.overrides(overrides(options)?);
     let system = System::new(options.clone(), assembly);
-    times.push(StepTime { step: "assemble".into(), seconds: start.elapsed().as_secs_f64() });
+    account.took("assemble");
 
-    let answers = files.iter().map(|task| {
-        let ranking = system.assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
-        let paths = std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect();
-        AnswerFile { name: task.name.clone(), paths }
-    });
+    let answers =
+        files.iter().map(|task| AnswerFile { name: task.name.clone(), paths: paths_of(task, &system) });
     let mut mark = folder.begin_answers(command, answers.collect())?;
     // Behind the mark: what stands beside predictions is the config that made them, or the mark says that they are not made yet.
-    jsonl::write(folder.root.join("config.toml"), config.as_bytes())?;
-    let (mut entries, mut reports) = (Vec::new(), Vec::new());
+    folder.write_config(options)?;
+    let mut reports = Vec::new();
     for task in &files {
-        let start = Instant::now();
-        let answering = Answering { system: &system, key: &key, folder: &folder, task };
-        let (entry, done) = answering.complete(observe)?;
+        let mut inputs = Inputs::default();
+        let content = inputs.file(&task.path)?;
+        let key = task_key(key.clone(), task, &content, &mut inputs)?;
+        let outputs = paths_of(task, &system);
+        let title = format!("answer {}", task.name);
+        let step = FileStep { title, name: &task.name, key, outputs: outputs.clone(), inputs: &inputs };
+        let mut work = Answering { system: &system, task, queries: Vec::new(), has_gold: false, tokens: 0 };
+        let finished = folder.complete(step, &mut work, observe)?;
         mark.done(&task.name)?;
-        times.push(StepTime { step: task.name.clone(), seconds: start.elapsed().as_secs_f64() });
-        reports.push(score(options, &folder, task, &done)?);
-        entries.push(entry);
+        account.read(&inputs);
+        let entry = TaskEntry::new(&task.path, content, outputs, &finished);
+        account.answered(TaskEntry { tokens: work.tokens, ..entry });
+        account.took(task.name.as_str());
+        reports.push(score(options, &folder, task, &finished)?);
     }
     let report = Report::new(&options.general.name, reports, system.assembly.recalls.clone());
     let write_json = |name: &str, value: &serde_json::Value| {
@@ -143,21 +135,7 @@ fn execute(
     };
     write_json("report.json", &json(serde_json::to_value(&report))?)?;
     jsonl::write(folder.root.join("report.html"), report.html().as_bytes())?;
-    let manifest = Manifest {
-        program: concat!("sporran ", env!("CARGO_PKG_VERSION")).to_owned(),
-        name: options.general.name.clone(),
-        seed: options.general.seed,
-        config: blake3::hash(config.as_bytes()).to_hex().to_string(),
-        parts: system.assembly.hashes.clone(),
-        overrides,
-        tasks: entries,
-        seconds: times,
-        peak_memory_bytes: peak_memory_bytes(),
-        threads: rayon::current_num_threads(),
-        finished: now(),
-    };
-    write_json("manifest.json", &json(serde_json::to_value(&manifest))?)?;
-    mark.finish()?;
+    account.finish(&folder, mark)?;
     Ok(report)
 }
 
@@ -177,104 +155,70 @@ fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
 /// One task file's way through the pipeline.
 struct Answering<'a> {
     system: &'a System,
-    key: &'a StepKey,
-    folder: &'a Folder,
     task: &'a TaskFile,
+    /// Read where there is something to answer.
+    queries: Vec<Query>,
+    has_gold: bool,
+    /// Tokens that were written in this call of the program.
+    tokens: usize,
 }
 
-impl Answering<'_> {
-    fn complete(&self, observe: &mut Observer<'_>) -> Result<(TaskEntry, Done)> {
-        let Self { folder, task, .. } = self;
-        let mut inputs = Inputs::default();
-        let input_blake3 = inputs.file(&task.path)?;
-        let key = self.key(&input_blake3, &mut inputs)?.digest();
-        let (predictions, ranking) = (folder.predictions(task), folder.ranking(task));
-        let entry = |done: &Done, reused, answered, tokens| TaskEntry {
-            input: task.path.clone(),
-            input_blake3: input_blake3.clone(),
-            predictions: predictions.strip_prefix(&folder.root).unwrap_or(&predictions).to_owned(),
-            predictions_blake3: done.predictions.clone(),
-            records: done.records,
-            answered,
-            tokens,
-            reused,
-        };
-        let path = folder.of_task(task, "done.json");
-        if let Ok(done) = jsonl::read_json::<Done>(&path)
-            && done.key == key
-            && hash_file(&predictions).is_ok_and(|hash| hash == done.predictions)
-            && done.ranking.as_ref().is_none_or(|known| hash_file(&ranking).is_ok_and(|hash| hash == *known))
-        {
-            observe(Event::Skip { step: format!("answer {}", task.name) });
-            return Ok((entry(&done, true, 0, 0), done));
-        }
+/// All that the predictions of a task file depend on.
+fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -> Result<StepKey> {
+    let TaskFile { path: _, name: _, dataset, gold: _, questions, limit } = task;
+    let mut key = key.input("chunk", CHUNK.to_string()).input("content", content);
+    key = key.input("dataset", format!("{dataset:?}")).input("limit", format!("{limit:?}"));
+    for (at, path) in questions.iter().enumerate() {
+        key = key.input(&format!("questions[{at}]"), inputs.file(path)?);
+    }
+    Ok(key)
+}
 
-        let loaded = tasks::queries(task)?;
-        inputs.verify()?;
-        let mut journal = Journal::open(&folder.of_task(task, "journal"), &key, Some(loaded.queries.len()))?;
-        let chunks: Vec<&[Query]> = loaded.queries.chunks(CHUNK).collect();
-        begin(observe, format!("answer {}", task.name), loaded.queries.len() as u64, Unit::Records);
-        advance(observe, journal.records() as u64);
-        let (mut answered, mut tokens) = (0, 0);
-        for chunk in chunks.iter().skip(journal.chunks()) {
-            let (made, written) = self.answer(chunk)?;
-            journal.push(&made, chunk.len())?;
-            answered += chunk.len();
-            tokens += written;
-            advance(observe, journal.records() as u64);
-        }
-        self.write(&journal, &loaded.queries)?;
-        observe(Event::End);
-        let done = Done {
-            key,
-            predictions: hash_file(&predictions)?,
-            ranking: if self.system.assembly.retriever.is_some() { Some(hash_file(&ranking)?) } else { None },
-            records: loaded.queries.len(),
-            has_gold: loaded.has_gold,
-        };
-        let bytes = serde_json::to_vec(&done).map_err(|error| Error::io(&path, "write")(error.into()))?;
-        jsonl::write(&path, &bytes)?;
-        journal.remove()?;
-        Ok((entry(&done, false, answered, tokens), done))
+/// The answers to a chunk of queries, and the tokens that were written for them.
+fn answer(system: &System, queries: &[Query]) -> Result<(Chunk, usize)> {
+    let mut chunk = Chunk { records: Vec::with_capacity(queries.len()), hits: Vec::new() };
+    let mut written = 0;
+    for Answered { prediction, hits, tokens } in system.answer(queries)? {
+        written += tokens;
+        chunk.records.push(prediction.into_record(None));
+        chunk.hits.push(hits.iter().map(|hit| (hit.passage.0, hit.score)).collect());
+    }
+    Ok((chunk, written))
+}
+
+impl FileWork for Answering<'_> {
+    type Chunk = Chunk;
+    type Summary = Summary;
+
+    fn load(&mut self) -> Result<Option<usize>> {
+        let loaded = tasks::queries(self.task)?;
+        (self.queries, self.has_gold) = (loaded.queries, loaded.has_gold);
+        Ok(Some(self.queries.len()))
     }
 
-    /// All that the predictions depend on.
-    fn key(&self, input: &str, inputs: &mut Inputs) -> Result<StepKey> {
-        let TaskFile { path: _, name, dataset, gold: _, questions, limit } = self.task;
-        let mut key = self.key.clone().input("program", env!("CARGO_PKG_VERSION"));
-        key = key.input("chunk", CHUNK.to_string()).input("file", name.as_str()).input("content", input);
-        key = key.input("dataset", format!("{dataset:?}")).input("limit", format!("{limit:?}"));
-        for (at, path) in questions.iter().enumerate() {
-            key = key.input(&format!("questions[{at}]"), inputs.file(path)?);
+    fn make(&mut self, chunks: &mut Chunks<'_, Chunk>) -> Result<()> {
+        for portion in self.queries.chunks(CHUNK) {
+            chunks.add(portion.len(), || {
+                let (made, written) = answer(self.system, portion)?;
+                self.tokens += written;
+                Ok(made)
+            })?;
         }
-        Ok(key)
-    }
-
-    /// The answers to a chunk of queries, and the tokens that were written for them.
-    fn answer(&self, queries: &[Query]) -> Result<(Chunk, usize)> {
-        let mut chunk = Chunk { records: Vec::with_capacity(queries.len()), hits: Vec::new() };
-        let mut written = 0;
-        for Answered { prediction, hits, tokens } in self.system.answer(queries)? {
-            written += tokens;
-            chunk.records.push(prediction.into_record(None));
-            chunk.hits.push(hits.iter().map(|hit| (hit.passage.0, hit.score)).collect());
-        }
-        Ok((chunk, written))
+        Ok(())
     }
 
     /// Turns the complete journal into the predictions and the ranking.
-    fn write(&self, journal: &Journal, queries: &[Query]) -> Result<()> {
-        let mut predictions = jsonl::Writer::create(self.folder.predictions(self.task))?;
-        let mut ranking = match self.system.assembly.retriever {
-            Some(_) => Some(jsonl::Writer::create(self.folder.ranking(self.task))?),
-            None => None,
-        };
+    fn write(&mut self, root: &Path, journal: &Journal) -> Result<Summary> {
+        let mut writers = Vec::new();
+        for path in paths_of(self.task, self.system) {
+            writers.push(jsonl::Writer::create(root.join(path))?);
+        }
         let tag = &self.system.options.general.name;
-        let mut queries = queries.iter();
+        let mut queries = self.queries.iter();
         journal.read(|chunk: Chunk| {
             for (record, hits) in chunk.records.iter().zip(&chunk.hits) {
-                predictions.record(record)?;
-                if let (Some(ranking), Some(query)) = (&mut ranking, queries.next()) {
+                writers[0].record(record)?;
+                if let (Some(ranking), Some(query)) = (writers.get_mut(1), queries.next()) {
                     for (rank, (passage, score)) in hits.iter().enumerate() {
                         let line = RunLine {
                             query: query.id.text().into_owned(),
@@ -289,20 +233,28 @@ impl Answering<'_> {
             }
             Ok(())
         })?;
-        predictions.finish()?;
-        ranking.map_or(Ok(()), |ranking| ranking.finish().map_err(Error::from))
+        writers.into_iter().try_for_each(jsonl::Writer::finish)?;
+        Ok(Summary { has_gold: self.has_gold })
     }
 }
 
 /// Scores a task file's predictions if there is gold.
-fn score(options: &Options, folder: &Folder, task: &TaskFile, done: &Done) -> Result<TaskReport> {
+fn score(
+    options: &Options,
+    folder: &RunDir,
+    task: &TaskFile,
+    done: &Finished<Summary>,
+) -> Result<TaskReport> {
     let metric = task.dataset.map_or(Metric::Accuracy, |dataset| dataset.metric());
     let gold = match &task.gold {
         Some(path) => Some(path.clone()),
-        None => done.has_gold.then(|| task.path.clone()),
+        None => done.summary.has_gold.then(|| task.path.clone()),
     };
     let gold = match (gold, task.limit) {
-        (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.of_task(task, "gold.jsonl"))?),
+        (Some(path), Some(limit)) => {
+            let to = folder.work(&format!("{}.gold.jsonl", task.name));
+            Some(first_records(&path, limit, &to)?)
+        }
         (gold, _) => gold,
     };
     let mut report = TaskReport {
@@ -318,7 +270,7 @@ fn score(options: &Options, folder: &Folder, task: &TaskFile, done: &Done) -> Re
     let ks: Vec<usize> =
         [5].into_iter().chain(options.general.evaluation.recall_at.iter().copied()).collect();
     let evidence = retrieval::Options { ks, ..retrieval::Options::default() };
-    let found = whole::evaluate(&gold, folder.predictions(task), &evidence)?;
+    let found = whole::evaluate(&gold, folder.root.join("predictions").join(&task.name), &evidence)?;
     let own = found.answers.report;
     let (answer, kilt) = match metric {
         Metric::Accuracy => (own.downstream.accuracy, own.kilt.accuracy),

@@ -5,7 +5,12 @@ mod options;
 mod train;
 pub(crate) mod workflow;
 
-use std::{collections::BTreeMap, fmt, fs, path::Path, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use serde::Serialize;
 use sporran_extractor::document_relations::DocumentRelations;
@@ -22,8 +27,15 @@ pub use train::{TrainedDocuments, train};
 use crate::{
     Error, Result,
     config::Diagnostic,
-    observe::{Event, Observer, Unit, advance, begin},
-    run_dir::folder::{AnswerFile, Folder},
+    observe::Observer,
+    run_dir::{
+        folder::{AnswerFile, RunDir, check_model},
+        inputs::Inputs,
+        journal::Journal,
+        key::{StepKey, hash_json},
+        manifest::{Account, TaskEntry},
+        step::{Chunks, FileStep, FileWork},
+    },
     source::pages::Pages,
 };
 
@@ -65,8 +77,8 @@ impl fmt::Display for DocumentsReport {
 const PORTION: usize = 16;
 
 /// Finds the relations of the config's files, and writes `predictions/NAME.json` (DocRED's layout of predictions),
-/// `predictions/NAME.jsonl` (a record a relation, in the layout of KILT's slot filling), `report.json` and `config.toml` into
-/// the run's folder. Where the config says what was learned from, the scores tell what was known from there apart.
+/// `predictions/NAME.jsonl` (a record a relation, in the layout of KILT's slot filling), `report.json`, `config.toml` and
+/// `manifest.json` into the run's folder. A call that was killed is continued with the first portion that is missing. Where the config says what was learned from, the scores tell what was known from there apart.
 ///
 /// # Errors
 /// [`Error::Config`] where there is no file to read; whatever is wrong with files and the model; [`Error::Busy`] where another
@@ -77,10 +89,16 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         let message = "expected at least one file";
         return Err(Error::Config(vec![Diagnostic::of_config("document-relations.files", message)]));
     }
+    let mut account = Account::begin(options)?;
+    let mut inputs = Inputs::default();
+    let key = relations_key(options)?.read(&mut inputs)?;
+    check_model(&options.model())?;
+    let key = key.input("model", hash_json(&inputs.content(&options.model())?));
     let mut files = Vec::new();
     for path in &own.files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        files.push((name, docred::load(path)?));
+        let hash = inputs.file(path)?;
+        files.push((path, name, hash, docred::load(path)?));
     }
     let mut known = Vec::new();
     let learned = own.training.iter().flat_map(|training| &training.files);
@@ -88,46 +106,106 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         known.extend(docred::load(path)?);
     }
     let model = DocumentRelations::load(&options.model(), own.device, own.precision)?;
-    let folder = Folder::open(options.folder())?;
-    let answers = |(name, _): &(String, _)| AnswerFile {
-        name: name.clone(),
-        paths: ["jsonl", "json"]
-            .map(|ending| Path::new("predictions").join(format!("{name}.{ending}")))
-            .into(),
-    };
-    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
+    let folder = RunDir::open(options.folder())?;
+    let answers =
+        files.iter().map(|(_, name, ..)| AnswerFile { name: name.clone(), paths: paths_of(name).into() });
+    let mut mark = folder.begin_answers("run", answers.collect())?;
+    folder.write_config(options)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
-    let predictions = folder.root.join("predictions");
-    fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
+    let key = key.input("pages", pages.hash()).input("portion", PORTION.to_string());
+    account.took("load");
     let mut report =
         DocumentsReport { name: options.name.clone(), files: BTreeMap::new(), documents: 0, seconds: 0.0 };
-    for (name, documents) in files {
-        begin(observe, format!("read {name}"), documents.len() as u64, Unit::Records);
+    for (path, name, hash, documents) in files {
         let start = Instant::now();
-        let mut found = Vec::new();
-        for (at, portion) in documents.chunks(PORTION).enumerate() {
-            found.extend(model.relations(portion)?);
-            advance(observe, (at * PORTION + portion.len()) as u64);
-        }
+        let outputs = paths_of(&name);
+        let step = FileStep {
+            title: format!("read {name}"),
+            name: &name,
+            key: key.clone().input("content", hash.as_str()),
+            outputs: outputs.to_vec(),
+            inputs: &inputs,
+        };
+        let mut work = Reading { model: &model, documents: &documents, pages: &pages, outputs: &outputs };
+        let finished = folder.complete(step, &mut work, observe)?;
         report.seconds += start.elapsed().as_secs_f64();
         report.documents += documents.len();
-        observe(Event::End);
-        let mut writer = jsonl::Writer::create(predictions.join(format!("{name}.jsonl")))?;
-        for (document, found) in documents.iter().zip(&found) {
-            found.iter().try_for_each(|found| writer.record(&record(document, found, &pages)))?;
-        }
-        writer.finish()?;
-        let found = found.concat();
-        let path = predictions.join(format!("{name}.json"));
-        let json = serde_json::to_vec(&found).map_err(|error| Error::io(&path, "write")(error.into()))?;
-        jsonl::write(&path, &json)?;
+        mark.done(&name)?;
+        account.took(name.as_str());
+        let found: Vec<Found> = jsonl::read_json(folder.root.join(&outputs[1]))?;
+        account.answered(TaskEntry::new(path, hash, outputs.into(), &finished));
         let tells = documents.iter().any(|document| !document.relations.is_empty());
         report.files.insert(name, tells.then(|| score(&documents, &found, &known)));
     }
-    folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
-    mark.finish()?;
+    account.read(&inputs);
+    account.parts(pages.parts());
+    account.finish(&folder, mark)?;
     Ok(report)
+}
+
+/// What is written of a file: its relations as records, and in DocRED's layout.
+fn paths_of(name: &str) -> [PathBuf; 2] {
+    ["jsonl", "json"].map(|ending| Path::new("predictions").join(format!("{name}.{ending}")))
+}
+
+/// The options that no relation depends on: where results go, the files, each of which counts for itself, how the model was
+/// made, whose content counts, and the source, whose content is in the hash of its pages.
+const WITHOUT: [&str; 9] = [
+    "name",
+    "output",
+    "seed",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
+    "document-relations.model",
+    "document-relations.files",
+    "document-relations.training",
+];
+
+fn relations_key(options: &impl Serialize) -> Result<StepKey> {
+    Ok(StepKey::new("find document relations", options)?.without(&WITHOUT))
+}
+
+/// The reading of a file.
+struct Reading<'a> {
+    model: &'a DocumentRelations,
+    documents: &'a [Document],
+    pages: &'a Pages,
+    outputs: &'a [PathBuf; 2],
+}
+
+impl FileWork for Reading<'_> {
+    /// The relations of each document.
+    type Chunk = Vec<Vec<Found>>;
+    type Summary = ();
+
+    fn load(&mut self) -> Result<Option<usize>> {
+        Ok(Some(self.documents.len()))
+    }
+
+    fn make(&mut self, chunks: &mut Chunks<'_, Self::Chunk>) -> Result<()> {
+        for portion in self.documents.chunks(PORTION) {
+            chunks.add(portion.len(), || Ok(self.model.relations(portion)?))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, root: &Path, journal: &Journal) -> Result<()> {
+        let [records, json] = self.outputs.each_ref().map(|path| root.join(path));
+        let mut writer = jsonl::Writer::create(&records)?;
+        let (mut documents, mut all) = (self.documents.iter(), Vec::new());
+        journal.read(|portion: Self::Chunk| {
+            for (found, document) in portion.into_iter().zip(&mut documents) {
+                found.iter().try_for_each(|found| writer.record(&record(document, found, self.pages)))?;
+                all.extend(found);
+            }
+            Ok(())
+        })?;
+        writer.finish()?;
+        let bytes = serde_json::to_vec(&all).map_err(|error| Error::io(&json, "write")(error.into()))?;
+        Ok(jsonl::write(&json, &bytes)?)
+    }
 }
 
 /// A relation as a record: what is asked is the subject and the property, the page of the document's title is the provenance.
@@ -150,5 +228,24 @@ fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
         output: Some(vec![output]),
         meta: Some(meta),
         extra: serde_json::Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+
+    #[test]
+    fn every_option_is_in_the_key_but_those_that_change_no_relation() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("c.toml");
+        let text = "workflow = 'document-relations'\nname = 'd'\n[source]\npath = 'pages'\nredirects = 'r'\n\
+                    [document-relations]\nmodel = 'm'\nfiles = ['f']\n\
+                    [document-relations.training]\nfrom = 'e'\nfiles = ['t']\n";
+        std::fs::write(&path, text).unwrap();
+        let options = DocumentsOptions::parse(&path, &[]).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
+        assert_complete(&tree, |tree| relations_key(tree).unwrap(), &WITHOUT);
     }
 }

@@ -145,7 +145,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     jsonl::write(folder.join(DOCUMENT_RELATIONS), &model.json()?)?;
     drop(best);
     staged.commit()?;
-    underway.finish()?;
+    underway.finish(trained.entry())?;
     let trained = Trained { model: options.model(), ..trained };
     Ok(TrainedDocuments { trained, threshold: model.threshold })
 }

@@ -4,7 +4,7 @@ mod options;
 pub(crate) mod workflow;
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -24,9 +24,15 @@ use sporran_kilt::{
 pub use options::{LinkedInput, LinkingOptions, NamedEntities};
 
 use crate::{
-    Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
-    run_dir::folder::{AnswerFile, Folder},
+    Result,
+    observe::Observer,
+    run_dir::{
+        folder::{AnswerFile, RunDir},
+        inputs::Inputs,
+        key::StepKey,
+        manifest::{Account, TaskEntry},
+        step::{FileStep, Lines},
+    },
     source::pages::Pages,
     workflows::population::{build_names, coreference, finder, linker},
 };
@@ -104,11 +110,17 @@ impl LinkedFile {
 }
 
 /// Links the mentions of the config's files, and writes `predictions/NAME.jsonl` (a record a mention, in the layout of KILT's
-/// entity linking), `report.json` and `config.toml` into the run's folder.
+/// entity linking), `report.json`, `config.toml` and `manifest.json` into the run's folder. A call that was killed is continued
+/// with the first portion that is missing.
 ///
 /// # Errors
-/// Whatever is wrong with files; [`Error::Busy`] where another process works in the run's folder.
+/// Whatever is wrong with files; [`crate::Error::Busy`] where another process works in the run's folder.
 pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<LinkingReport> {
+    let mut account = Account::begin(options)?;
+    let mut inputs = Inputs::default();
+    let key = links_key(options)?.read(&mut inputs)?;
+    let hashes = options.linking.files.iter().map(|path| inputs.file(path));
+    let hashes: Vec<String> = hashes.collect::<Result<_>>()?;
     let numbered = options.linking.entities.as_ref().map(linked::numbered_entities).transpose()?;
     let numbered = numbered.unwrap_or_default();
     let files = options.linking.files.iter().map(|path| Ok((path, linked::load(path, &numbered)?)));
@@ -123,15 +135,16 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     let table = linking.linker.table();
     let held: FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
 
-    let folder = Folder::open(options.folder())?;
+    let key = key.input("pages", linking.pages.hash()).input("portion", PORTION.to_string());
+    account.took("load");
+
+    let folder = RunDir::open(options.folder())?;
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let answers = |(path, _): &(&PathBuf, _)| AnswerFile {
-        name: stem(path),
-        paths: vec![Path::new("predictions").join(format!("{}.jsonl", stem(path)))],
-    };
-    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
-    let predictions = folder.root.join("predictions");
-    fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
+    let written = |path: &Path| Path::new("predictions").join(format!("{}.jsonl", stem(path)));
+    let answers =
+        |(path, _): &(&PathBuf, _)| AnswerFile { name: stem(path), paths: vec![written(path.as_path())] };
+    let mut mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
+    folder.write_config(options)?;
     let start = Instant::now();
     let mut report = LinkingReport {
         name: options.name.clone(),
@@ -140,36 +153,60 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
         files: Vec::new(),
         seconds: 0.0,
     };
-    for (path, texts) in &files {
-        let name = stem(path);
-        begin(observe, format!("link {name}"), texts.len() as u64, Unit::Records);
-        let mut counts = LinkedFile { file: name, ..LinkedFile::default() };
-        let mut writer = jsonl::Writer::create(predictions.join(format!("{}.jsonl", counts.file)))?;
-        let mut done = 0;
-        for portion in texts.chunks(PORTION) {
-            for (text, links) in portion.iter().zip(linking.read(portion)?) {
-                for (mention, link) in text.mentions.iter().zip(&links) {
-                    counts.mentions += 1;
-                    let gold = mention.entity.as_deref().filter(|id| held.contains(id));
-                    counts.held += usize::from(gold.is_some());
-                    let Some(link) = link else { continue };
-                    counts.linked += 1;
-                    counts.right += usize::from(gold == Some(&link.entity));
-                }
-                linking.records(text, &links).iter().try_for_each(|record| writer.record(record))?;
-            }
-            done += portion.len() as u64;
-            advance(observe, done);
-        }
-        writer.finish()?;
-        observe(Event::End);
-        report.files.push(counts.finish());
+    for ((path, texts), hash) in files.iter().zip(hashes) {
+        let (name, written) = (stem(path), written(path));
+        let step = FileStep {
+            title: format!("link {name}"),
+            name: &name,
+            key: key.clone().input("content", hash.as_str()),
+            outputs: vec![written.clone()],
+            inputs: &inputs,
+        };
+        let make = |_, portion: &[LinkedText]| linking.records(portion);
+        let mut work = Lines { inputs: texts, portion: PORTION, make, path: &written };
+        let finished = folder.complete(step, &mut work, observe)?;
+        mark.done(&name)?;
+        account.took(name.as_str());
+        let predictions = folder.root.join(&written);
+        account.answered(TaskEntry::new(path, hash, vec![written], &finished));
+        report.files.push(counted(name, texts, &held, &predictions)?);
     }
     report.seconds = start.elapsed().as_secs_f64();
-    folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
-    mark.finish()?;
+    account.read(&inputs);
+    account.parts(linking.pages.parts());
+    account.finish(&folder, mark)?;
     Ok(report)
+}
+
+/// The options that no link depends on: where results go, the files, each of which counts for itself, and the source, whose
+/// content is in the hash of its pages.
+const WITHOUT: [&str; 6] =
+    ["name", "output", "linking.files", "source.path", "source.redirects", "source.indexes"];
+
+fn links_key(options: &impl Serialize) -> Result<StepKey> {
+    Ok(StepKey::new("link", options)?.without(&WITHOUT))
+}
+
+/// Counts a file's links in its predictions, which have a record for each mention.
+fn counted(
+    file: String,
+    texts: &[LinkedText],
+    held: &FxHashSet<&str>,
+    predictions: &Path,
+) -> Result<LinkedFile> {
+    let mut counts = LinkedFile { file, ..LinkedFile::default() };
+    let mentions = texts.iter().flat_map(|text| &text.mentions);
+    for (mention, record) in mentions.zip(jsonl::open(predictions)?.records::<Record>()) {
+        let meta = record?.meta.unwrap_or_default();
+        counts.mentions += 1;
+        let gold = mention.entity.as_deref().filter(|id| held.contains(id));
+        counts.held += usize::from(gold.is_some());
+        let Some(link) = meta["entity"].as_str() else { continue };
+        counts.linked += 1;
+        counts.right += usize::from(gold == Some(link));
+    }
+    Ok(counts.finish())
 }
 
 /// Texts that are read together.
@@ -216,8 +253,14 @@ impl Linking {
         Ok(links)
     }
 
+    /// The predictions for the mentions of some texts, one after the other.
+    fn records(&self, texts: &[LinkedText]) -> Result<Vec<Record>> {
+        let each = texts.iter().zip(self.read(texts)?);
+        Ok(each.flat_map(|(text, links)| self.of_text(text, &links)).collect())
+    }
+
     /// The predictions for a text's mentions: the entity's label and its page; one that is not linked has an empty answer.
-    fn records(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
+    fn of_text(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
         let mut places: Vec<usize> = text.text.char_indices().map(|(at, _)| at).collect();
         places.push(text.text.len());
         let entities = self.linker.table().entities();
@@ -284,4 +327,25 @@ fn given(document: &Document, span: Span, found: &[Mention]) -> Option<Mention> 
         }
     };
     Some(Mention { span, tokens, sentence, kind, form, confidence: 1.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+
+    #[test]
+    fn every_option_of_linking_is_in_its_key_but_those_that_change_no_link() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("c.toml");
+        let text = "workflow = 'entity-linking'\nname = 'l'\ncoreference = 'rules'\n\
+                    [source]\npath = 'pages'\nredirects = 'r'\n\
+                    [linking]\nfiles = ['texts']\nentities = 'e'\npages = 'p'\n\
+                    [mentions]\ntagger = 'tagger'\n[linker]\nfacts = 'facts'\n\
+                    [[linker.names]]\nfile = 'e'\nformat = 'entities'\n";
+        std::fs::write(&path, text).unwrap();
+        let options = LinkingOptions::parse(&path, &[]).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
+        assert_complete(&tree, |tree| links_key(tree).unwrap(), &WITHOUT);
+    }
 }

@@ -1,19 +1,19 @@
-//! One test's way: answered portion by portion, journalled, written when all of it is there, and skipped where it is.
+//! What becomes of a test: predictions and answer sets.
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sporran_kilt::{Id, Record, jsonl, korc::Question};
 
 use super::{options::ReasonOptions, prediction::answers_of};
 use crate::{
     Result,
-    observe::{Event, Observer, Unit, advance, begin},
     run_dir::{
-        folder::{Folder, check_finished},
-        inputs::{Inputs, hash_file},
+        folder::check_finished,
+        inputs::Inputs,
         journal::Journal,
         key::{StepKey, hash_json},
+        step::{Chunks, FileWork},
     },
 };
 
@@ -52,8 +52,7 @@ fn options_key(options: &impl Serialize) -> Result<StepKey> {
 /// Those of reading; [`crate::Error::Unfinished`] for facts of a run that is not.
 pub(super) fn key(options: &ReasonOptions, inputs: &mut Inputs) -> Result<StepKey> {
     let key = options_key(options)?.read(inputs)?;
-    let key = key.input("program", env!("CARGO_PKG_VERSION")).input("portion", PORTION.to_string());
-    with_runs(key, options, inputs)
+    with_runs(key.input("portion", PORTION.to_string()), options, inputs)
 }
 
 /// Adds what `[populated]` reads of runs.
@@ -70,14 +69,6 @@ pub(super) fn with_runs(mut key: StepKey, options: &ReasonOptions, inputs: &mut 
     Ok(key)
 }
 
-/// What is known of a test's finished predictions.
-#[derive(PartialEq, Serialize, Deserialize)]
-struct Done {
-    key: String,
-    predictions: String,
-    answer_sets: String,
-}
-
 /// A line of answer sets, as `sporran evaluate answer-sets` reads it.
 #[derive(Serialize)]
 struct SetLine<'a> {
@@ -86,63 +77,37 @@ struct SetLine<'a> {
     predictions: Vec<&'a str>,
 }
 
-/// A test and its files.
+/// A test and what answers it.
 pub(super) struct Test<'a> {
-    pub(super) folder: &'a Folder,
-    /// What its files are called.
-    pub(super) file: &'a str,
-    /// All that its answers depend on.
-    pub(super) key: StepKey,
     pub(super) questions: &'a [Question],
+    /// The predictions and the answer sets, in the run's folder.
+    pub(super) outputs: &'a [PathBuf; 2],
+    pub(super) answer: &'a mut dyn FnMut(&[Question]) -> Result<Vec<Record>>,
 }
 
-impl Test<'_> {
-    /// The predictions in KILT's layout.
-    pub(super) fn predictions(&self) -> PathBuf {
-        self.folder.root.join("predictions").join(format!("{}.jsonl", self.file))
+/// What is written of a test: the predictions in KILT's layout, and the answer sets.
+pub(super) fn paths_of(file: &str) -> [PathBuf; 2] {
+    ["predictions", "answer-sets"].map(|folder| Path::new(folder).join(format!("{file}.jsonl")))
+}
+
+impl FileWork for Test<'_> {
+    type Chunk = Vec<Record>;
+    type Summary = ();
+
+    fn load(&mut self) -> Result<Option<usize>> {
+        Ok(Some(self.questions.len()))
     }
 
-    fn answer_sets(&self) -> PathBuf {
-        self.folder.root.join("answer-sets").join(format!("{}.jsonl", self.file))
-    }
-
-    /// Answers what is not answered yet, and writes predictions and answer sets where they are not there.
-    pub(super) fn complete(
-        &self,
-        answer: &mut dyn FnMut(&[Question]) -> Result<Vec<Record>>,
-        observe: &mut Observer<'_>,
-    ) -> Result<()> {
-        let Self { folder, file, questions, .. } = self;
-        let key = self.key.digest();
-        let path = folder.work(&format!("{file}.done.json"));
-        if let Ok(done) = jsonl::read_json::<Done>(&path)
-            && self.done(key.clone()).is_ok_and(|found| found == done)
-        {
-            observe(Event::Skip { step: format!("answer {file}") });
-            return Ok(());
+    fn make(&mut self, chunks: &mut Chunks<'_, Vec<Record>>) -> Result<()> {
+        for portion in self.questions.chunks(PORTION) {
+            chunks.add(portion.len(), || (self.answer)(portion))?;
         }
-        let mut journal =
-            Journal::open(&folder.work(&format!("{file}.journal")), &key, Some(questions.len()))?;
-        begin(observe, format!("answer {file}"), questions.len() as u64, Unit::Records);
-        for portion in questions.chunks(PORTION).skip(journal.chunks()) {
-            advance(observe, journal.records() as u64);
-            journal.push(&answer(portion)?, portion.len())?;
-        }
-        advance(observe, journal.records() as u64);
-        self.write(&journal)?;
-        observe(Event::End);
-        jsonl::write_json(&path, &self.done(key)?)?;
-        journal.remove()
+        Ok(())
     }
 
-    fn done(&self, key: String) -> Result<Done> {
-        let hash = |path: PathBuf| hash_file(&path);
-        Ok(Done { key, predictions: hash(self.predictions())?, answer_sets: hash(self.answer_sets())? })
-    }
-
-    fn write(&self, journal: &Journal) -> Result<()> {
-        let mut predictions = jsonl::Writer::create(self.predictions())?;
-        let mut sets = jsonl::Writer::create(self.answer_sets())?;
+    fn write(&mut self, root: &Path, journal: &Journal) -> Result<()> {
+        let [predictions, sets] = self.outputs.each_ref().map(|path| jsonl::Writer::create(root.join(path)));
+        let (mut predictions, mut sets) = (predictions?, sets?);
         let mut questions = self.questions.iter();
         journal.read(|records: Vec<Record>| {
             for (record, question) in records.iter().zip(&mut questions) {

@@ -1,9 +1,6 @@
 //! Answering questions: sets of answers with what they rest on, written as predictions in KILT's layout and as answer sets.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
 use sporran_generator::{CausalGenerator, TextGenerator};
@@ -26,9 +23,11 @@ use crate::{
     Error, Result,
     observe::Observer,
     run_dir::{
-        folder::{AnswerFile, Folder, Mark},
+        folder::{AnswerFile, Mark, RunDir},
         inputs::Inputs,
         key::StepKey,
+        manifest::{Account, TaskEntry, TrainingEntry},
+        step::FileStep,
         training::TrainingFolder,
     },
     source::pages::Pages,
@@ -101,7 +100,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     }
     let mut inputs = Inputs::default();
     let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
-    let mut underway = TrainingFolder::begin_with(Folder::open(options.folder())?, inputs, key)?;
+    let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
     let (steps, valid) = match &options.reasoner {
@@ -119,13 +118,13 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
         }
     };
-    underway.finish()?;
-    let folder = Folder::open(options.folder())?;
+    underway.finish(TrainingEntry { steps, best: valid })?;
+    let folder = RunDir::open(options.folder())?;
     drop(kb);
-    let (tests, mark) = answer(options, &folder, observe, &mut |_| {})?;
+    let Answered { tests, account, mark } = answer(options, &folder, observe, &mut |_| {})?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
-    mark.finish()?;
+    account.finish(&folder, mark)?;
     Ok(reasoned)
 }
 
@@ -143,11 +142,11 @@ pub fn reason(
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<Reasoned> {
-    let folder = Folder::open(options.folder())?;
-    let (tests, mark) = answer(options, &folder, observe, take)?;
+    let folder = RunDir::open(options.folder())?;
+    let Answered { tests, account, mark } = answer(options, &folder, observe, take)?;
     let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
     report(options, &reasoned)?;
-    mark.finish()?;
+    account.finish(&folder, mark)?;
     Ok(reasoned)
 }
 
@@ -164,13 +163,21 @@ fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
     Ok(jsonl::write_json(options.folder().join("report.json"), reasoned)?)
 }
 
-/// Answers all tests in a folder; gives their scores, and the mark that they are not reported yet.
+/// Tests that are answered and not reported yet.
+struct Answered {
+    tests: Vec<Tested>,
+    account: Account,
+    mark: Mark,
+}
+
+/// Answers all tests in a folder.
 fn answer(
     options: &ReasonOptions,
-    folder: &Folder,
+    folder: &RunDir,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
-) -> Result<(Vec<Tested>, Mark)> {
+) -> Result<Answered> {
+    let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let key = answers::key(options, &mut inputs)?;
     let hash =
@@ -182,19 +189,19 @@ fn answer(
     let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
     let tests = data::tests(options)?;
     inputs.verify()?;
+    account.read(&inputs);
+    account.parts(pages.parts());
+    account.took("load");
     let files = tests.iter().map(|(_, path, _)| {
         let name = answers::stem(path);
-        let paths =
-            ["predictions", "answer-sets"].map(|folder| Path::new(folder).join(format!("{name}.jsonl")));
-        AnswerFile { name, paths: paths.into() }
+        AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
     let mut system = None;
     let mut tested = Vec::new();
     for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
         let file = answers::stem(path);
-        let key = key.clone().input("file", file.as_str()).input("content", content);
-        let own = Test { folder, file: &file, key, questions: &questions };
+        let outputs = answers::paths_of(&file);
         let mut answer = |portion: &[Question]| {
             let system = match &mut system {
                 Some(system) => system,
@@ -206,18 +213,32 @@ fn answer(
             };
             predictions_of(system, portion, known, options.most_answers)
         };
-        own.complete(&mut answer, observe)?;
-        tested.push(score(test, &own, take)?);
+        let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
+        let step = FileStep {
+            title: format!("answer {file}"),
+            name: &file,
+            key: key.clone().input("content", content.as_str()),
+            outputs: outputs.to_vec(),
+            inputs: &inputs,
+        };
+        let finished = folder.complete(step, &mut work, observe)?;
+        tested.push(score(test, &questions, folder.root.join(&outputs[0]), take)?);
         mark.done(&file)?;
+        account.answered(TaskEntry::new(path, content, outputs.into(), &finished));
+        account.took(file);
     }
-    Ok((tested, mark))
+    Ok(Answered { tests: tested, account, mark })
 }
 
 /// What the predictions of a test are worth.
-fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Tested> {
-    let predictions = own.predictions();
+fn score(
+    test: &str,
+    questions: &[Question],
+    predictions: PathBuf,
+    take: &mut dyn FnMut(&Record),
+) -> Result<Tested> {
     let mut scores = Vec::new();
-    for (record, question) in jsonl::open(&predictions)?.records::<Record>().zip(own.questions) {
+    for (record, question) in jsonl::open(&predictions)?.records::<Record>().zip(questions) {
         let record = record?;
         if question.answers.is_some() {
             let answers = answers_of(&record);
@@ -230,7 +251,7 @@ fn score(test: &str, own: &Test<'_>, take: &mut dyn FnMut(&Record)) -> Result<Te
     Ok(Tested {
         test: test.to_owned(),
         predictions,
-        questions: own.questions.len(),
+        questions: questions.len(),
         scores: (!scores.is_empty())
             .then(|| Scores { p_acc: mean(|scores| scores.p_acc), p_f1: mean(|scores| scores.p_f1) }),
     })

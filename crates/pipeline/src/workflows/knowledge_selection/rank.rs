@@ -30,25 +30,28 @@ pub fn rank(
     begin(observe, "rank sentences", dialogues.len() as u64, Unit::Records);
     let mut ranked = Vec::with_capacity(dialogues.len());
     for (at, (id, dialogue)) in dialogues.iter().enumerate() {
-        let selection = Selection::new(id, dialogue, Labels::Crowd);
-        let passages: Vec<_> = selection.passages.iter().collect();
-        let scores = reranker.score(&selection.query, &passages)?;
-        let candidates = dialogue
-            .annotated_sentences
-            .iter()
-            .zip(scores)
-            .enumerate()
-            .map(|(at, (judged, score))| Candidate {
-                id: format!("{at:04}").into(),
-                confidence: judged.confidence,
-                score: score.into(),
-            })
-            .collect();
-        ranked.push(Ranked { id: id.as_str().into(), candidates });
+        ranked.push(rank_one(id, dialogue, reranker)?);
         advance(observe, at as u64 + 1);
     }
     observe(crate::observe::Event::End);
     Ok(ranked)
+}
+
+/// Scores every sentence of a dialogue.
+///
+/// # Errors
+/// As [`rank`].
+pub(super) fn rank_one(id: &str, dialogue: &Dialogue, reranker: &dyn Reranker) -> Result<Ranked> {
+    let selection = Selection::new(id, dialogue, Labels::Crowd);
+    let passages: Vec<_> = selection.passages.iter().collect();
+    let scores = reranker.score(&selection.query, &passages)?;
+    let each = dialogue.annotated_sentences.iter().zip(scores).enumerate();
+    let candidates = each.map(|(at, (judged, score))| Candidate {
+        id: format!("{at:04}").into(),
+        confidence: judged.confidence,
+        score: score.into(),
+    });
+    Ok(Ranked { id: id.into(), candidates: candidates.collect() })
 }
 
 /// Writes rankings, one dialogue a line.
@@ -129,7 +132,7 @@ pub(super) fn record(
     }
 }
 
-pub(super) fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
+fn write<T: Serialize>(path: &Path, lines: &[T]) -> Result<()> {
     let mut writer = jsonl::Writer::create(path)?;
     for line in lines {
         writer.record(line)?;

@@ -1,7 +1,11 @@
 //! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
 //! (Eric et al., 2021, feed the best sentence to GPT-2).
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,13 +24,19 @@ use sporran_transformers::{DeviceName, Precision};
 
 use super::{
     data::{Labels, Selection},
-    rank::{order, rank, record, write, write_ranking},
+    rank::{order, rank_one, record},
 };
 use crate::{
     Result,
     config::{Document, load::Config},
-    observe::{Event, Observer, Unit, advance, begin},
-    run_dir::folder::{AnswerFile, Folder},
+    observe::Observer,
+    run_dir::{
+        folder::{AnswerFile, RunDir},
+        inputs::Inputs,
+        key::StepKey,
+        manifest::{Account, TaskEntry},
+        step::{FileStep, Lines},
+    },
     source::{
         options::SourceOptions,
         pages::{self, Pages},
@@ -175,14 +185,23 @@ impl fmt::Display for Responded {
     }
 }
 
-/// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking and report into the
-/// run's folder.
+/// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking, report and manifest into
+/// the run's folder. A call that was killed is continued with the first portion that is missing.
 ///
 /// # Errors
-/// Whatever is wrong with files or models; [`Error::Busy`] where another process works in the run's folder.
+/// Whatever is wrong with files or models; [`crate::Error::Busy`] where another process works in the run's folder.
 pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
-    let folder = Folder::open(options.folder())?;
+    let folder = RunDir::open(options.folder())?;
+    let mut account = Account::begin(options)?;
+    let mut inputs = Inputs::default();
+    let content = inputs.file(&options.dialogues.file)?;
+    let key = |key: StepKey, inputs: &mut Inputs| -> Result<StepKey> {
+        let key = key.read(inputs)?.input("content", content.as_str()).input("portion", PORTION.to_string());
+        Ok(key.input("limit", format!("{:?}", options.dialogues.limit)))
+    };
+    let ranking_key = key(StepKey::new("rank", &options.selection)?, &mut inputs)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
+    let key = key(responses_key(options)?, &mut inputs)?.input("pages", pages.hash());
     let ChoosingOptions { model, precision, device } = &options.selection;
     let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
     let reranker = sporran_reranker::open(model, computing)?;
@@ -190,52 +209,98 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
-    let answers = ["predictions", "ranking"]
-        .map(|name| AnswerFile { name: name.into(), paths: vec![format!("{name}.jsonl").into()] });
-    let mark = folder.begin_answers("run", answers.into())?;
+    let files = ["predictions", "ranking"].map(|name| PathBuf::from(format!("{name}.jsonl")));
+    let answers = files.clone().map(|path| AnswerFile { name: stem(&path), paths: vec![path] });
+    let mut mark = folder.begin_answers("run", answers.into())?;
+    folder.write_config(options)?;
+    account.took("load");
 
-    let start = std::time::Instant::now();
-    let ranked = rank(&dialogues, &*reranker, observe)?;
+    let start = Instant::now();
+    let [predictions, written] = &files;
+    let step = FileStep {
+        title: "rank sentences".into(),
+        name: &stem(written),
+        key: ranking_key,
+        outputs: vec![written.clone()],
+        inputs: &inputs,
+    };
+    let make = |_, portion: &[(String, wowpp::Dialogue)]| -> Result<Vec<Ranked>> {
+        portion.iter().map(|(id, dialogue)| rank_one(id, dialogue, &*reranker)).collect()
+    };
+    let mut work = Lines { inputs: &dialogues, portion: PORTION, make, path: written };
+    let finished = folder.complete(step, &mut work, observe)?;
+    mark.done(&stem(written))?;
+    account.took("rank sentences");
+    let ranking = TaskEntry::new(&options.dialogues.file, content.clone(), vec![written.clone()], &finished);
+    let ranked: Vec<Ranked> =
+        jsonl::open(folder.root.join(written))?.records().collect::<sporran_kilt::Result<_>>()?;
     let ranking_seconds = start.elapsed().as_secs_f64();
-    let written = folder.root.join("ranking.jsonl");
-    write_ranking(&written, &ranked)?;
 
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let asked: Vec<Asked> =
         dialogues.iter().zip(&ranked).map(|((id, own), ranked)| Asked::new(id, own, ranked)).collect();
-    let mut records = Vec::with_capacity(asked.len());
-    let mut grounded = Vec::new();
-    let mut words = Vec::new();
-    begin(observe, "respond", asked.len() as u64, Unit::Records);
-    for portion in asked.chunks(PORTION) {
-        for (asked, (response, read)) in portion.iter().zip(responses(&*generator, portion)?) {
-            words.push(response.split_whitespace().count() as f64);
-            if let Some((best, _)) = asked.sentences.first() {
-                grounded.push(Answers::new([best.text.as_str()]).score(&response).f1);
-            }
-            records.push(asked.record(response, &read, &pages));
+    let step = FileStep {
+        title: "respond".into(),
+        name: &stem(predictions),
+        key,
+        outputs: vec![predictions.clone()],
+        inputs: &inputs,
+    };
+    let make = |_, portion: &[Asked]| -> Result<Vec<Record>> {
+        let made = portion.iter().zip(responses(&*generator, portion)?);
+        Ok(made.map(|(asked, (response, read))| asked.record(response, &read, &pages)).collect())
+    };
+    let mut work = Lines { inputs: &asked, portion: PORTION, make, path: predictions };
+    let finished = folder.complete(step, &mut work, observe)?;
+    mark.done(&stem(predictions))?;
+    account.took("respond");
+    account.answered(TaskEntry::new(
+        &options.dialogues.file,
+        content.clone(),
+        vec![predictions.clone()],
+        &finished,
+    ));
+    account.answered(ranking);
+    let (mut grounded, mut words) = (Vec::new(), Vec::new());
+    for (asked, record) in asked.iter().zip(jsonl::open(folder.root.join(predictions))?.records::<Record>()) {
+        let record = record?;
+        let response =
+            record.outputs().first().and_then(|output| output.answer.as_deref()).unwrap_or_default();
+        words.push(response.split_whitespace().count() as f64);
+        if let Some((best, _)) = asked.sentences.first() {
+            grounded.push(Answers::new([best.text.as_str()]).score(response).f1);
         }
-        advance(observe, records.len() as u64);
     }
-    observe(Event::End);
     let generating_seconds = start.elapsed().as_secs_f64();
 
-    let predictions = folder.root.join("predictions.jsonl");
-    write(&predictions, &records)?;
     let responded = Responded {
         name: options.name.clone(),
-        dialogues: records.len(),
+        dialogues: asked.len(),
         ranking: ranking::Report::of(&ranked, RELEVANT),
         knowledge_f1: Measure::mean(grounded),
         words: Measure::mean(words),
         seconds: [ranking_seconds, generating_seconds],
-        predictions,
-        ranked: written,
+        predictions: folder.root.join(predictions),
+        ranked: folder.root.join(written),
     };
     jsonl::write_json(folder.root.join("report.json"), &responded)?;
-    folder.write_config(options)?;
-    mark.finish()?;
+    account.read(&inputs);
+    account.parts(pages.parts());
+    account.finish(&folder, mark)?;
     Ok(responded)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The options that neither rankings nor responses depend on: where results go, the dialogues, which count for themselves, and
+/// the source, whose content is in the hash of its pages.
+const WITHOUT: [&str; 6] =
+    ["name", "output", "dialogues", "source.path", "source.redirects", "source.indexes"];
+
+fn responses_key(options: &impl Serialize) -> Result<StepKey> {
+    Ok(StepKey::new("respond", options)?.without(&WITHOUT))
 }
 
 /// Dialogues that are responded to together.
@@ -284,4 +349,23 @@ fn responses(generator: &dyn Generator, asked: &[Asked]) -> Result<Vec<(String, 
         .collect();
     let generations = generator.generate(&requests)?;
     Ok(generations.into_iter().map(|generation| (generation.text, generation.evidence)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_dir::key::tests::assert_complete;
+
+    #[test]
+    fn every_option_is_in_the_key_but_those_that_change_no_response() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("c.toml");
+        let text = "workflow = 'dialogue'\nname = 'd'\n[source]\npath = 'pages'\nredirects = 'r'\n\
+                    [dialogues]\nfile = 'f'\nlimit = 3\n[selection]\nmodel = 'm'\n\
+                    [generator]\nkind = 'causal'\nmodel = 'c'\n";
+        std::fs::write(&path, text).unwrap();
+        let options = ResponseOptions::parse(&path, &[]).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
+        assert_complete(&tree, |tree| responses_key(tree).unwrap(), &WITHOUT);
+    }
 }

@@ -8,12 +8,12 @@ use std::{
 use candle_core::DType;
 use serde::Serialize;
 use sporran_kilt::{
-    StagedFolder,
+    StagedFolder, jsonl,
     scores::ranking::{Candidate, Ranked, Report, score},
     wowpp::{self, Dialogue, Dialogues},
 };
 use sporran_reranker::{
-    Asks, COUNTS, Computing, PagePool, Saved, SavedPart, TfIdf, View, open, passage_text,
+    Asks, COUNTS, Computing, PagePool, Reranker, Saved, SavedPart, TfIdf, View, open, passage_text,
 };
 use sporran_training::{
     EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
@@ -25,12 +25,19 @@ use super::{
     data::{Labels, Selection, drawn, folds},
     linear::{Similarity, listwise_weights, standardised, summed},
     options::{EncoderOptions, RerankerKind, SelectionOptions, TunedOptions},
-    rank::{rank, write_ranking},
+    rank::{rank, rank_one, write_ranking},
 };
 use crate::{
     Error, Result,
     observe::Observer,
-    run_dir::training::TrainingFolder,
+    run_dir::{
+        folder::RunDir,
+        inputs::Inputs,
+        key::{StepKey, hash_json},
+        manifest::TrainingEntry,
+        step::{FileStep, Lines},
+        training::TrainingFolder,
+    },
     training::session::{Judge, Learning, encoder_files},
 };
 
@@ -77,7 +84,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
         let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
         fitted.steps = fit(options, &all, &original, &folder, observe)?;
         fitted.models.push(folder.join("model"));
-        underway.finish()?;
+        underway.finish(TrainingEntry { steps: fitted.steps, best: None })?;
         return Ok(fitted);
     };
     let fold_of = folds(&dialogues, count, options.seed);
@@ -90,8 +97,10 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
         let reranker = open(&folder.join("model"), COMPUTING)?;
         let own: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] == fold).collect();
         let left_out: Vec<(String, Dialogue)> = own.iter().map(|&at| dialogues.0[at].clone()).collect();
-        let found = rank(&left_out, &*reranker, observe)?;
-        write_ranking(&folder.join("ranking.jsonl"), &found)?;
+        let found = match underway.folder() {
+            Some(run) => rank_fold(options, (run, fold), &left_out, &*reranker, observe)?,
+            None => rank(&left_out, &*reranker, observe)?,
+        };
         ranked.extend(own.into_iter().zip(found));
         fitted.models.push(folder.join("model"));
     }
@@ -103,8 +112,41 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
     write_ranking(&path, &ranked)?;
     fitted.ranking = Some(path);
     fitted.scores = Some(Report::of(&ranked, options.data.threshold));
-    underway.finish()?;
+    let best = fitted.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
+    underway.finish(TrainingEntry { steps: fitted.steps, best })?;
     Ok(fitted)
+}
+
+/// Dialogues that are ranked together.
+const PORTION: usize = 32;
+
+/// Ranks the dialogues that a fold left out, and writes `fold-N/ranking.jsonl`, as far as it is not there.
+fn rank_fold(
+    options: &SelectionOptions,
+    (folder, fold): (&RunDir, usize),
+    left_out: &[(String, Dialogue)],
+    reranker: &dyn Reranker,
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Ranked>> {
+    let mut inputs = Inputs::default();
+    let content = inputs.file(&options.data.train)?;
+    let model = inputs.content(&folder.root.join(format!("fold-{fold}/model")))?;
+    let key = StepKey::new("rank a fold", &options.data)?.input("seed", options.seed.to_string());
+    let key = key.input("content", content).input("model", hash_json(&model));
+    let path = PathBuf::from(format!("fold-{fold}/ranking.jsonl"));
+    let step = FileStep {
+        title: "rank sentences".into(),
+        name: &format!("fold-{fold}.ranking"),
+        key: key.input("portion", PORTION.to_string()),
+        outputs: vec![path.clone()],
+        inputs: &inputs,
+    };
+    let make = |_, portion: &[(String, Dialogue)]| -> Result<Vec<Ranked>> {
+        portion.iter().map(|(id, dialogue)| rank_one(id, dialogue, reranker)).collect()
+    };
+    let mut work = Lines { inputs: left_out, portion: PORTION, make, path: &path };
+    folder.complete(step, &mut work, observe)?;
+    Ok(jsonl::open(folder.root.join(path))?.records().collect::<sporran_kilt::Result<_>>()?)
 }
 
 /// How the rerankers of a cross-validation compute.

@@ -27,7 +27,8 @@ use super::{
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, begin},
-    run_dir::training::TrainingFolder,
+    run_dir::{manifest::TrainingEntry, training::TrainingFolder},
+    training::pace::Pace,
 };
 
 /// What a training made.
@@ -73,7 +74,7 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
     underway.verify()?;
     let Some(search) = &options.search else {
         let Outcome { epochs, best, model } = one(options, &kb, &options.embedding, &folder, observe)?;
-        underway.finish()?;
+        underway.finish(entry(epochs, best))?;
         return Ok(Fitted { model, epochs, best, trials: Vec::new() });
     };
     let mut trials: Vec<Trial> = Vec::new();
@@ -102,7 +103,7 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
         }
     }
     staged.commit()?;
-    underway.finish()?;
+    underway.finish(entry(best.epochs, best.best))?;
     Ok(Fitted { model, epochs: best.epochs, best: best.best, trials })
 }
 
@@ -130,8 +131,13 @@ pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Res
         NetworkLearning { kb: &kb, options: &options.network, seed: options.seed, folder: &folder };
     let Outcome { epochs, best, model } =
         observed(&folder, observe, |observe| network::train(&learning, observe))?;
-    underway.finish()?;
+    underway.finish(entry(epochs, best))?;
     Ok(Fitted { model, epochs, best, trials: Vec::new() })
+}
+
+/// What the manifest says of a training.
+fn entry(epochs: usize, best: Option<(usize, f64)>) -> TrainingEntry {
+    TrainingEntry { steps: epochs as u64, best: best.map(|(_, mrr)| mrr) }
 }
 
 /// Runs a training and tells of each pass.
@@ -140,7 +146,7 @@ fn observed(
     observe: &mut Observer<'_>,
     run: impl FnOnce(&mut dyn FnMut(&Progress) -> ControlFlow<()>) -> sporran_reasoner::Result<Outcome>,
 ) -> Result<Outcome> {
-    let mut begun = false;
+    let (mut begun, mut pace) = (false, Pace::default());
     let outcome = run(&mut |progress| {
         if !begun {
             begin(observe, format!("train {}", folder.display()), progress.epochs as u64, Unit::Steps);
@@ -151,6 +157,9 @@ fn observed(
         if progress.valid.is_some() {
             let best = progress.best.map_or(0.0, |(_, best)| best);
             tracing::info!(epoch = progress.epoch, rate = progress.rate, best, "{note}");
+        }
+        if let Some(said) = pace.after(progress.epoch as u64, progress.epochs as u64, "passes") {
+            observe(Event::Note { text: format!("{}: {said}", folder.display()) });
         }
         observe(Event::Advance { done: progress.epoch as u64, note: Some(note) });
         ControlFlow::Continue(())

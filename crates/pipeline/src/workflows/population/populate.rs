@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fmt, fs,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
@@ -19,13 +18,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
+    observe::Observer,
     run_dir::{
-        folder::{AnswerFile, Folder},
-        inputs::{Inputs, hash_file},
+        folder::{AnswerFile, RunDir},
+        inputs::Inputs,
         journal::Journal,
-        key::StepKey,
-        manifest::{StepTime, now, peak_memory_bytes},
+        manifest::{Account, TaskEntry},
+        step::{Chunks, FileStep, FileWork},
     },
     source::pages::Pages,
 };
@@ -96,13 +95,6 @@ pub(crate) struct Node {
     pub(crate) name: String,
 }
 
-#[derive(PartialEq, Serialize, Deserialize)]
-struct Done {
-    key: String,
-    counts: PopulatedFile,
-    hashes: Vec<String>,
-}
-
 /// Reads the config's input and writes the run's folder: for each file `predictions/NAME.jsonl` (a record a fact, in KILT's
 /// layout, with provenance where the document is a page), `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents; `report.json` and
 /// `manifest.json`. A run that was killed goes on with the first portion that is missing.
@@ -114,43 +106,46 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let input = options.input.as_ref().ok_or_else(|| {
         Error::Config(vec![crate::config::Diagnostic::of_config("input", "is missing; nothing is read")])
     })?;
-    let folder = Folder::open(options.folder())?;
-    let start = Instant::now();
+    let folder = RunDir::open(options.folder())?;
+    let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
     let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
     let populator = open(options)?;
     inputs.verify()?;
-    let mut times = vec![StepTime { step: "load".into(), seconds: start.elapsed().as_secs_f64() }];
+    account.read(&inputs);
+    account.parts(pages.parts());
+    account.took("load");
     let mut files = Vec::new();
     let answers = |path: &PathBuf| {
         let name = name_of(path);
         AnswerFile { paths: paths_of(&name, input.format), name }
     };
     let mut mark = folder.begin_answers("populate", input.files.iter().map(answers).collect())?;
-    let config = folder.write_config(options)?;
+    folder.write_config(options)?;
     for path in &input.files {
-        let start = Instant::now();
-        let (folder, populator, pages) = (&folder, &populator, &pages);
-        let populating = Populating { options, input, folder, populator, pages, path };
-        files.push(populating.complete(&key, observe)?);
-        mark.done(&name_of(path))?;
-        times.push(StepTime { step: path.display().to_string(), seconds: start.elapsed().as_secs_f64() });
+        let name = name_of(path);
+        let mut inputs = Inputs::default();
+        let content = inputs.file(path)?;
+        let outputs = paths_of(&name, input.format);
+        let step = FileStep {
+            title: format!("populate {name}"),
+            name: &name,
+            key: key.clone().input("content", content.as_str()),
+            outputs: outputs.clone(),
+            inputs: &inputs,
+        };
+        let mut work = Populating { options, input, populator: &populator, pages: &pages, path };
+        let finished = folder.complete(step, &mut work, observe)?;
+        mark.done(&name)?;
+        account.read(&inputs);
+        account.answered(TaskEntry::new(path, content, outputs, &finished));
+        account.took(path.display().to_string());
+        files.push(finished.summary);
     }
     let report = PopulationReport { name: options.name.clone(), files };
     jsonl::write_json(folder.root.join("report.json"), &report)?;
-    let manifest = serde_json::json!({
-        "program": concat!("sporran ", env!("CARGO_PKG_VERSION")),
-        "name": options.name,
-        "config": blake3::hash(config.as_bytes()).to_hex().to_string(),
-        "parts": key,
-        "seconds": times,
-        "peak_memory_bytes": peak_memory_bytes(),
-        "threads": rayon::current_num_threads(),
-        "finished": now(),
-    });
-    jsonl::write_json(folder.root.join("manifest.json"), &manifest)?;
-    mark.finish()?;
+    account.finish(&folder, mark)?;
     Ok(report)
 }
 
@@ -177,59 +172,12 @@ fn name_of(path: &Path) -> String {
 struct Populating<'a> {
     options: &'a PopulationOptions,
     input: &'a InputOptions,
-    folder: &'a Folder,
     populator: &'a Populator,
     pages: &'a Pages,
     path: &'a Path,
 }
 
 impl Populating<'_> {
-    fn complete(&self, key: &StepKey, observe: &mut Observer<'_>) -> Result<PopulatedFile> {
-        let Self { input, folder, path, .. } = self;
-        let name = name_of(path);
-        let mut inputs = Inputs::default();
-        let key = key.clone().input("program", env!("CARGO_PKG_VERSION")).input("file", name.as_str());
-        let key = key.input("content", inputs.file(path)?).digest();
-        let path_of = |ending: &str| folder.work(&format!("{name}.{ending}"));
-        let done_path = path_of("done.json");
-        if let Ok(done) = jsonl::read_json::<Done>(&done_path)
-            && done.key == key
-            && self.hashes(&done.counts).is_ok_and(|found| found == done.hashes)
-        {
-            observe(Event::Skip { step: format!("populate {name}") });
-            return Ok(done.counts);
-        }
-        begin(observe, format!("populate {name}"), 0, Unit::Records);
-        let mut journal = Journal::open(&path_of("journal"), &key, None)?;
-        let (mut number, mut documents, finished) = (0, 0, journal.chunks());
-        each_portion(path, input.format, &input.folds, |portion| {
-            let count = portion.len();
-            documents += count as u64;
-            if number >= finished {
-                journal.push(&self.portion(portion)?, count)?;
-            }
-            number += 1;
-            advance(observe, documents);
-            Ok(())
-        })?;
-        if let Err(error) = inputs.verify() {
-            journal.remove()?;
-            return Err(error.into());
-        }
-        let counts = self.write(&journal, &name)?;
-        observe(Event::End);
-        let done = Done { key, hashes: self.hashes(&counts)?, counts };
-        let bytes =
-            serde_json::to_vec(&done).map_err(|error| Error::io(&done_path, "write")(error.into()))?;
-        jsonl::write(&done_path, &bytes)?;
-        journal.remove()?;
-        Ok(done.counts)
-    }
-
-    fn hashes(&self, counts: &PopulatedFile) -> Result<Vec<String>> {
-        counts.written.iter().map(|path| hash_file(&self.folder.root.join(path))).collect()
-    }
-
     fn portion(&self, mut sources: Vec<Source>) -> Result<Portion> {
         let documents: Vec<Document> = sources.iter().map(|source| source.document.clone()).collect();
         let found = self.populator.read(&documents)?;
@@ -262,11 +210,26 @@ impl Populating<'_> {
         }
         Ok(portion)
     }
+}
 
-    /// Turns the complete journal into files.
-    fn write(&self, journal: &Journal, name: &str) -> Result<PopulatedFile> {
-        let written = paths_of(name, self.input.format);
-        let create = |path: &PathBuf| jsonl::Writer::create(self.folder.root.join(path));
+impl FileWork for Populating<'_> {
+    type Chunk = Portion;
+    type Summary = PopulatedFile;
+
+    /// The file is read while it is populated, however long it is.
+    fn load(&mut self) -> Result<Option<usize>> {
+        Ok(None)
+    }
+
+    fn make(&mut self, chunks: &mut Chunks<'_, Portion>) -> Result<()> {
+        each_portion(self.path, self.input.format, &self.input.folds, |portion| {
+            chunks.add(portion.len(), || self.portion(portion))
+        })
+    }
+
+    fn write(&mut self, root: &Path, journal: &Journal) -> Result<PopulatedFile> {
+        let written = paths_of(&name_of(self.path), self.input.format);
+        let create = |path: &PathBuf| jsonl::Writer::create(root.join(path));
         let (mut records, mut table, mut statements) =
             (create(&written[0])?, create(&written[1])?, create(&written[2])?);
         let mut again = written.get(3).map(create).transpose()?;

@@ -40,7 +40,7 @@ use super::{
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
-    run_dir::training::TrainingFolder,
+    run_dir::{manifest::TrainingEntry, training::TrainingFolder},
     training::session::Learning,
 };
 
@@ -86,7 +86,7 @@ pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<
     let staged = StagedFolder::create(&options.relations.model)?;
     let learned = learn(options, annotations, (&staged.path(), &mut underway), observe)?;
     staged.commit()?;
-    underway.finish()?;
+    underway.finish(TrainingEntry { steps: learned.steps, best: learned.judged.value() })?;
     Ok(Learned { model: options.relations.model.clone(), ..learned })
 }
 

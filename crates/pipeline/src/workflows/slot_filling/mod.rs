@@ -8,8 +8,8 @@ pub(crate) mod workflow;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
-    path::Path,
+    fmt,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
@@ -26,8 +26,14 @@ pub use train::{TrainedSlots, train};
 use crate::{
     Error, Result,
     config::Diagnostic,
-    observe::{Event, Observer, Unit, advance, begin},
-    run_dir::folder::{AnswerFile, Folder},
+    observe::Observer,
+    run_dir::{
+        folder::{AnswerFile, RunDir, check_model},
+        inputs::Inputs,
+        key::{StepKey, hash_json},
+        manifest::{Account, TaskEntry},
+        step::{FileStep, Lines},
+    },
     source::pages::Pages,
 };
 use model::{Candidate, SlotReader, candidates, is_right};
@@ -118,7 +124,8 @@ impl SlotScores {
 const PORTION: usize = 256;
 
 /// Answers the questions of the config's files, and writes `predictions/NAME.jsonl` (a record a question, in the layout of KILT's
-/// slot filling; one that is not answered has an empty answer), `report.json` and `config.toml` into the run's folder.
+/// slot filling; one that is not answered has an empty answer), `report.json`, `config.toml` and `manifest.json` into the
+/// run's folder. A call that was killed is continued with the first portion that is missing.
 ///
 /// # Errors
 /// [`Error::Config`] where there is no file to read; whatever is wrong with files and the model; [`Error::Busy`] where another
@@ -129,55 +136,98 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
         let message = "expected at least one file";
         return Err(Error::Config(vec![Diagnostic::of_config("slot-filling.files", message)]));
     }
+    let mut account = Account::begin(options)?;
+    let mut inputs = Inputs::default();
+    let key = slots_key(options)?.read(&mut inputs)?;
+    check_model(&options.model())?;
+    let key = key.input("model", hash_json(&inputs.content(&options.model())?));
     let mut files = Vec::new();
     for path in &own.files {
-        files.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), zsre::load(path)?));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let hash = inputs.file(path)?;
+        files.push((path, name, hash, zsre::load(path)?));
     }
     let reader = SlotReader::load(&options.model(), own.device, own.precision)?;
-    let folder = Folder::open(options.folder())?;
-    let answers = |(name, _): &(String, _)| AnswerFile {
-        name: name.clone(),
-        paths: vec![Path::new("predictions").join(format!("{name}.jsonl"))],
-    };
-    let mark = folder.begin_answers("run", files.iter().map(answers).collect())?;
+    let folder = RunDir::open(options.folder())?;
+    let path_of = |name: &str| Path::new("predictions").join(format!("{name}.jsonl"));
+    let answers =
+        files.iter().map(|(_, name, ..)| AnswerFile { name: name.clone(), paths: vec![path_of(name)] });
+    let mut mark = folder.begin_answers("run", answers.collect())?;
+    folder.write_config(options)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
-    let predictions = folder.root.join("predictions");
-    fs::create_dir_all(&predictions).map_err(Error::io(&predictions, "write"))?;
+    let key = key.input("pages", pages.hash()).input("portion", PORTION.to_string());
+    account.took("load");
     let mut report = SlotsReport { name: options.name.clone(), files: BTreeMap::new(), seconds: 0.0 };
-    for (name, questions) in files {
-        begin(observe, format!("read {name}"), questions.len() as u64, Unit::Records);
+    for (path, name, hash, questions) in files {
         let start = Instant::now();
-        let mut answers: Vec<Option<Candidate>> = Vec::with_capacity(questions.len());
-        for portion in questions.chunks(PORTION) {
+        let written: PathBuf = path_of(&name);
+        let step = FileStep {
+            title: format!("read {name}"),
+            name: &name,
+            key: key.clone().input("content", hash.as_str()),
+            outputs: vec![written.clone()],
+            inputs: &inputs,
+        };
+        let make = |first: usize, portion: &[SlotQuestion]| -> Result<Vec<Record>> {
             let asked: Vec<&SlotQuestion> = portion.iter().collect();
             let found =
                 candidates(reader.reader.as_ref(), &reader.input, &asked, reader.model.answer_tokens)?;
-            answers.extend(
-                found.into_iter().map(|found| found.filter(|one| one.margin > reader.model.threshold)),
-            );
-            advance(observe, answers.len() as u64);
-        }
+            let answers = found.into_iter().map(|one| one.filter(|one| one.margin > reader.model.threshold));
+            let each = portion.iter().zip(answers).enumerate();
+            let of = |(at, (question, answer)): (usize, (&SlotQuestion, Option<Candidate>))| {
+                record(&format!("{name}:{}", first + at + 1), question, answer.as_ref(), &pages)
+            };
+            Ok(each.map(of).collect())
+        };
+        let mut work = Lines { inputs: &questions, portion: PORTION, make, path: &written };
+        let finished = folder.complete(step, &mut work, observe)?;
         report.seconds += start.elapsed().as_secs_f64();
-        observe(Event::End);
-        let mut writer = jsonl::Writer::create(predictions.join(format!("{name}.jsonl")))?;
-        for (at, (question, answer)) in questions.iter().zip(&answers).enumerate() {
-            writer.record(&record(&format!("{name}:{}", at + 1), question, answer.as_ref(), &pages))?;
-        }
-        writer.finish()?;
+        mark.done(&name)?;
+        account.took(name.as_str());
+        let answers = answers_in(&folder.root.join(&written))?;
+        account.answered(TaskEntry::new(path, hash, vec![written], &finished));
         report.files.insert(name, scores(&questions, &answers, &reader.model.seen));
     }
-    folder.write_config(options)?;
     jsonl::write_json(folder.root.join("report.json"), &report)?;
-    mark.finish()?;
+    account.read(&inputs);
+    account.parts(pages.parts());
+    account.finish(&folder, mark)?;
     Ok(report)
 }
 
-fn scores(questions: &[SlotQuestion], answers: &[Option<Candidate>], seen: &[String]) -> FileScores {
+/// The options that no answer depends on: where results go, the files, each of which counts for itself, how the model was made,
+/// whose content counts, and the source, whose content is in the hash of its pages.
+const WITHOUT: [&str; 9] = [
+    "name",
+    "output",
+    "seed",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
+    "slot-filling.model",
+    "slot-filling.files",
+    "slot-filling.training",
+];
+
+fn slots_key(options: &impl Serialize) -> Result<StepKey> {
+    Ok(StepKey::new("fill slots", options)?.without(&WITHOUT))
+}
+
+/// The answers in a file of predictions; an empty one is none.
+fn answers_in(predictions: &Path) -> Result<Vec<Option<String>>> {
+    let each = jsonl::open(predictions)?.records::<Record>().map(|record| {
+        let answer = record?.output.unwrap_or_default().into_iter().next().and_then(|output| output.answer);
+        Ok(answer.filter(|answer| !answer.is_empty()))
+    });
+    each.collect()
+}
+
+fn scores(questions: &[SlotQuestion], answers: &[Option<String>], seen: &[String]) -> FileScores {
     let seen: BTreeSet<&str> = seen.iter().map(String::as_str).collect();
     let mut by_relation: BTreeMap<&str, SlotScores> = BTreeMap::new();
     let mut sides = [SlotScores::default(); 2];
     for (question, answer) in questions.iter().zip(answers) {
-        let answer = answer.as_ref().map(|answer| &question.sentence[answer.start..answer.end]);
+        let answer = answer.as_deref();
         by_relation.entry(&question.relation).or_default().add(question, answer);
         sides[usize::from(seen.contains(question.relation.as_str()))].add(question, answer);
     }
@@ -218,5 +268,24 @@ fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>, pages: 
         output: Some(vec![output]),
         meta: Some(meta),
         extra: serde_json::Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+
+    #[test]
+    fn every_option_is_in_the_key_but_those_that_change_no_answer() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("c.toml");
+        let text = "workflow = 'slot-filling'\nname = 's'\n[source]\npath = 'pages'\nredirects = 'r'\n\
+                    [slot-filling]\nmodel = 'm'\nfiles = ['f']\n\
+                    [slot-filling.training]\nfrom = 'e'\nfiles = ['t']\n";
+        std::fs::write(&path, text).unwrap();
+        let options = SlotsOptions::parse(&path, &[]).unwrap();
+        let tree = toml::Value::try_from(&options).unwrap();
+        assert_complete(&tree, |tree| slots_key(tree).unwrap(), &WITHOUT);
     }
 }

@@ -162,7 +162,7 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     model.threshold = judge(&best)?.0;
     jsonl::write(folder.join(SLOT_FILLING), &model.json()?)?;
     staged.commit()?;
-    underway.finish()?;
+    underway.finish(trained.entry())?;
     let trained = Trained { model: options.model(), ..trained };
     let relations = [split.learned.len(), split.judged.len(), split.unseen];
     Ok(TrainedSlots { trained, relations, threshold: model.threshold })

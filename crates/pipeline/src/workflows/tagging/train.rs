@@ -66,11 +66,12 @@ pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<Tra
     let (learned, judged) = annotations(options, observe)?;
     underway.verify()?;
     let folder = options.folder();
-    let Trained { model, steps, best } = match &options.tagger {
+    let trained = match &options.tagger {
         TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &learned, &judged, &folder, observe)?,
         TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &learned, &judged, &folder, observe)?,
     };
-    underway.finish()?;
+    underway.finish(trained.entry())?;
+    let Trained { model, steps, best } = trained;
     let tagger = Tagger::open(&model, Computing::default())?;
     let mut tests = Vec::new();
     for path in &options.test.docred {

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Diagnostic, Error, Result,
     observe::Observer,
-    run_dir::{folder::Folder, inputs::Inputs, key::StepKey, training::TrainingFolder},
+    run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
     tasks::files::task_files,
     training::outcome::Trained,
 };
@@ -40,12 +40,12 @@ use crate::{
 /// # Errors
 /// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
-    let folder = Folder::open(options.general.output.join(&options.general.name))?;
+    let folder = RunDir::open(options.general.output.join(&options.general.name))?;
     let mut inputs = Inputs::default();
     let key = training_key(options, &mut inputs)?;
-    let underway = TrainingFolder::begin_with(folder, inputs, key)?;
+    let underway = TrainingFolder::begin_with(folder, inputs, key, options)?;
     let trained = learn(options, observe)?;
-    underway.finish()?;
+    underway.finish(trained.entry())?;
     Ok(trained)
 }
 
