@@ -125,6 +125,7 @@ fn execute(
         account.answered(TaskEntry { tokens: work.tokens, ..entry });
         account.took(task.name.as_str());
         reports.push(score(options, &folder, task, &finished)?);
+        account.took(format!("score {}", task.name));
     }
     let report = Report::new(&options.general.name, reports, system.assembly.recalls.clone());
     let write_json = |name: &str, value: &serde_json::Value| {

@@ -92,8 +92,11 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let key = relations_key(options)?.read(&mut inputs)?;
-    check_model(&options.model())?;
-    let key = key.input("model", hash_json(&inputs.content(&options.model())?));
+    let model = options.model();
+    check_model(&model)?;
+    // Where it is missing, loading it says so.
+    let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
+    let key = key.input("model", hash_json(&content));
     let mut files = Vec::new();
     for path in &own.files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -105,7 +108,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     for path in learned.filter(|path| path.is_file()) {
         known.extend(docred::load(path)?);
     }
-    let model = DocumentRelations::load(&options.model(), own.device, own.precision)?;
+    let model = DocumentRelations::load(&model, own.device, own.precision)?;
     let folder = RunDir::open(options.folder())?;
     let answers =
         files.iter().map(|(_, name, ..)| AnswerFile { name: name.clone(), paths: paths_of(name).into() });

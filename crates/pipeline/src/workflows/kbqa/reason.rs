@@ -222,10 +222,11 @@ fn answer(
             inputs: &inputs,
         };
         let finished = folder.complete(step, &mut work, observe)?;
+        account.took(file.as_str());
         tested.push(score(test, &questions, folder.root.join(&outputs[0]), take)?);
         mark.done(&file)?;
+        account.took(format!("score {file}"));
         account.answered(TaskEntry::new(path, content, outputs.into(), &finished));
-        account.took(file);
     }
     Ok(Answered { tests: tested, account, mark })
 }

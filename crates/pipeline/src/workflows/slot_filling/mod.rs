@@ -139,15 +139,18 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let key = slots_key(options)?.read(&mut inputs)?;
-    check_model(&options.model())?;
-    let key = key.input("model", hash_json(&inputs.content(&options.model())?));
+    let model = options.model();
+    check_model(&model)?;
+    // Where it is missing, loading it says so.
+    let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
+    let key = key.input("model", hash_json(&content));
     let mut files = Vec::new();
     for path in &own.files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let hash = inputs.file(path)?;
         files.push((path, name, hash, zsre::load(path)?));
     }
-    let reader = SlotReader::load(&options.model(), own.device, own.precision)?;
+    let reader = SlotReader::load(&model, own.device, own.precision)?;
     let folder = RunDir::open(options.folder())?;
     let path_of = |name: &str| Path::new("predictions").join(format!("{name}.jsonl"));
     let answers =
