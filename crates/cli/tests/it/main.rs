@@ -9,6 +9,7 @@ mod encoders;
 mod generate;
 mod golden;
 mod indexes;
+mod kills;
 mod learning;
 mod linking;
 mod links;
