@@ -166,7 +166,9 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
     let types = format!("mentions.types={}", root().join("models/ner-small").display());
     let alone = refused(&["populate", "c.toml", &types, "coreference=none"]);
     assert!(alone.contains("`mentions.types`: expected `coreference`"), "{alone}");
-    assert!(refused(&["populate", "c.toml", "mentions.types=none"]).contains("none has no tagger.json"));
+    assert!(
+        refused(&["populate", "c.toml", "mentions.types=none"]).contains("`mentions.types`: no folder none")
+    );
     // Nothing was trained yet.
     assert!(refused(&["populate", "c.toml"]).contains("aliases.tsv"));
 }
@@ -264,7 +266,7 @@ fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
         errors(&output)
     };
     let told = refused(&["train", "c.toml", "relations.bilstm.shape.hidden=0", "mentions.tagger=none"]);
-    assert!(told.contains("shape.hidden") && told.contains("none has no tagger.json"), "{told}");
+    assert!(told.contains("shape.hidden") && told.contains("no folder none"), "{told}");
     fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
     assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
 }

@@ -157,7 +157,7 @@ fn what_cannot_be_trained_is_told() {
     for part in [
         "`relations.seq2seq.beams`: expected at least 1",
         "shape.heads`",
-        "none has no config.json",
+        "`relations.seq2seq.from`: no folder none",
         "`relations` for `A`",
         "expected no other table of a model beside it",
     ] {

@@ -157,8 +157,15 @@ impl<'t> Document<'t> {
 
     /// Reports a key whose folder is no model's.
     pub(crate) fn check_checkpoint(&mut self, key: &str, folder: &Path) {
-        if !folder.join("config.json").is_file() {
-            self.report_key(key, format!("{} has no config.json", folder.display()));
+        self.check_folder(key, folder, "config.json");
+    }
+
+    /// Reports a key whose folder lacks a file that it must have, or does not exist.
+    pub(crate) fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
+        if !folder.exists() {
+            self.report_key(key, format!("no folder {}", folder.display()));
+        } else if !folder.join(file).is_file() {
+            self.report_key(key, format!("no file {file} in {}", folder.display()));
         }
     }
 
@@ -405,6 +412,13 @@ impl<'t> Document<'t> {
                 self.report(table.span().start, key.to_owned(), message.to_owned());
                 return None;
             };
+            if let Some(names) = expected_fields(message)
+                && let Some(unknown) = take_unknown(table.get_mut(), span.start, key, &names)
+            {
+                // All of a table in one pass: reading it again for each of them would take time that grows with their square.
+                removed.extend(self.report_unknown(message, unknown, also));
+                continue;
+            }
             if removed.len() >= MAX_MISTAKES {
                 let message = format!("has more than {MAX_MISTAKES} mistakes; the rest is not listed");
                 self.report(span.start, key.to_owned(), message);
@@ -424,6 +438,29 @@ impl<'t> Document<'t> {
             self.report(span.start, path.clone(), message);
             removed.push(path);
         }
+    }
+
+    /// Reports fields that serde's message about the first of them holds for, up to a number, and returns their paths.
+    fn report_unknown(&mut self, message: &str, unknown: Vec<Unknown>, also: &[&str]) -> Vec<String> {
+        let rest = unknown.len().saturating_sub(MAX_MISTAKES);
+        let first = unknown.first().map(|field| format!("`{}`", field.name)).unwrap_or_default();
+        let next = unknown.get(MAX_MISTAKES).map(|field| (field.at, field.above.clone()));
+        let mut paths = Vec::with_capacity(unknown.len());
+        for (number, Unknown { at, above, name }) in unknown.into_iter().enumerate() {
+            let path = join(&above, &name);
+            if number < MAX_MISTAKES {
+                let (message, meant) = with_nearest(&message.replacen(&first, &format!("`{name}`"), 1), also);
+                self.suspects.push(path.clone());
+                // The key that was meant has its default.
+                self.suspects.extend(meant.map(|meant| join(&above, &meant)));
+                self.report(at, path.clone(), message);
+            }
+            paths.push(path);
+        }
+        if let Some((at, above)) = next {
+            self.report(at, above, format!("has {rest} more unknown keys, which are not listed"));
+        }
+        paths
     }
 
     /// Every mistake, in the document's order.
@@ -479,6 +516,52 @@ fn remove_at(table: &mut DeTable<'_>, at: usize, path: &str) -> Option<String> {
     }
     table.remove(name.as_str());
     Some(path)
+}
+
+/// A field that a table does not have.
+struct Unknown {
+    at: usize,
+    /// The path of the table.
+    above: String,
+    name: String,
+}
+
+/// The fields that serde's message about an unknown one lists.
+fn expected_fields(message: &str) -> Option<Vec<&str>> {
+    quoted_after(message, "unknown field ")?;
+    let (_, listed) = message.split_once(", expected ")?;
+    Some(listed.split('`').skip(1).step_by(2).collect())
+}
+
+/// Takes the fields that are not among `names` out of the table with the key at byte `at`. `None` where this is no such field.
+fn take_unknown(table: &mut DeTable<'_>, at: usize, path: &str, names: &[&str]) -> Option<Vec<Unknown>> {
+    let is_known = |name: &str| names.contains(&name);
+    if table.iter().any(|(key, _)| key.span().start == at && !is_known(key.get_ref())) {
+        let mut unknown = Vec::new();
+        table.retain(|key, _| {
+            let keeps = is_known(key.get_ref());
+            if !keeps {
+                let name = key.get_ref().to_string();
+                unknown.push(Unknown { at: key.span().start, above: path.to_owned(), name });
+            }
+            keeps
+        });
+        // The one that the message names comes first.
+        unknown.sort_by_key(|field| field.at != at);
+        return Some(unknown);
+    }
+    let (key, value) = table.iter_mut().find(|(_, value)| within(value, at))?;
+    let path = join(path, key.get_ref());
+    match value.get_mut() {
+        DeValue::Table(inner) => take_unknown(inner, at, &path, names),
+        DeValue::Array(items) => {
+            items.iter_mut().enumerate().find_map(|(number, item)| match item.get_mut() {
+                DeValue::Table(inner) => take_unknown(inner, at, &format!("{path}[{number}]"), names),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
 }
 
 /// Whether byte `at` lies in a value: a table written under several headers has entries outside its own span.

@@ -228,15 +228,12 @@ pub(crate) fn check(
         // A GGUF file has its config and its tokenizer in it.
         let in_one_file = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
         if !trained && !in_one_file {
-            let mut report = |name| {
-                document.report_key(&format!("{key}.model"), format!("{} has no {name}", folder.display()))
-            };
-            if !folder.join("config.json").is_file() {
-                report("config.json");
-            }
+            let key = format!("{key}.model");
+            document.check_checkpoint(&key, folder);
             // NSMN's own networks read words.
-            if !Tokenizer::is_in(folder) && !ReleasedNsmnConfig::names(folder).is_ok_and(|is| is) {
-                report("tokenizer.json");
+            let reads_words = || ReleasedNsmnConfig::names(folder).is_ok_and(|is| is);
+            if folder.exists() && !Tokenizer::is_in(folder) && !reads_words() {
+                document.report_key(&key, format!("no file tokenizer.json in {}", folder.display()));
             }
         }
         if let Err(error) = device.check(precision) {
@@ -333,7 +330,7 @@ mod tests {
         );
         assert!(check(&table("rag-token", "decoding = \"fast\"")).contains("`generator.decoding`"));
         assert!(check(&table("fid", "generation.top-pp = 0.5")).contains("did you mean `top-p`?"));
-        assert!(check(&table("fid", "")).contains("m has no config.json"));
+        assert!(check(&table("fid", "")).contains("`generator.model`: no folder m"));
         assert!(
             check(&table("memnet", "pieces = 0"))
                 .contains("`generator.pieces`: expected at least 1, found 0")
@@ -413,6 +410,6 @@ prompt.passages = 9
         assert!(wrong.contains("`generator.datasets.fever.modle`"), "{wrong}");
         let wrong = found(&BY_DATASET.replace("kind = \"fid\"", "kind = \"by-dataset\""));
         assert!(wrong.contains("`generator.datasets.fever.kind`: unknown kind `by-dataset`"), "{wrong}");
-        assert!(found(BY_DATASET).contains("f has no config.json"));
+        assert!(found(BY_DATASET).contains("no folder f"));
     }
 }

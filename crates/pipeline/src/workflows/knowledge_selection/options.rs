@@ -292,7 +292,7 @@ mod tests {
         for expected in [
             "`data.train`: no file none.json",
             "`data.fold`: expected a number below 5, found 5",
-            "`reranker.from`: m has no config.json",
+            "`reranker.from`: no folder m",
             "learning-rate",
         ] {
             assert!(found.contains(expected), "{expected}: {found}");

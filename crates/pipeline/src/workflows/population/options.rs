@@ -84,8 +84,8 @@ impl Default for MentionsOptions {
 impl MentionsOptions {
     pub(crate) fn check(&self, document: &mut Document<'_>, coreference: CoreferenceKind) {
         for (key, folder) in [("mentions.tagger", &self.tagger), ("mentions.types", &self.types)] {
-            if let Some(folder) = folder.as_ref().filter(|path| !path.join("tagger.json").is_file()) {
-                document.report_key(key, format!("{} has no tagger.json", folder.display()));
+            if let Some(folder) = folder {
+                document.check_folder(key, folder, "tagger.json");
             }
         }
         if self.types.is_some() && (self.tagger.is_some() || coreference == CoreferenceKind::None) {

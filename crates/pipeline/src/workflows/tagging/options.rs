@@ -216,10 +216,7 @@ impl Config for TaggingOptions {
             document.report_key("annotations.judge-every", "expected 0 or at least 2, found 1");
         }
         if let Some(silver) = &learned.silver {
-            if !silver.teacher.join("tagger.json").is_file() {
-                let message = format!("{} has no tagger.json", silver.teacher.display());
-                document.report_key("annotations.silver.teacher", message);
-            }
+            document.check_folder("annotations.silver.teacher", &silver.teacher, "tagger.json");
             if !silver.pages.is_file() {
                 document
                     .report_key("annotations.silver.pages", format!("no file {}", silver.pages.display()));
@@ -293,9 +290,9 @@ mod tests {
         for expected in [
             "`annotations.docred`: no file none.json",
             "`annotations.judge-every`: expected 0 or at least 2, found 1",
-            "`annotations.silver.teacher`: t has no tagger.json",
+            "`annotations.silver.teacher`: no folder t",
             "`annotations.silver.pages`: no file p",
-            "`tagger.from`: m has no config.json",
+            "`tagger.from`: no folder m",
             "learning-rate",
         ] {
             assert!(found.contains(expected), "{expected}: {found}");
