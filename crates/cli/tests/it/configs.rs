@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::common::{errors, root, sporran};
-use sporran_pipeline::workflow_of;
+use sporran_pipeline::{registry::WORKFLOWS, workflow_of};
 
 /// Every config below a folder.
 fn configs(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -51,4 +51,62 @@ fn what_is_shown_loads_as_the_same_config() {
     for kind in ["answer", "link-prediction", "kbqa", "kbqa-benchmark"] {
         assert!(kinds.contains(kind), "no config of kind {kind} was shown: {kinds:?}");
     }
+}
+
+/// Checks a config of the workflow `answer` with these lines after its stages' tables.
+fn mistakes(folder: &Path, stages: &str) -> String {
+    fs::write(folder.join("pages.jsonl"), "{}").unwrap();
+    fs::write(folder.join("tasks.jsonl"), "{}").unwrap();
+    let general = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n";
+    fs::write(folder.join("c.toml"), format!("{general}{stages}")).unwrap();
+    let output = sporran(folder, &["config", "check", "c.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stages}");
+    errors(&output)
+}
+
+#[test]
+fn values_out_of_range_are_found_by_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let bm25 = mistakes(folder.path(), "[retriever]\nkind = \"bm25\"\nb = 40\nk1 = -3\n");
+    for expected in ["c.toml:9: `retriever.b`", "c.toml:10: `retriever.k1`", "found 40", "found -3"] {
+        assert!(bm25.contains(expected), "{expected}: {bm25}");
+    }
+    let generator = "[retriever]\nkind = \"bm25\"\n[generator]\nkind = \"seq2seq\"\nmodel = \"none\"\n\
+                     [generator.generation]\ntop-p = 95\nnum-beams = 0\n";
+    let generator = mistakes(folder.path(), generator);
+    for expected in ["`generator.generation.top-p`", "`generator.generation.num-beams`", "no folder none"] {
+        assert!(generator.contains(expected), "{expected}: {generator}");
+    }
+    let train = "[generator]\nkind = \"seq2seq\"\nmodel = \"m\"\n[train]\nmodel = \"m\"\n\
+                 examples.files = [\"tasks.jsonl\"]\noptimizer.learning-rate = 3\n";
+    let train = mistakes(folder.path(), train);
+    assert!(train.contains("`train.optimizer.learning-rate`") && train.contains("found 3"), "{train}");
+}
+
+#[test]
+fn a_starter_of_each_workflow_is_right_but_for_missing_files() {
+    for workflow in WORKFLOWS {
+        let folder = tempfile::tempdir().unwrap();
+        let output = sporran(folder.path(), &["init", workflow.name, "c.toml"]).output().unwrap();
+        assert!(output.status.success(), "{}: {}", workflow.name, errors(&output));
+        let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
+        let mistakes = errors(&output);
+        for line in mistakes.lines().filter(|line| line.contains("c.toml:")) {
+            let is_missing =
+                line.contains("no file") || line.contains("no folder") || line.contains("has neither");
+            assert!(is_missing, "{}: {line}", workflow.name);
+        }
+        let again = sporran(folder.path(), &["init", workflow.name, "c.toml"]).output().unwrap();
+        assert_eq!(again.status.code(), Some(2));
+        assert!(errors(&again).contains("c.toml exists"), "{}", errors(&again));
+    }
+}
+
+#[test]
+fn sixteen_thousand_unknown_keys_end_in_one_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: String = (0..16_000).map(|number| format!("key-{number} = 1\n")).collect();
+    let listed = mistakes(folder.path(), &format!("[retriever]\nkind = \"bm25\"\n{keys}"));
+    assert!(listed.contains("`retriever.key-0`: unknown field"), "{}", &listed[..400]);
+    assert!(listed.contains("more unknown keys"), "{}", &listed[listed.len() - 400..]);
 }

@@ -1,6 +1,7 @@
 //! The program as a whole: help, old command forms, missing paths, streams, interrupts, generated pages.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Write},
     path::Path,
@@ -58,6 +59,25 @@ fn the_generated_manual_is_up_to_date() {
         committed == printed(&["docs", "cli"]),
         "docs/cli.md is stale; run `cargo run -p sporran-cli -- docs cli > docs/cli.md`"
     );
+}
+
+#[test]
+fn the_generated_manual_of_configs_is_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    printed(&["docs", "config", folder.path().to_str().unwrap()]);
+    let names = |folder: &Path| -> BTreeSet<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let committed = root().join("docs/config");
+    assert_eq!(names(folder.path()), names(&committed));
+    for name in names(folder.path()) {
+        let (new, old) = (folder.path().join(&name), committed.join(&name));
+        assert!(
+            fs::read(new).unwrap() == fs::read(old).unwrap(),
+            "docs/config/{name} is stale; run `cargo run -p sporran-cli -- docs config docs/config`"
+        );
+    }
 }
 
 #[test]
