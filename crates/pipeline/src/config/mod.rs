@@ -538,14 +538,14 @@ fn take_unknown(table: &mut DeTable<'_>, at: usize, path: &str, names: &[&str]) 
     let is_known = |name: &str| names.contains(&name);
     if table.iter().any(|(key, _)| key.span().start == at && !is_known(key.get_ref())) {
         let mut unknown = Vec::new();
-        table.retain(|key, _| {
-            let keeps = is_known(key.get_ref());
-            if !keeps {
+        for (key, value) in std::mem::replace(table, DeTable::new()) {
+            if is_known(key.get_ref()) {
+                table.insert(key, value);
+            } else {
                 let name = key.get_ref().to_string();
                 unknown.push(Unknown { at: key.span().start, above: path.to_owned(), name });
             }
-            keeps
-        });
+        }
         // The one that the message names comes first.
         unknown.sort_by_key(|field| field.at != at);
         return Some(unknown);
