@@ -106,7 +106,7 @@ mod tests {
     use crate::{config::Document, run_dir::folder::check_finished};
 
     /// The options of a training.
-    #[derive(Serialize)]
+    #[derive(Serialize, schemars::JsonSchema)]
     struct Options {
         name: &'static str,
         seed: u64,
