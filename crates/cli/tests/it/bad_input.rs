@@ -186,7 +186,7 @@ fn a_file_in_the_place_of_a_folder_is_named() {
         }
     };
     let said = refused(2, file("there", "indexes = \"there\"\n[tasks]"));
-    assert!(said.contains("there: expected a folder, found a file"), "{said}");
+    assert!(said.contains("`source.indexes`: expected a folder, found the file there"), "{said}");
     let said = refused(2, file("indexes", "[tasks]"));
     assert!(said.contains("indexes: expected a folder, found a file"), "{said}");
     let said = refused(2, file("runs", "[tasks]"));

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn data(name: &str) -> String {
-    root().join("crates/transformers/tests/data").join(name).display().to_string()
+    let owner = if name.starts_with("nsmn") { "generator" } else { "transformers" };
+    root().join(format!("crates/{owner}/tests/data")).join(name).display().to_string()
 }
 
 fn call(folder: &Path, arguments: &[&str]) -> Output {

@@ -206,7 +206,7 @@ mod tests {
         let config = place.path().join("c.toml");
         let indexes = place.path().join("indexes");
         let text = format!(
-            "name = 'r'\n[tasks]\n[source]\npath = '{}'\nindexes = '{}'\n[retriever]\nkind = 'bm25'\n",
+            "workflow = 'answer'\nname = 'r'\n[tasks]\n[source]\npath = '{}'\nindexes = '{}'\n[retriever]\nkind = 'bm25'\n",
             source.display(),
             indexes.display()
         );

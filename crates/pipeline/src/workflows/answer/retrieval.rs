@@ -423,14 +423,14 @@ rerank.depth = 20
     #[test]
     fn mistakes_in_nested_tables_are_named_with_their_line() {
         let found = load(&NESTED.replace("k1 = 1.2", "k2 = 1.2").replace("prior", "priors")).unwrap_err();
-        assert!(found.contains("c:13: `retriever.base.parts[0].k2`: unknown field"), "{found}");
+        assert!(found.contains("c:14: `retriever.base.parts[0].k2`: unknown field"), "{found}");
         assert!(found.contains("`retriever.base.parts[2].names.priors`"), "{found}");
         let found = load(&NESTED.replace("kind = \"dense\"", "kind = \"dens\"")).unwrap_err();
         assert!(found.contains("`retriever.base.parts[1].kind`: unknown kind `dens`"), "{found}");
         let found = load("[retriever]\nkind = \"iterative\"\n").unwrap_err();
-        assert!(found.contains("c:4: `retriever.base`: is missing"), "{found}");
+        assert!(found.contains("c:5: `retriever.base`: is missing"), "{found}");
         let found = load("[retriever]\nkind = \"hybrid\"\nparts = 3\n").unwrap_err();
-        assert!(found.contains("c:6: `retriever.parts`: expected tables"), "{found}");
+        assert!(found.contains("c:7: `retriever.parts`: expected tables"), "{found}");
         let found = load("[reranker]\nkind = \"cross-encoder\"\nmodel = \"m\"\n").unwrap_err();
         assert!(found.contains("`reranker`: expected a `[retriever]`"), "{found}");
     }

@@ -149,7 +149,7 @@ mod tests {
             "kind = 'causal'\ndemonstrations = { files = ['d'], count = 2 }",
         ] {
             let text = format!(
-                "name = 'r'\nkb = 'kb'\nentities = 'e.tsv'\nrelations = 'r.tsv'\n[source]\npath = 's'\nredirects = 'r'\n\
+                "workflow = 'kbqa'\nname = 'r'\nkb = 'kb'\nentities = 'e.tsv'\nrelations = 'r.tsv'\n[source]\npath = 's'\nredirects = 'r'\n\
                  [populated]\nruns = ['runs/p']\n\
                  [data]\ntrain = ['t']\nvalid = 'v'\niid = 'i'\nood = 'o'\nlimit = 3\n[reasoner]\nmodel = 'm'\n{reasoner}\n"
             );

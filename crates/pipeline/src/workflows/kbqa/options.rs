@@ -387,7 +387,7 @@ mod tests {
         for expected in [
             "`kb`: no file none",
             "`data.iid`: no file none.json",
-            "`reasoner.steps`: expected 1 or 2, found 3",
+            "`reasoner.steps`: expected a whole number from 1 to 2, found 3",
             "learning-rate",
         ] {
             assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));

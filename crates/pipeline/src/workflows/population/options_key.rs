@@ -37,7 +37,6 @@ mod tests {
     #[test]
     fn every_option_of_population_is_in_its_key_but_those_that_change_no_fact() {
         let text = r#"
-            workflow = "population"
             name = "r"
             coreference = "rules"
             [source]
