@@ -111,11 +111,11 @@ impl<'s> Node<'s> {
         found
     }
 
-    /// Whether a table must have a key.
+    /// Whether a table must have a key; a table that may be missing too, where it is written.
     pub(super) fn requires(self, key: &str) -> bool {
         self.parts().into_iter().any(|part| {
             part.get("required").and_then(Value::as_array).is_some_and(|keys| keys.iter().any(|it| it == key))
-        })
+        }) || self.alternatives().into_iter().any(|other| other.kind().is_none() && other.requires(key))
     }
 
     /// The values of a table whose keys are free.
