@@ -188,7 +188,7 @@ fn a_file_in_the_place_of_a_folder_is_named() {
     let said = refused(2, file("there", "indexes = \"there\"\n[tasks]"));
     assert!(said.contains("`source.indexes`: expected a folder, found the file there"), "{said}");
     let said = refused(2, file("indexes", "[tasks]"));
-    assert!(said.contains("indexes: expected a folder, found a file"), "{said}");
+    assert!(said.contains("`source.indexes`: expected a folder, found the file indexes"), "{said}");
     let said = refused(2, file("runs", "[tasks]"));
     assert!(said.contains("runs: expected a folder, found a file"), "{said}");
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn a_file_in_the_place_of_a_folder_is_named() {
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("c.toml:4: `source.indexes`: expected a folder, found the file there"), "{said}");
+    assert!(said.contains("c.toml:5: `source.indexes`: expected a folder, found the file there"), "{said}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl RunDir {
 
     /// The results that the last call had to write, in the run's folder: its own list, or that of an older version's manifest.
     fn written(&self) -> BTreeSet<PathBuf> {
-        if let Ok(written) = jsonl::read_json(&self.work(WRITTEN)) {
+        if let Ok(written) = jsonl::read_json(self.work(WRITTEN)) {
             return written;
         }
         #[derive(Default, Deserialize)]
@@ -164,7 +164,7 @@ impl RunDir {
         struct Task {
             predictions: PathBuf,
         }
-        let manifest: Manifest = jsonl::read_json(&self.root.join("manifest.json")).unwrap_or_default();
+        let manifest: Manifest = jsonl::read_json(self.root.join("manifest.json")).unwrap_or_default();
         let both = |task: Task| {
             let ranking = ranking_of(&task.predictions);
             [task.predictions, ranking]
