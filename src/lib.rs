@@ -23,7 +23,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::path::Path;
-//! use sporran::pipeline::{Options, run};
+//! use sporran::pipeline::{Config, Options, run};
 //!
 //! let options = Options::load(Path::new("configs/quickstart.toml"), &["tasks.limit=20".to_owned()])?;
 //! let report = run(&options, &mut |_event| {})?;
