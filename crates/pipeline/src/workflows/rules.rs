@@ -62,9 +62,6 @@ impl Config for RulesOptions {
         if let Err(error) = self.rules.check() {
             document.report_key("rules", error.to_string());
         }
-        if self.apply.depth == 0 {
-            document.report_key("apply.depth", "expected at least 1, found 0");
-        }
     }
 }
 

@@ -109,19 +109,6 @@ fn check(options: &Options, document: &mut Document<'_>) {
     if options.retriever.is_none() && options.generator.is_none() {
         document.report_key("retriever", "is missing; expected `[retriever]`, `[generator]` or both");
     }
-    for (key, value) in
-        [("evidence.depth", general.evidence.depth), ("evidence.limit", general.evidence.limit)]
-    {
-        if value == 0 {
-            document.report_key(key, "expected at least 1, found 0");
-        }
-    }
-    if let Some(depth) = general.evaluation.recall_at.iter().find(|&&depth| depth < 2) {
-        document.report_key("evaluation.recall-at", format!("expected depths of at least 2, found {depth}"));
-    }
-    if general.tasks.limit == Some(0) {
-        document.report_key("tasks.limit", "expected at least 1, found 0");
-    }
     if let Some(pages) = general.pages.as_ref().filter(|pages| !pages.file.is_file()) {
         document.report_key("pages.file", format!("no file {}", pages.file.display()));
     }
@@ -209,9 +196,6 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
         for (key, message) in faults {
             document.report_key(&format!("encoder-training.examples.{key}"), message);
         }
-    }
-    if training.depth == 0 {
-        document.report_key("encoder-training.depth", "expected at least 1, found 0");
     }
     if let Err(error) = training.device.check(Precision::F32) {
         document.report_key("encoder-training.device", error.to_string());

@@ -263,13 +263,6 @@ fn check_own(options: &GeneratorOptions, key: &str, document: &mut Document<'_>)
                 document.report_key(&format!("{key}.chat"), message);
             }
         }
-        GeneratorOptions::MemNet(MemNetOptions { pieces, piece_tokens, .. }) => {
-            for (name, number) in [("pieces", Some(*pieces)), ("piece-tokens", *piece_tokens)] {
-                if number == Some(0) {
-                    document.report_key(&format!("{key}.{name}"), "expected at least 1, found 0");
-                }
-            }
-        }
         GeneratorOptions::ByDataset(options) => {
             check_own(&options.default, &format!("{key}.default"), document);
             for (dataset, generator) in &options.datasets {

@@ -326,9 +326,6 @@ fn check_retriever(options: &RetrieverOptions, key: &str, document: &mut Documen
 }
 
 fn check_reranker(options: &RerankerOptions, key: &str, document: &mut Document<'_>) {
-    if options.rerank.depth == 0 {
-        document.report_key(&format!("{key}.rerank.depth"), "expected at least 1, found 0");
-    }
     if let Some(Err(error)) = options.rerank.fusion.as_ref().map(|fusion| fusion.check(2)) {
         document.report_key(&format!("{key}.rerank.fusion"), error.to_string());
     }

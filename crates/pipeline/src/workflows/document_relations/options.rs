@@ -151,29 +151,11 @@ impl Config for DocumentsOptions {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
         }
-        if training.judge_every < 2 {
-            let message = format!("expected at least 2, found {}", training.judge_every);
-            document.report_key(&key("judge-every"), message);
-        }
-        if training.max_tokens < 128 {
-            let message = format!("expected at least 128, found {}", training.max_tokens);
-            document.report_key(&key("max-tokens"), message);
-        }
         for (name, part) in [("block", training.block), ("heads", training.heads)] {
             if part == 0 || training.inner == 0 || !training.inner.is_multiple_of(part) {
                 let message = format!("expected a divisor of `inner` ({}), found {part}", training.inner);
                 document.report_key(&key(name), message);
             }
-        }
-        for (name, share) in [("dropout", training.dropout), ("hidden", training.hidden)] {
-            if !(0.0..1.0).contains(&share) {
-                let message = format!("expected a number from 0 to below 1, found {share}");
-                document.report_key(&key(name), message);
-            }
-        }
-        if !(training.evidence >= 0.0 && training.evidence.is_finite()) {
-            let message = format!("expected a number of at least 0, found {}", training.evidence);
-            document.report_key(&key("evidence"), message);
         }
         if let Err(error) = training.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());

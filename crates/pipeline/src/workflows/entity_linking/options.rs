@@ -9,7 +9,7 @@ use sporran_extractor::LinkerOptions;
 use crate::{
     config::{Document, load::Config},
     source::{options::SourceOptions, pages},
-    workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions, check_decision},
+    workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions},
 };
 
 /// A whole config of entity linking.
@@ -87,7 +87,6 @@ impl Config for LinkingOptions {
         if let Some(path) = self.linker.facts.as_ref().filter(|path| !path.exists()) {
             document.report_key("linker.facts", format!("no file {}", path.display()));
         }
-        check_decision(&self.linker.decision, document);
         self.mentions.check(document, self.coreference);
     }
 }

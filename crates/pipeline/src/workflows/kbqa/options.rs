@@ -317,13 +317,6 @@ impl Config for ReasonOptions {
             let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
             document.report_key("populated.runs", message);
         }
-        if !(0.0..=1.0).contains(&self.populated.least_confidence) {
-            let message = format!("expected a number from 0 to 1, found {}", self.populated.least_confidence);
-            document.report_key("populated.least-confidence", message);
-        }
-        if self.most_answers == 0 {
-            document.report_key("most-answers", "expected at least 1, found 0");
-        }
         if let Some(Err(error)) = self.reasoner.optimizer().map(TrainingOptions::check) {
             document.report_key("reasoner.optimizer", error.to_string());
         }
@@ -335,9 +328,6 @@ impl Config for ReasonOptions {
             }
         }
         if let ReasonerOptions::EmbedKgqa(options) = &self.reasoner {
-            if options.rank == Some(0) {
-                document.report_key("reasoner.rank", "expected at least 1, found 0");
-            }
             if options.rank.is_some() && options.embedding.is_some() {
                 document
                     .report_key("reasoner.rank", "expected it only without `embedding`, whose rank it is");
@@ -345,11 +335,6 @@ impl Config for ReasonOptions {
             if options.train_entities && options.embedding.is_none() {
                 document.report_key("reasoner.train-entities", "expected it only beside `embedding`");
             }
-        }
-        if let ReasonerOptions::TransferNet(options) = &self.reasoner
-            && !(1..=2).contains(&options.steps)
-        {
-            document.report_key("reasoner.steps", format!("expected 1 or 2, found {}", options.steps));
         }
     }
 }

@@ -194,9 +194,6 @@ impl Config for SelectionOptions {
             }
         }
         match (data.folds, data.fold) {
-            (Some(few @ ..2), _) => {
-                document.report_key("data.folds", format!("expected at least 2, found {few}"));
-            }
             (Some(folds), Some(fold)) if fold >= folds => {
                 document.report_key("data.fold", format!("expected a number below {folds}, found {fold}"));
             }
@@ -206,19 +203,12 @@ impl Config for SelectionOptions {
         if data.judge_every == 1 {
             document.report_key("data.judge-every", "expected 0 or at least 2, found 1");
         }
-        if data.limit == Some(0) {
-            document.report_key("data.limit", "expected at least 1, found 0");
-        }
         let from = match &self.reranker {
             RerankerKind::TfIdf(_) => None,
             RerankerKind::Cosine(options) => Some(&options.from),
             RerankerKind::MaskedLm(options)
             | RerankerKind::CrossEncoder(options)
             | RerankerKind::BiEncoder(options) => {
-                if !(options.scale > 0.0 && options.scale.is_finite()) {
-                    let message = format!("expected a number above 0, found {}", options.scale);
-                    document.report_key("reranker.scale", message);
-                }
                 if let Err(error) = options.optimizer.check() {
                     document.report_key("reranker.optimizer", error.to_string());
                 }

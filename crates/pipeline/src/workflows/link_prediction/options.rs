@@ -108,9 +108,6 @@ impl Config for LinksOptions {
             document.report_key(&format!("embedding.{key}"), message);
         }
         let Some(search) = &self.search else { return };
-        if search.trials == 0 {
-            document.report_key("search.trials", "expected at least 1, found 0");
-        }
         for range in &search.range {
             if let Err(message) = range.check(self) {
                 document.report_key("search.range", message);

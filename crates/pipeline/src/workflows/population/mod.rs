@@ -18,7 +18,6 @@ pub(crate) mod workflow;
 pub(crate) use aliases::build as build_names;
 pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
-pub(crate) use options::check_decision;
 pub use options::{
     AnnotationsOptions, BilstmTraining, CoreferenceKind, FreshEncoder, InputOptions, LinkingOptions,
     MentionsOptions, PopulationOptions, Purpose, RelationsOptions, RelationsTraining, TeacherOptions,

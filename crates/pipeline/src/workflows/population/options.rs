@@ -350,10 +350,6 @@ impl PopulationOptions {
             for path in annotations.files.iter().filter(|path| trains && !path.is_file()) {
                 document.report_key("annotations.files", format!("no file {}", path.display()));
             }
-            if annotations.judge_every < 2 {
-                let message = format!("expected at least 2, found {}", annotations.judge_every);
-                document.report_key("annotations.judge-every", message);
-            }
         }
         if let Some(teacher) = self.teacher.as_ref().filter(|_| trains) {
             if !teacher.model.is_dir() {
@@ -365,13 +361,6 @@ impl PopulationOptions {
             if teacher.input.pages.is_some() {
                 document.report_key("teacher.input.pages", "expected it in `[input]` only");
             }
-            if !(teacher.weight > 0.0 && teacher.weight.is_finite()) {
-                let message = format!("expected a number above 0, found {}", teacher.weight);
-                document.report_key("teacher.weight", message);
-            }
-            if teacher.every == 0 {
-                document.report_key("teacher.every", "expected at least 1, found 0");
-            }
             if self.relations.bilstm.is_some() || self.relations.seq2seq.is_some() {
                 let message = "expected `[relations.linear]` or `[relations.training]` beside it; other models learn what \
                                is annotated";
@@ -379,7 +368,6 @@ impl PopulationOptions {
             }
         }
         if let Some(linker) = &self.linker {
-            check_decision(&linker.decision, document);
             for (key, path) in [("types", &linker.types), ("facts", &linker.facts)] {
                 if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
                     document.report_key(&format!("linker.{key}"), format!("no file {}", path.display()));
@@ -452,17 +440,6 @@ impl PopulationOptions {
             }
             _ => {}
         }
-        if training.max_tokens < 16 {
-            let message = format!("expected at least 16, found {}", training.max_tokens);
-            document.report_key(&key("max-tokens"), message);
-        }
-        if !(0.0..1.0).contains(&training.dropout) {
-            let message = format!("expected a number from 0 to below 1, found {}", training.dropout);
-            document.report_key(&key("dropout"), message);
-        }
-        if training.inner == 0 {
-            document.report_key(&key("inner"), "expected at least 1, found 0");
-        }
         if let Err(error) = training.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());
         }
@@ -475,32 +452,11 @@ impl PopulationOptions {
     }
 }
 
-/// What is wrong with `[linker.decision]`.
-pub(crate) fn check_decision(decision: &LinkerOptions, document: &mut Document<'_>) {
-    let LinkerOptions { threshold, context, unknown, coherence, similarity } = *decision;
-    for (key, value, most) in [
-        ("threshold", threshold, 1.0),
-        ("context", context, 100.0),
-        ("unknown", unknown, 100.0),
-        ("coherence", coherence, 100.0),
-        ("similarity", similarity, 1.0),
-    ] {
-        if !(0.0..=most).contains(&value) {
-            let message = format!("expected a number from 0 to {most}, found {value}");
-            document.report_key(&format!("linker.decision.{key}"), message);
-        }
-    }
-}
-
 impl BilstmTraining {
     fn check(&self, purpose: Purpose, document: &mut Document<'_>) {
         let key = |name: &str| format!("relations.bilstm.{name}");
         if let Err((name, message)) = self.shape.check() {
             document.report_key(&key(&format!("shape.{name}")), message);
-        }
-        if !(0.0..=1.0).contains(&self.negatives) {
-            let message = format!("expected a number from 0 to 1, found {}", self.negatives);
-            document.report_key(&key("negatives"), message);
         }
         if let Err(error) = self.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());

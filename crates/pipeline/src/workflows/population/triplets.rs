@@ -114,10 +114,6 @@ impl TripletTraining {
                 document.report_key(&key(name), format!("expected at least {least}, found {value}"));
             }
         }
-        if !(0.0..1.0).contains(&shape.dropout) {
-            let message = format!("expected a number from 0 to below 1, found {}", shape.dropout);
-            document.report_key(&key("shape.dropout"), message);
-        }
         for (at, property) in self.properties.iter().enumerate() {
             if property.relations.iter().all(|relation| relation.trim().is_empty()) {
                 let message = format!("expected at least one of `relations` for `{}`", property.name);

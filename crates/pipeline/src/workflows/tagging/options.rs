@@ -230,22 +230,7 @@ impl Config for TaggingOptions {
                 }
                 &options.optimizer
             }
-            TaggerKind::BilstmCrf(options) => {
-                let sizes = [
-                    ("tagger.hidden", options.hidden),
-                    ("tagger.layers", options.layers),
-                    ("tagger.features.buckets", options.features.buckets),
-                    ("tagger.features.width", options.features.width),
-                ];
-                for (key, _) in sizes.iter().filter(|(_, size)| *size == 0) {
-                    document.report_key(key, "expected at least 1, found 0");
-                }
-                if !(0.0..1.0).contains(&options.dropout) {
-                    let message = format!("expected at least 0 and below 1, found {}", options.dropout);
-                    document.report_key("tagger.dropout", message);
-                }
-                &options.optimizer
-            }
+            TaggerKind::BilstmCrf(options) => &options.optimizer,
         };
         if let Err(error) = optimizer.check() {
             document.report_key("tagger.optimizer", error.to_string());
