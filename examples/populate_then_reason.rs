@@ -19,7 +19,7 @@ use sporran::{
     kilt::{Record, kb::Part},
     pipeline::{
         Config,
-        korc::{ReasonOptions, knowledge_base, reason},
+        kbqa::{ReasonOptions, knowledge_base, reason},
         population::{PopulationOptions, Purpose, populate},
     },
     reasoner::embedding::{

@@ -25,7 +25,6 @@ pub use run_dir::{
     manifest,
 };
 pub use source::store::PartHash;
-pub use submit as submission;
 pub use tasks::files::TaskFile;
 pub use training::outcome::Trained;
 pub use workflows::{
@@ -33,9 +32,8 @@ pub use workflows::{
         Answer, Assembly, Evidence, Explanation, Options, Report, Step, Tried, assemble, assemble_retrieval,
         explain, generation, options, report, retrieval, retrieve, run, trace, train, train::encoders, tune,
     },
-    document_relations as documents, entity_linking as linking, kbqa as korc,
-    knowledge_selection as selection, link_prediction as links, population,
+    document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},
-    rules, slot_filling as slots, tagging,
+    rules, slot_filling, tagging,
     workflow::{Outcome, Workflow},
 };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use sporran_pipeline::{
-    Config, korc,
-    links::{AskOptions, Asker, LinkAnswer, LinkQuestion},
+    Config, kbqa,
+    link_prediction::{AskOptions, Asker, LinkAnswer, LinkQuestion},
 };
 
 use super::{ConfigArgs, input::Lines};
@@ -93,10 +93,10 @@ impl Reason {
 
 fn run_config(config: &ConfigArgs, context: &Context) -> Result<Outcome> {
     let (path, overrides) = config.parts()?;
-    let options = korc::ReasonOptions::load(path, overrides)?;
+    let options = kbqa::ReasonOptions::load(path, overrides)?;
     interrupt::keep(Kept::Folder(options.folder()));
     let mut predictions = Vec::new();
-    let reasoned = korc::reason(&options, &mut context.observer(), &mut |record| {
+    let reasoned = kbqa::reason(&options, &mut context.observer(), &mut |record| {
         if context.json {
             predictions.push(record.clone());
         }

@@ -13,7 +13,7 @@ use sporran_kilt::{
     scores::ranking::{RELEVANT, Report},
     wowpp,
 };
-use sporran_pipeline::selection;
+use sporran_pipeline::knowledge_selection;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
 use sporran_transformers::{DeviceName, Precision};
 
@@ -187,10 +187,10 @@ impl Rerank {
         let reranker = sporran_reranker::open(&models::resolve(&self.model, context.quiet)?, computing)?;
         let dialogues = wowpp::load(dialogues)?;
         interrupt::keep(Kept::Output(output.to_owned()));
-        let ranked = selection::rank(&dialogues.0, &*reranker, &mut context.observer())?;
-        selection::write_ranking(output, &ranked)?;
+        let ranked = knowledge_selection::rank(&dialogues.0, &*reranker, &mut context.observer())?;
+        knowledge_selection::write_ranking(output, &ranked)?;
         if let Some(path) = &self.predictions {
-            selection::write_predictions(path, &dialogues, &ranked, store)?;
+            knowledge_selection::write_predictions(path, &dialogues, &ranked, store)?;
         }
         Outcome::of(&Report::of(&ranked, RELEVANT))
     }

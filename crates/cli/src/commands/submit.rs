@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde_json::json;
 use sporran_kilt::{Dataset, PassageStore, Split};
-use sporran_pipeline::submission::{self, Entry};
+use sporran_pipeline::submit::{self, Entry};
 
 use crate::{
     error::{Error, Result},
@@ -60,7 +60,7 @@ impl Which {
             Part::Dev => Split::Dev,
             Part::Test => Split::Test,
         };
-        Ok(submission::pair(inputs, predictions, split, &self.datasets)?)
+        Ok(submit::pair(inputs, predictions, split, &self.datasets)?)
     }
 }
 
@@ -114,11 +114,11 @@ impl Check {
         let store = store.as_ref();
         let mut faults = Vec::new();
         for file in &self.files {
-            faults.push((file.display().to_string(), submission::check_file(file, store)?));
+            faults.push((file.display().to_string(), submit::check_file(file, store)?));
         }
         if let (Some(inputs), Some(predictions)) = (&self.inputs, &self.predictions) {
             for entry in self.which.entries(inputs, predictions)? {
-                let found = submission::check(&entry, store)?;
+                let found = submit::check(&entry, store)?;
                 faults.push((entry.name, found));
             }
         }
@@ -156,7 +156,7 @@ impl Pack {
     fn run(&self) -> Result<Outcome> {
         interrupt::keep(Kept::Output(self.output.clone()));
         let entries = self.which.entries(&self.inputs, &self.predictions)?;
-        submission::pack(&entries, &self.output)?;
+        submit::pack(&entries, &self.output)?;
         let text = format!("{}: {} datasets", self.output.display(), entries.len());
         Outcome::new(text, &json!({ "archive": self.output, "datasets": entries.len() }))
     }

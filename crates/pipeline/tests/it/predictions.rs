@@ -11,9 +11,9 @@ use std::{
 use serde_json::Value;
 use sporran_kilt::{PassageStore, wowpp};
 use sporran_pipeline::{
-    Config, Options, korc,
+    Config, Options, kbqa, knowledge_selection,
     population::{PopulationOptions, Purpose, populate},
-    selection, submission, workflow_of,
+    submit, workflow_of,
 };
 use sporran_reranker::Computing;
 use sporran_transformers::{DeviceName, Precision};
@@ -62,7 +62,7 @@ fn records(path: &Path) -> Vec<Value> {
 
 /// Records with provenance; the file is checked on the way.
 fn with_provenance(path: &Path, store: &PassageStore) -> usize {
-    let faults = submission::check_file(path, Some(store)).unwrap();
+    let faults = submit::check_file(path, Some(store)).unwrap();
     assert!(faults.is_empty(), "{faults:#?}");
     let records = records(path);
     assert!(!records.is_empty(), "{}", path.display());
@@ -100,8 +100,8 @@ fn the_quickstarts_predictions_are_kilts() {
             }
             "kbqa" => {
                 let overrides = overrides(folder, &["data.limit=5".into(), "name=reason".into()]);
-                let options = korc::ReasonOptions::load(config, &overrides).unwrap();
-                korc::reason(&options, &mut |_| {}, &mut |_| {}).unwrap();
+                let options = kbqa::ReasonOptions::load(config, &overrides).unwrap();
+                kbqa::reason(&options, &mut |_| {}, &mut |_| {}).unwrap();
             }
             other => panic!("{}: no test runs a config of the kind {other:?}", config.display()),
         }
@@ -154,8 +154,9 @@ fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
                         more.push(value);
                     }
                 }
-                let options = selection::SelectionOptions::load(&config, &overrides(folder, &more)).unwrap();
-                models.extend(selection::train(&options, &mut |_| {}).unwrap().models);
+                let options =
+                    knowledge_selection::SelectionOptions::load(&config, &overrides(folder, &more)).unwrap();
+                models.extend(knowledge_selection::train(&options, &mut |_| {}).unwrap().models);
             }
             other => panic!("{}: no test runs a config of the kind {other:?}", config.display()),
         }
@@ -173,17 +174,17 @@ fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
             "generator.prompt.max-tokens=40".into(),
             "generator.generation.max-new-tokens=4".into(),
         ];
-        let options = selection::ResponseOptions::load(&config, &overrides(folder, &more)).unwrap();
-        let responded = selection::respond(&options, &mut |_| {}).unwrap();
+        let options = knowledge_selection::ResponseOptions::load(&config, &overrides(folder, &more)).unwrap();
+        let responded = knowledge_selection::respond(&options, &mut |_| {}).unwrap();
         assert_eq!(with_provenance(&responded.predictions, &store(folder)), 4);
     }
     let (store, dialogues) = (store(folder), wowpp::load(&dev).unwrap());
     let computing = Computing { precision: Precision::F32, device: DeviceName::Cpu, batch_tokens: 4096 };
     for model in models {
         let reranker = sporran_reranker::open(&model, computing).unwrap();
-        let ranked = selection::rank(&dialogues.0, &*reranker, &mut |_| {}).unwrap();
+        let ranked = knowledge_selection::rank(&dialogues.0, &*reranker, &mut |_| {}).unwrap();
         let path = folder.join("predictions.jsonl");
-        selection::write_predictions(&path, &dialogues, &ranked, Some(Arc::clone(&store))).unwrap();
+        knowledge_selection::write_predictions(&path, &dialogues, &ranked, Some(Arc::clone(&store))).unwrap();
         assert_eq!(with_provenance(&path, &store), 4, "{}", model.display());
         // Sentences of the bundled dialogues stand on the pages of their articles.
         assert!(

@@ -1,7 +1,7 @@
 //! `sporran convert korc`.
 
 use clap::Args;
-use sporran_pipeline::{Config, korc};
+use sporran_pipeline::{Config, kbqa};
 
 use crate::{
     commands::ConfigArgs,
@@ -21,8 +21,8 @@ pub(crate) struct Korc {
 impl Korc {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let (path, overrides) = self.config.parts()?;
-        let options = korc::BuildConfig::load(path, overrides)?;
+        let options = kbqa::BuildConfig::load(path, overrides)?;
         interrupt::keep(Kept::Folder(options.output.clone()));
-        Outcome::of(&korc::build(&options, &mut context.observer())?)
+        Outcome::of(&kbqa::build(&options, &mut context.observer())?)
     }
 }

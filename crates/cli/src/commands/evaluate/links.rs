@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use sporran_kilt::kb;
-use sporran_pipeline::links;
+use sporran_pipeline::link_prediction;
 
 use super::figures::{self, value};
 use crate::{error::Result, outcome::Outcome, paths};
@@ -55,7 +55,7 @@ impl Links {
         paths::folder(&self.model)?;
         paths::file_or_folder(&self.kb)?;
         self.rules.as_deref().map_or(Ok(()), paths::file)?;
-        let report = links::evaluate(
+        let report = link_prediction::evaluate(
             &self.model,
             &self.kb,
             self.part.into(),

@@ -25,7 +25,6 @@ pub(crate) fn errors(output: &Output) -> String {
 }
 
 /// The one JSON object that the program prints where it succeeds.
-#[allow(dead_code, reason = "not every file of tests reads JSON")]
 pub(crate) fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     let output = sporran(folder, arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
