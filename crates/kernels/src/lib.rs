@@ -2,7 +2,7 @@
 //! matrices in f32 and int8, single-head attention, normalisation, softmax and activations, with gradients
 //! and dropout. For search they find the largest inner products of rows with queries.
 //!
-//! Every function has one generic definition over [`Simd`](simd::Simd), compiled for each instruction set and
+//! Every function has one generic definition over `simd::Simd`, compiled for each instruction set and
 //! chosen at run time: AVX-512 with VNNI, AVX-512, AVX2 with FMA, and plain Rust. Products of many rows use
 //! AMX if available, and products that may be rounded to bf16 use AVX-512 BF16. An element of a result is
 //! always summed in the same order. So it depends neither on the number of threads nor on the rest of the

@@ -192,7 +192,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
 /// Writes a file of documents.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) if writing fails; then no file appears.
+/// [`Error::Io`] if writing fails; then no file appears.
 pub fn save(path: impl AsRef<Path>, documents: &[Document]) -> Result<()> {
     let mut writer = jsonl::Writer::create(path)?;
     for document in documents {

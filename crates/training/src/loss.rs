@@ -92,7 +92,7 @@ fn contiguous<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Resu
 /// The sum of -log softmax(logits)\[label\] over the labels that are not [`IGNORED_LABEL`]: a differentiable scalar.
 ///
 /// # Errors
-/// As for [`cross_entropies`].
+/// As for `cross_entropies`.
 pub fn cross_entropy(logits: &Tensor, labels: &[u32], smoothing: f32) -> Result<Tensor> {
     Ok(cross_entropies(logits, labels, smoothing)?.sum_all()?)
 }

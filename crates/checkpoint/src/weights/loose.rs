@@ -45,7 +45,8 @@ pub fn tensors_of(
 /// The number of elements in a file of safetensors, by their types; no config need stand beside it.
 ///
 /// # Errors
-/// [`Error::MissingFile`], [`Error::Truncated`], [`Error::Safetensors`] or [`Error::Io`].
+/// [`MissingFile`](crate::Error::MissingFile), [`Truncated`](crate::Error::Truncated),
+/// [`Safetensors`](crate::Error::Safetensors) or [`Io`](crate::Error::Io).
 pub fn weight_types(path: &Path) -> Result<BTreeMap<String, usize>> {
     let file = WeightFile::open(path, "a file of safetensors")?;
     let mut types = BTreeMap::new();

@@ -137,7 +137,8 @@ fn rules_are_mined_and_judged() {
     assert!(rules.contains("speaks(X,Y) <= born(X,A), language(A,Y)"), "{rules}");
     let output = sporran(folder.path(), &["train", "c.toml", "rules.cyclic-length=4"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("cyclic-length: expected 1, 2 or 3"), "{}", errors(&output));
+    let told = errors(&output);
+    assert!(told.contains("`rules.cyclic-length`: expected a whole number from 1 to 3, found 4"), "{told}");
 }
 
 #[test]
