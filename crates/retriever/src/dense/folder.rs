@@ -8,7 +8,7 @@ use sporran_checkpoint::{Role, SentenceSettings, VectorSimilarity};
 use sporran_transformers::{Sentences, folder_max_tokens};
 
 use super::{DenseOptions, Similarity};
-use crate::{Error, Result};
+use crate::Result;
 
 /// A folder's setting that the config overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ impl DenseOptions {
     /// passage encoder's. The default is the inner product.
     ///
     /// # Errors
-    /// [`Error::Option`] for a similarity that the search does not support; errors of a folder's files.
+    /// Errors of a folder's files.
     pub fn similarity(&self) -> Result<Similarity> {
         if let Some(similarity) = self.similarity {
             return Ok(similarity);
@@ -39,14 +39,8 @@ impl DenseOptions {
                 None => {}
                 Some(VectorSimilarity::Cosine) => return Ok(Similarity::Cosine),
                 Some(VectorSimilarity::Dot) => return Ok(Similarity::InnerProduct),
-                Some(other) => {
-                    return Err(Error::Option {
-                        option: "similarity",
-                        expected: "`cosine` or `inner-product`, set in the config where the folder asks for what the \
-                                   search does not compute",
-                        found: format!("`{other}`, the `similarity_fn_name` of {}", folder.display()),
-                    });
-                }
+                Some(VectorSimilarity::Euclidean) => return Ok(Similarity::Euclidean),
+                Some(VectorSimilarity::Manhattan) => return Ok(Similarity::Manhattan),
             }
         }
         Ok(Similarity::InnerProduct)

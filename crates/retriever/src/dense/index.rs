@@ -13,6 +13,7 @@ use sporran_kilt::folder::Place;
 
 use super::{
     Embeddings, IndexOptions, Progress, Report, Similarity, VectorIndex,
+    distance::{self, Distances},
     flat::{self, Flat},
     header::{Header, KIND},
     hnsw::{self, Hnsw},
@@ -77,6 +78,7 @@ impl Index {
         I: IntoIterator<Item = Result<Embeddings>>,
     {
         options.check()?;
+        distance::check(options, similarity)?;
         if dim > MOST_VALUES {
             return Err(Error::TooLarge { what: "values a vector", most: MOST_VALUES as u64 });
         }
@@ -90,6 +92,7 @@ impl Index {
         );
         let rows = collect(&folder, key.to_hex().as_str(), dim, similarity, vectors, progress)?;
         let (sections, report) = match options {
+            _ if similarity.is_distance() => (distance::write(&rows, &folder)?, Report::default()),
             IndexOptions::Flat(options) => {
                 (flat::write(options, &rows, &folder, progress)?, Report::default())
             }
@@ -137,6 +140,7 @@ impl Index {
         dir: &Path,
         check: impl FnOnce(&Header) -> Result<()>,
     ) -> Result<Self> {
+        distance::check(options, similarity)?;
         let (header, mut files) = layout::open_unchecked::<Header>(dir, KIND, origin.passages_hash)?;
         let path = || dir.join("header");
         if header.encoder_hash != origin.encoder_hash {
@@ -162,6 +166,7 @@ impl Index {
         }
         check(&header)?;
         let inner: Box<dyn VectorIndex> = match options {
+            _ if similarity.is_distance() => Box::new(Distances::open(&mut files, &header)?),
             IndexOptions::Flat(options) => Box::new(Flat::open(options, &mut files, &header)?),
             IndexOptions::Pq(options) => Box::new(Pq::open(options, &mut files, &header)?),
             IndexOptions::Hnsw(options) => Box::new(Hnsw::open(options, &mut files, &header)?),
@@ -204,7 +209,7 @@ impl Index {
             .enumerate()
             .map(|(at, query)| scale(query, at, similarity))
             .collect::<Result<_>>()?;
-        if similarity == Similarity::InnerProduct {
+        if similarity != Similarity::Cosine {
             return Ok(Cow::Borrowed(queries));
         }
         let values = queries

@@ -5,6 +5,7 @@
 //! its passages.
 
 mod bi_encoder;
+mod distance;
 mod encoder;
 mod fingerprint;
 mod flat;

@@ -38,9 +38,10 @@ pub struct DenseOptions {
     /// blank.
     #[serde(default)]
     pub passage_template: Option<String>,
-    /// The similarity of vectors: `inner-product` or `cosine`. The default is the folder's: the
-    /// `similarity_fn_name` of sentence-transformers, or else the cosine. For other folders it is the inner
-    /// product.
+    /// The similarity of vectors: `inner-product`, `cosine`, `euclidean` or `manhattan`. The default is the
+    /// folder's: the `similarity_fn_name` of sentence-transformers, or else the cosine. For other folders it is
+    /// the inner product. The last two are distances, scored by their negative; they need a `flat` index in
+    /// `f32`.
     #[serde(default)]
     pub similarity: Option<Similarity>,
     /// The largest number of input tokens; the rest is truncated. The default is the folder's.
@@ -101,6 +102,10 @@ pub enum Similarity {
     InnerProduct,
     /// The inner product of normalised vectors. A zero vector is equally similar to all.
     Cosine,
+    /// The negative Euclidean distance.
+    Euclidean,
+    /// The negative Manhattan distance: the sum of the absolute differences.
+    Manhattan,
 }
 
 impl Similarity {
@@ -109,7 +114,15 @@ impl Similarity {
         match self {
             Self::InnerProduct => "inner-product",
             Self::Cosine => "cosine",
+            Self::Euclidean => "euclidean",
+            Self::Manhattan => "manhattan",
         }
+    }
+
+    /// Whether it is a distance, of which less is nearer, rather than a product.
+    #[must_use]
+    pub fn is_distance(self) -> bool {
+        matches!(self, Self::Euclidean | Self::Manhattan)
     }
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn scale(row: &[f32], number: usize, similarity: Similarity) -> Resul
     }
     Ok(match similarity {
         Similarity::Cosine if squares > 0.0 => 1.0 / squares.sqrt(),
-        Similarity::Cosine | Similarity::InnerProduct => 1.0,
+        _ => 1.0,
     })
 }
 

@@ -184,6 +184,10 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
         document.report_key("retriever", "is missing; it finds what the encoder is to tell apart");
     }
     document.check_checkpoint("encoder-training.from", &training.from);
+    if training.similarity.is_some_and(Similarity::is_distance) {
+        let message = "expected `cosine` or `inner-product`, found a distance";
+        document.report_key("encoder-training.similarity", message);
+    }
     if training.data.is_empty() && training.dialogues.is_empty() && training.examples.is_none() {
         document.report_key(table, "expected `data`, `dialogues` or `examples` to learn from");
     }

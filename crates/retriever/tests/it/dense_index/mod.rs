@@ -52,7 +52,15 @@ fn naive(vectors: &Embeddings, query: &[f32], similarity: Similarity, k: usize) 
         |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
     let length =
         |a: &[f32]| if similarity == Similarity::Cosine { product(a, a).sqrt().max(1e-30) } else { 1.0 };
-    let scores = vectors.rows().map(|row| product(row, query) / length(row) / length(query));
+    let differences = |row: &[f32], of: fn(f64) -> f64| -> f64 {
+        row.iter().zip(query).map(|(a, b)| of(f64::from(*a) - f64::from(*b))).sum()
+    };
+    let score = |row: &[f32]| match similarity {
+        Similarity::Euclidean => -differences(row, |difference| difference * difference).sqrt(),
+        Similarity::Manhattan => -differences(row, f64::abs),
+        _ => product(row, query) / length(row) / length(query),
+    };
+    let scores = vectors.rows().map(score);
     let mut found: Vec<(u32, f64)> = (0..).zip(scores).collect();
     found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     found.truncate(k);
@@ -86,7 +94,14 @@ fn exact_search_finds_what_the_definition_finds() {
         (flat(Storage::Int8, 4, VectorStorage::F16), 2.0 * root / 2048.0),
         (flat(Storage::Int8, 4, VectorStorage::F32), 1e-5),
     ] {
-        for similarity in [Similarity::InnerProduct, Similarity::Cosine] {
+        let all =
+            [Similarity::InnerProduct, Similarity::Cosine, Similarity::Euclidean, Similarity::Manhattan];
+        for similarity in all {
+            if similarity.is_distance() && options != flat(Storage::F32, 0, VectorStorage::F16) {
+                let error = build(&options, similarity, &vectors, &dir).unwrap_err();
+                assert!(matches!(error, Error::Option { option: "index", .. }), "{error}");
+                continue;
+            }
             build(&options, similarity, &vectors, &dir).unwrap();
             let index = open(&options, similarity, &dir).unwrap();
             index.verify().unwrap();

@@ -91,6 +91,8 @@ impl SentenceLayout {
             "similarity_fn_name": match self.similarity {
                 Similarity::Cosine => "cosine",
                 Similarity::InnerProduct => "dot",
+                Similarity::Euclidean => "euclidean",
+                Similarity::Manhattan => "manhattan",
             },
         });
         let write = |path: PathBuf, value: &Value| jsonl::write(path, format!("{value:#}\n").as_bytes());

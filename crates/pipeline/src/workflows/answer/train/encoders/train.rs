@@ -94,7 +94,7 @@ pub fn train_encoder(
                 cosine: *similarity == Similarity::Cosine,
                 scale: training.scale.unwrap_or(match similarity {
                     Similarity::Cosine => 20.0,
-                    Similarity::InnerProduct => 1.0,
+                    _ => 1.0,
                 }),
                 negatives: training.negatives,
             };
