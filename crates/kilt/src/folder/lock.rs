@@ -124,12 +124,18 @@ impl Lock {
     /// The number of the process that holds the lock at `path`, or held it last; `unknown` if the file lacks
     /// it. None for a file that is not a lock file.
     pub fn holder(path: &Path) -> Option<String> {
-        let text = fs::read_to_string(Self::stand_in(path)).or_else(|_| fs::read_to_string(path)).ok()?;
+        let text = fs::read_to_string(Self::file(path)).ok()?;
         // A process that was killed immediately leaves an empty file.
         if text.is_empty() {
             return Some("unknown".to_owned());
         }
         text.lines().next()?.strip_prefix(MAGIC).map(|process| process.trim().to_owned())
+    }
+
+    /// The file that holds the lock at `path`: that file, or the one that replaces it.
+    pub fn file(path: &Path) -> PathBuf {
+        let stand_in = Self::stand_in(path);
+        if stand_in.exists() { stand_in } else { path.to_owned() }
     }
 
     /// The file that replaces the lock on file systems without locks.

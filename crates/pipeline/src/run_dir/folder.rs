@@ -110,7 +110,7 @@ impl RunDir {
         let path = work.join(LOCK);
         let Some(lock) = Lock::try_take(&path)? else {
             let process = holder(&path);
-            return Err(Error::Busy { path, process });
+            return Err(Error::Busy { path: Lock::file(&path), process });
         };
         // Of a process that was killed while it wrote: the lock says that nobody writes here now.
         remove_leftovers(&root)?;
