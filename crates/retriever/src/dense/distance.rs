@@ -1,4 +1,4 @@
-//! Exact search by distances: every vector is compared with every query, and the nearest have the greatest scores.
+//! Exact search by distances. The score of a vector is its negative distance from the query.
 
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Top};
@@ -14,12 +14,12 @@ use crate::{
     layout::{Files, Folder, Mapped, Section},
 };
 
-/// Vectors whose best are found by one thread at once.
+/// The vectors of one unit of work.
 const BLOCK: usize = 4096;
-/// Sums that are kept side by side, so that a compiler can use wide instructions.
+/// Independent partial sums, so that the compiler can use wide instructions.
 const LANES: usize = 16;
 
-/// Vectors that are all compared by a distance.
+/// An index that compares every vector by a distance.
 pub(crate) struct Distances {
     similarity: Similarity,
     dim: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Distances {
     vectors: Mapped,
 }
 
-/// Checks that an index is of the one kind that compares by distances.
+/// Checks that an index can compare by distances: only a flat one in `f32` can.
 ///
 /// # Errors
 /// [`Error::Option`].
@@ -44,13 +44,13 @@ pub(crate) fn check(options: &IndexOptions, similarity: Similarity) -> Result<()
     }
 }
 
-/// Writes the file of an index.
+/// Writes the index file.
 pub(crate) fn write(rows: &Rows, folder: &Folder) -> Result<Vec<Section>> {
     Ok(vec![write_vectors(rows, VectorStorage::F32, folder, VECTORS)?])
 }
 
 impl Distances {
-    /// Of the file of an index.
+    /// Opens the index file.
     pub(crate) fn open(files: &mut Files, header: &Header) -> Result<Self> {
         let Header { similarity, dim, passages, .. } = *header;
         let (count, vectors) = (passages as usize, files.take(VECTORS)?);
@@ -58,7 +58,7 @@ impl Distances {
         Ok(Self { similarity, dim, count, vectors })
     }
 
-    /// The score of a vector: its distance from the query, negative.
+    /// The score of a vector.
     fn score(&self, query: &[f32], id: usize) -> f32 {
         let row = &self.vectors[4 * self.dim * id..][..4 * self.dim];
         let row = row.as_chunks::<4>().0;
@@ -70,7 +70,7 @@ impl Distances {
     }
 }
 
-/// The sum of a function over the differences of two vectors, the second in bytes.
+/// The sum of a function over the differences of two vectors; the second one is in bytes.
 fn sum(query: &[f32], row: &[[u8; 4]], of: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0.0f32; LANES];
     for (query, row) in query.chunks(LANES).zip(row.chunks(LANES)) {
