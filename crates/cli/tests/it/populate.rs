@@ -155,7 +155,10 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
         errors(&output)
     };
     let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.passes=0"]);
-    assert!(told.contains("no file none.json") && told.contains("`relations.linear.passes`: expected at least 1"), "{told}");
+    assert!(
+        told.contains("no file none.json") && told.contains("`relations.linear.passes`: expected at least 1"),
+        "{told}"
+    );
     assert!(
         refused(&["populate", "c.toml", "linker.decision.treshold=0.5"])
             .contains("did you mean `threshold`?")
