@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::ChatTemplate;
+use sporran_config::{Document, Override, Overrides};
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
     Generator, ModelOptions, Order, Prompt, PromptOptions, Request, Result, TextGenerator,
-    short_answer::cleaned, text::NEW_TOKENS,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    short_answer::cleaned,
+    text::NEW_TOKENS,
 };
 
 /// How turns are marked.
@@ -312,6 +316,58 @@ impl Generator for CausalGenerator {
             None => Vec::new(),
         };
         Ok(vec![self.text(request, &shown)?])
+    }
+}
+
+impl GeneratorKind for CausalOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
+            let message = format!("no file {}", file.display());
+            document.report_key(&format!("{key}.demonstrations.files"), message);
+        }
+        if self.chat == Chat::Template && self.model.exists() {
+            let message = match ChatTemplate::open(&self.model) {
+                Ok(Some(_)) => return,
+                Ok(None) => format!("{} has no chat template", self.model.display()),
+                Err(error) => error.to_string(),
+            };
+            document.report_key(&format!("{key}.chat"), message);
+        }
+    }
+
+    /// Adds another marking of turns than the folder's template, and another system message than the template's.
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        if let Some(template) = ChatTemplate::open(&self.model)? {
+            let mut push = |option: &str, folder: String, config: &str| {
+                found.insert(format!("{key}.{option}"), Override { folder, config: config.to_owned() });
+            };
+            match self.chat {
+                Chat::None => push("chat", "template".to_owned(), "none"),
+                Chat::Chatml => push("chat", "template".to_owned(), "chatml"),
+                Chat::Auto | Chat::Template => {}
+            }
+            if let Some(system) = template.default_system()
+                && !self.instruction.is_empty()
+                && self.instruction != system
+            {
+                push("instruction", system, &self.instruction);
+            }
+        }
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(CausalGenerator::load(self)?))
     }
 }
 

@@ -12,7 +12,10 @@ use sporran_transformers::{
     Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
 };
 
-use crate::{Error, Generation, Generator, Request, Result};
+use crate::{
+    Error, Generation, Generator, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+};
 
 /// `[generator]` with `kind = "extractive"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -358,6 +361,22 @@ impl<R: Reader> Generator for Extractive<R> {
 
     fn passages(&self) -> usize {
         self.options.passages
+    }
+}
+
+impl GeneratorKind for ExtractiveOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.passages,
+        }]
+    }
+
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(Extractive::load(self, context.seed)?))
     }
 }
 

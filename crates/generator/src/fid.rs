@@ -6,11 +6,16 @@ use candle_core::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_transformers::{
     Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
 };
 
-use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
+use crate::{
+    Generation, Generator, PromptOptions, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+};
 
 /// `[generator]` with `kind = "fid"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -149,5 +154,25 @@ impl Generator for FidGenerator {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         self.reader.texts(request)
+    }
+}
+
+impl GeneratorKind for FidOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(FidGenerator::load(self)?))
     }
 }

@@ -6,6 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
     Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
@@ -13,8 +14,11 @@ use sporran_transformers::{
 };
 
 use crate::{
-    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind, fid::batch_tokens,
-    passages::PassageReader, units,
+    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
+    fid::batch_tokens,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+    units,
 };
 
 /// `[generator]` with `kind = "memnet"`.
@@ -268,5 +272,29 @@ impl Generator for MemNet {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         Ok(self.input.texts(request)?.0)
+    }
+}
+
+impl GeneratorKind for MemNetOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Chosen
+    }
+
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(MemNet::load(self, context.store.clone())?))
     }
 }

@@ -6,6 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_transformers::{
     DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
@@ -15,6 +16,7 @@ use sporran_transformers::{
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     fid::batch_tokens,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::{PassageReader, Portion},
 };
 
@@ -175,5 +177,53 @@ impl Generator for RagGenerator {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         self.reader.texts(request)
+    }
+}
+
+impl GeneratorKind for RagSequenceOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Read
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(RagGenerator::load_sequence(self)?))
+    }
+}
+
+impl GeneratorKind for RagTokenOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Read
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(RagGenerator::load_token(self)?))
     }
 }

@@ -1,6 +1,12 @@
 //! The answer is the title of the best passage's page: what entity linking asks for.
 
-use crate::{Generation, Generator, Request, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Generation, Generator, Request, Result,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel},
+};
 
 /// Answers every query with the title of its best passage's page, and with nothing where no passage was found. No model
 /// is asked: the retriever has linked the mention.
@@ -26,6 +32,25 @@ impl Generator for TitleGenerator {
 
     fn passages(&self) -> usize {
         20
+    }
+}
+
+/// `kind = "title"`, which has no other keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TitleOptions {}
+
+impl GeneratorKind for TitleOptions {
+    fn models(&self, _: &str) -> Vec<GeneratorModel<'_>> {
+        Vec::new()
+    }
+
+    fn linking_provenance(&self) -> EvidenceSource {
+        EvidenceSource::Ranking
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(TitleGenerator))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fact checking by classification: what is retrieved is read beside the claim, piece by piece, and the pieces' labels
 //! become a verdict. KILT's BERT + DPR for FEVER reads the first sentence of each page and takes the majority's label.
 
+mod kind;
 mod labels;
 mod matcher;
 pub(crate) mod nsmn;

@@ -17,22 +17,22 @@ use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
     Output, Record,
     docred::{self, Document, Found},
-    jsonl,
+    hash_json, jsonl,
     scores::document_relations::{Report, score},
 };
 
 pub use options::{DocumentRelationsOptions, DocumentsOptions, DocumentsTraining};
+use sporran_config::Diagnostic;
 pub use train::{TrainedDocuments, train};
 
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, check_model},
         inputs::Inputs,
         journal::Journal,
-        key::{StepKey, hash_json},
+        key::StepKey,
         manifest::{Account, TaskEntry},
         step::{Chunks, FileStep, FileWork},
     },
@@ -237,7 +237,7 @@ fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+    use crate::{config::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_is_in_the_key_but_those_that_change_no_relation() {

@@ -104,7 +104,7 @@ pub(crate) struct Node {
 /// process works in the run's folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
     let input = options.input.as_ref().ok_or_else(|| {
-        Error::Config(vec![crate::config::Diagnostic::of_config("input", "is missing; nothing is read")])
+        Error::Config(vec![sporran_config::Diagnostic::of_config("input", "is missing; nothing is read")])
     })?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;

@@ -95,7 +95,7 @@ const WITHOUT: [&str; 6] =
     ["relations.model", "relations.precision", "linker.aliases", "teacher.readings", "input", "triples"];
 
 fn missing(key: &str) -> Error {
-    Error::Config(vec![crate::config::Diagnostic::of_config(key, "is missing; training needs it")])
+    Error::Config(vec![sporran_config::Diagnostic::of_config(key, "is missing; training needs it")])
 }
 
 /// Makes the model in the folder `model`.
@@ -339,7 +339,7 @@ impl<'a> Marker<'a> {
             (None, fresh) => {
                 // `check_values` has made sure of one of the two.
                 let fresh = fresh.as_ref().ok_or_else(|| {
-                    Error::Config(vec![crate::config::Diagnostic::of_config(
+                    Error::Config(vec![sporran_config::Diagnostic::of_config(
                         "relations.training.encoder",
                         "is missing",
                     )])

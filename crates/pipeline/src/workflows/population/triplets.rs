@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document},
     observe::Observer,
     training::{
         model::{Pupil, Start},
@@ -33,6 +32,7 @@ use crate::{
         session::{Judge, Learning},
     },
 };
+use sporran_config::{Diagnostic, Document};
 
 /// `[relations.seq2seq]`: an encoder-decoder that reads a sentence and writes its facts (REBEL; Huguet Cabot and Navigli
 /// 2021), held to spans of the sentence and to known relations. Training writes the sizes below into the model's folder;

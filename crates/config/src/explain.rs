@@ -277,7 +277,7 @@ fn header(block: &Block<'_>) -> String {
 
 /// Every key of a workflow as TOML with comments. Keys that the config sets stand as they are; the others are commented out, with
 /// their defaults. So the text is the same config.
-pub(crate) fn as_toml(workflow: &str, schema: &Schema, config: Option<&toml::Table>) -> String {
+pub fn as_toml(workflow: &str, schema: &Schema, config: Option<&toml::Table>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{WORKFLOW} = \"{workflow}\"");
@@ -356,7 +356,7 @@ fn comment(text: &mut String, words: &str) {
 }
 
 /// The page of a workflow in the manual.
-pub(crate) fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
+pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
     let mut text = format!(
         "# `workflow = \"{workflow}\"`\n\n\
          `sporran docs config` generates this page from the program. Do not edit it.\n\n\

@@ -1,15 +1,26 @@
-//! A config as a document: its text with overrides, its tables, and the mistakes that were found in it, each with its line.
+//! Config files: their tables, their mistakes and their manual.
+//!
+//! A [`Document`] is a config with its overrides. Options are read out of its tables, and every mistake is reported with
+//! its line. [`kinds!`] lists the kinds of a stage. [`schema`] and [`explain`] derive ranges and the manual from the types
+//! of the options.
 
-pub(crate) mod explain;
-pub(crate) mod load;
+pub mod explain;
+mod kinds;
+mod overrides;
 mod read;
-pub(crate) mod schema;
+pub mod schema;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
+pub use kinds::{Check, FromTable, Kinds};
+pub use overrides::{Override, Overrides};
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde;
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::{
     Spanned,
@@ -31,7 +42,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// What a config as a whole lacks, where no line of it is at fault.
-    pub(crate) fn of_config(key: &str, message: impl Into<String>) -> Self {
+    pub fn of_config(key: &str, message: impl Into<String>) -> Self {
         Self { origin: "config".into(), line: 0, key: key.into(), message: message.into() }
     }
 }
@@ -50,15 +61,15 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A config's text and the overrides that are laid over it.
-pub(crate) struct Text {
+/// The text of a config with its overrides.
+pub struct Text {
     path: PathBuf,
     file: String,
     /// Each override twice, as TOML and with its value as a string, behind blanks that put its spans past the file's.
-    overrides: Vec<Override>,
+    overrides: Vec<Overlay>,
 }
 
-struct Override {
+struct Overlay {
     start: usize,
     written: String,
     plain: String,
@@ -67,7 +78,7 @@ struct Override {
 
 impl Text {
     /// A config's text; an override is `key=value`, its value TOML or else a bare string.
-    pub(crate) fn new(path: &Path, file: String, overrides: &[String]) -> Self {
+    pub fn new(path: &Path, file: String, overrides: &[String]) -> Self {
         let mut start = file.len();
         let overrides = overrides
             .iter()
@@ -77,7 +88,7 @@ impl Text {
                 let (key, value) = written.split_once('=').unwrap_or((written, ""));
                 let quoted = format!("{blanks}{key}={}", toml::Value::String(value.to_owned()));
                 let made =
-                    Override { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
+                    Overlay { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
                 start = made.plain.len().max(made.quoted.len());
                 made
             })
@@ -86,14 +97,15 @@ impl Text {
     }
 }
 
-/// A table with its place in the text.
-pub(crate) type Table<'t> = Spanned<DeTable<'t>>;
+/// A table with its position in the text.
+pub type Table<'t> = Spanned<DeTable<'t>>;
 
-/// A stage's table was wrong; what is wrong has been reported.
-pub(crate) struct Wrong;
+/// A table could not be read. Its mistakes have been reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Invalid;
 
 /// The first key of every config: what the file is for.
-pub(crate) const WORKFLOW: &str = "workflow";
+pub const WORKFLOW: &str = "workflow";
 
 /// A config as a tree of spanned keys and values, with the mistakes found so far.
 #[derive(Clone)]
@@ -109,7 +121,7 @@ pub struct Document<'t> {
 
 impl<'t> Document<'t> {
     /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
-    pub(crate) fn parse(text: &'t Text) -> Self {
+    pub fn parse(text: &'t Text) -> Self {
         let (root, errors) = DeTable::parse_recoverable(&text.file);
         let mut document =
             Self { text, root, diagnostics: Vec::new(), suspects: Vec::new(), workflow: String::new() };
@@ -142,7 +154,7 @@ impl<'t> Document<'t> {
 
     /// Adds a mistake at a key; at the nearest table above it where the key is not written. A mistake that follows from an entry
     /// that is wrong already is left out: one at that entry, or one at its table that names it.
-    pub(crate) fn report_key(&mut self, key: &str, message: impl Into<String>) {
+    pub fn report_key(&mut self, key: &str, message: impl Into<String>) {
         let message = message.into();
         let names = |suspect: &str| {
             let name = suspect.rsplit('.').next().unwrap_or(suspect);
@@ -157,12 +169,19 @@ impl<'t> Document<'t> {
     }
 
     /// Reports a key whose folder is no model's.
-    pub(crate) fn check_checkpoint(&mut self, key: &str, folder: &Path) {
+    pub fn check_checkpoint(&mut self, key: &str, folder: &Path) {
         self.check_folder(key, folder, "config.json");
     }
 
+    /// Reports a key whose folder is no encoder's. One of sentence-transformers may have its encoder in a folder below.
+    pub fn check_encoder(&mut self, key: &str, folder: &Path) {
+        if !folder.join("modules.json").is_file() {
+            self.check_checkpoint(key, folder);
+        }
+    }
+
     /// Reports a key whose folder lacks a file that it must have, or does not exist.
-    pub(crate) fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
+    pub fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
         if !folder.exists() {
             self.report_key(key, format!("no folder {}", folder.display()));
         } else if !folder.join(file).is_file() {
@@ -171,14 +190,14 @@ impl<'t> Document<'t> {
     }
 
     /// Reports those of a key's files that do not exist.
-    pub(crate) fn check_files(&mut self, key: &str, files: &[PathBuf]) {
+    pub fn check_files(&mut self, key: &str, files: &[PathBuf]) {
         for path in files.iter().filter(|path| !path.is_file()) {
             self.report_key(key, format!("no file {}", path.display()));
         }
     }
 
     /// The same for files after whose names, without their endings, what is written of each is called.
-    pub(crate) fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
+    pub fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
         self.check_files(key, files);
         for (at, path) in files.iter().enumerate() {
             if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
@@ -204,7 +223,7 @@ impl<'t> Document<'t> {
     }
 
     /// Takes the table `name` out of the one at the path `key`; `None` where there is none of that name.
-    fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Wrong> {
+    fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Invalid> {
         let Some((written, value)) = table.get_mut().remove_entry(name) else { return Ok(None) };
         let span = value.span();
         match value.into_inner() {
@@ -213,41 +232,41 @@ impl<'t> Document<'t> {
                 let path = join(key, name);
                 let message = format!("expected a table `[{path}]`, found a {}", other.type_str());
                 self.report(written.span().start, path, message);
-                Err(Wrong)
+                Err(Invalid)
             }
         }
     }
 
     /// Takes a table out of the one at the path `key`, which has to hold it.
-    pub(crate) fn take_table_of(
+    pub fn take_table_of(
         &mut self,
         key: &str,
         name: &str,
         table: &mut Table<'t>,
-    ) -> Result<Table<'t>, Wrong> {
+    ) -> Result<Table<'t>, Invalid> {
         let start = table.span().start;
         self.take(key, name, table)?.ok_or_else(|| {
             self.report(start, join(key, name), "is missing");
-            Wrong
+            Invalid
         })
     }
 
     /// Takes an array of tables out of the table at the path `key`, which has to hold it.
-    pub(crate) fn take_tables(
+    pub fn take_tables(
         &mut self,
         key: &str,
         name: &str,
         table: &mut Table<'t>,
-    ) -> Result<Vec<Table<'t>>, Wrong> {
+    ) -> Result<Vec<Table<'t>>, Invalid> {
         let path = join(key, name);
         let Some((written, value)) = table.get_mut().remove_entry(name) else {
             self.report(table.span().start, path, "is missing");
-            return Err(Wrong);
+            return Err(Invalid);
         };
         let start = written.span().start;
         let DeValue::Array(items) = value.into_inner() else {
             self.report(start, path.clone(), format!("expected tables `[[{path}]]`"));
-            return Err(Wrong);
+            return Err(Invalid);
         };
         let mut tables = Vec::with_capacity(items.len());
         for item in items {
@@ -260,35 +279,40 @@ impl<'t> Document<'t> {
                         path.clone(),
                         format!("expected a table, found a {}", other.type_str()),
                     );
-                    return Err(Wrong);
+                    return Err(Invalid);
                 }
             }
         }
         Ok(tables)
     }
 
-    /// Takes the stage `key`, which has to be there, and its `kind`.
-    pub(crate) fn take_stage_of(&mut self, key: &str, kinds: &[&str]) -> Result<(Table<'t>, String), Wrong> {
-        let Some(mut table) = self.take_stage(key)? else {
+    /// Reads the stage `key`; `None` if the config has no such table.
+    ///
+    /// # Errors
+    /// [`Invalid`] if the table is wrong.
+    pub fn read_stage<K: Kinds>(&mut self, key: &str) -> Result<Option<K>, Invalid> {
+        let table = self.take_stage(key)?;
+        table.map(|table| K::from_stage(self, key, table)).transpose()
+    }
+
+    /// Reads the stage `key`, which the config must have.
+    ///
+    /// # Errors
+    /// [`Invalid`] if the table is wrong or missing.
+    pub fn require_stage<K: Kinds>(&mut self, key: &str) -> Result<K, Invalid> {
+        self.read_stage(key)?.ok_or_else(|| {
             self.report_key(key, "is missing");
-            return Err(Wrong);
-        };
-        let kind = self.take_kind(key, &mut table, kinds)?;
-        Ok((table, kind))
+            Invalid
+        })
     }
 
     /// Takes the `kind` out of the table at the path `key`.
-    pub(crate) fn take_kind(
-        &mut self,
-        key: &str,
-        table: &mut Table<'t>,
-        kinds: &[&str],
-    ) -> Result<String, Wrong> {
+    pub fn take_kind(&mut self, key: &str, table: &mut Table<'t>, kinds: &[&str]) -> Result<String, Invalid> {
         let start = table.span().start;
         let one_of = || kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
         let Some((name, value)) = table.get_mut().remove_entry("kind") else {
             self.report(start, format!("{key}.kind"), format!("is missing; expected one of {}", one_of()));
-            return Err(Wrong);
+            return Err(Invalid);
         };
         let start = name.span().start;
         let message = match value.get_ref().as_str() {
@@ -301,11 +325,11 @@ impl<'t> Document<'t> {
             None => format!("expected a string, one of {}", one_of()),
         };
         self.report(start, format!("{key}.kind"), message);
-        Err(Wrong)
+        Err(Invalid)
     }
 
     /// Takes a stage's table out of the root; `None` where the config has no such stage.
-    pub(crate) fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Wrong> {
+    pub fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Invalid> {
         let mut root = std::mem::replace(&mut self.root, Spanned::new(0..0, DeTable::new()));
         let taken = self.take("", key, &mut root);
         self.root = root;
@@ -313,24 +337,24 @@ impl<'t> Document<'t> {
     }
 
     /// Leaves mistakes at a key, or in its table, out from here on: it is wrong already.
-    pub(crate) fn suspect(&mut self, key: &str) {
+    pub fn suspect(&mut self, key: &str) {
         self.suspects.push(key.to_owned());
     }
 
     /// The value of the key `workflow`; `None` where it is missing or no string.
-    pub(crate) fn workflow(&self) -> Option<&str> {
+    pub fn workflow(&self) -> Option<&str> {
         self.root.get_ref().get(WORKFLOW)?.get_ref().as_str()
     }
 
     /// The values of the config without `workflow`; `None` where they have no form of their own.
-    pub(crate) fn values(&self) -> Option<toml::Table> {
+    pub fn values(&self) -> Option<toml::Table> {
         let mut values = toml::Table::deserialize(Deserializer::from(self.root.clone())).ok()?;
         values.remove(WORKFLOW);
         Some(values)
     }
 
     /// The strings of an array at the root.
-    pub(crate) fn strings(&self, key: &str) -> Vec<String> {
+    pub fn strings(&self, key: &str) -> Vec<String> {
         let items = self.root.get_ref().get(key).and_then(|value| match value.get_ref() {
             DeValue::Array(items) => Some(items),
             _ => None,
@@ -340,7 +364,7 @@ impl<'t> Document<'t> {
     }
 
     /// Takes the key `workflow` out of the root, which has to be one of some names.
-    pub(crate) fn take_workflow(&mut self, names: &[&str]) -> bool {
+    pub fn take_workflow(&mut self, names: &[&str]) -> bool {
         let Some((key, value)) = self.root.get_mut().remove_entry(WORKFLOW) else {
             let message = format!("is missing; add the line `workflow = \"{}\"` at the top", names[0]);
             self.report(0, WORKFLOW.to_owned(), message);
@@ -360,7 +384,7 @@ impl<'t> Document<'t> {
     }
 
     /// Reports that a table belongs to another workflow, and those that are missing in this one.
-    pub(crate) fn check_workflow_table(&mut self, table: &str, workflow: &str) {
+    pub fn check_workflow_table(&mut self, table: &str, workflow: &str) {
         let (has, is) = (self.has(table), self.workflow == workflow);
         if has && !is {
             self.report_key(table, format!("belongs to `workflow = \"{workflow}\"`"));
@@ -370,23 +394,23 @@ impl<'t> Document<'t> {
     }
 
     /// Whether the root has a key.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.root.get_ref().contains_key(key)
     }
 
     /// Puts back what reading took out of an earlier copy; mistakes stay.
-    pub(crate) fn restore(&mut self, written: Self) {
+    pub fn restore(&mut self, written: Self) {
         self.root = written.root;
     }
 
     /// Reads what is left of the root, which may hold the tables `stages` beside the fields of `T`.
-    pub(crate) fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
+    pub fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
         let root = self.root.clone();
         self.read("", root, stages)
     }
 
     /// Every mistake, in the document's order.
-    pub(crate) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
         self.diagnostics
     }

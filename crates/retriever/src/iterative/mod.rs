@@ -8,8 +8,11 @@
 //! trained scorer. The score of a set combines the share of the question that its pages cover, the links
 //! between them, and their ranks for the question alone.
 
+mod options;
+
 use std::{cmp::Ordering, sync::Arc};
 
+pub use options::IterativeRetrieverOptions;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
+use sporran_config::{Diagnostic, Document, Text, WORKFLOW, schema};
 use sporran_kilt::jsonl;
 
-use super::{Diagnostic, Document, Text, WORKFLOW, schema};
 use crate::{Error, Result};
 
 /// The options of a workflow's config.

@@ -17,12 +17,7 @@ const MAX_MISTAKES: usize = 100;
 impl<'t> Document<'t> {
     /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read. Otherwise the options are as if the
     /// wrong entries were not there, so that they can be checked.
-    pub(crate) fn read<T: DeserializeOwned>(
-        &mut self,
-        key: &str,
-        mut table: Table<'t>,
-        also: &[&str],
-    ) -> Option<T> {
+    pub fn read<T: DeserializeOwned>(&mut self, key: &str, mut table: Table<'t>, also: &[&str]) -> Option<T> {
         let mut removed: Vec<String> = Vec::new();
         loop {
             let error = match T::deserialize(Deserializer::from(table.clone())) {

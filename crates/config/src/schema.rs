@@ -11,12 +11,12 @@ use toml::de::{DeTable, DeValue};
 use super::{Document, is_at_or_below, join};
 
 /// The schema of options as a config writes them, with the definitions that it refers to.
-pub(crate) fn of<T: JsonSchema>() -> Schema {
+pub fn of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>()
 }
 
 /// The same with one more key at the root, whose value has a type of its own.
-pub(crate) fn with_key<T: JsonSchema, K: JsonSchema>(key: &str) -> Schema {
+pub fn with_key<T: JsonSchema, K: JsonSchema>(key: &str) -> Schema {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let added = generator.subschema_for::<K>();
     let mut schema = generator.into_root_schema_for::<T>();
@@ -234,7 +234,7 @@ impl fmt::Display for Range {
 
 impl Document<'_> {
     /// Reports the numbers that lie outside the ranges of a schema. Further mistakes at these keys are left out.
-    pub(crate) fn check_ranges(&mut self, schema: &Schema) {
+    pub fn check_ranges(&mut self, schema: &Schema) {
         let mut found = Vec::new();
         outside_of_table(self.root.get_ref(), Node::root(schema), "", &mut found);
         for (at, key, message) in found {
