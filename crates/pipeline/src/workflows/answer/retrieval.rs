@@ -313,7 +313,7 @@ rerank.depth = 20
         );
         for expected in [
             "retriever.base.fusion: weights: expected one for each part",
-            "retriever.hops: beams: expected at least 1",
+            "retriever.hops.beams: expected at least 1",
             "reranker.rerank.depth: expected at least 1",
             "retriever.base.parts[1].model: no folder m",
             "reranker.model: no folder c",
