@@ -1,4 +1,4 @@
-//! What opening a folder must know of an architecture, which says it beside its config.
+//! The facts about an architecture that opening a folder needs. Each architecture states them next to its config.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -196,12 +196,12 @@ pub enum Error {
         source: candle_core::Error,
     },
 
-    /// A model of another kind than the one that was asked for.
+    /// The model's kind differs from the requested kind.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Architecture {
         /// The model's `config.json`.
         path: PathBuf,
-        /// The kind that was asked for.
+        /// The requested kind.
         expected: &'static str,
         /// The kind that the folder holds.
         found: String,
@@ -218,12 +218,12 @@ pub enum Error {
         expected: Shape,
     },
 
-    /// A tensor was asked for that is not a part of the model.
+    /// The requested tensor is not part of the model.
     #[error("{}: expected the name of one of the model's tensors, found `{tensor}`", path.display())]
     UnknownTensor {
         /// The weights file, or the index of its shards.
         path: PathBuf,
-        /// The name that was asked for.
+        /// The requested name.
         tensor: String,
     },
 
@@ -305,7 +305,7 @@ pub enum Error {
     Dtype {
         /// The types that can be used.
         expected: &'static str,
-        /// The type that was asked for.
+        /// The requested type.
         found: DType,
     },
 

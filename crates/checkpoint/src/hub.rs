@@ -150,9 +150,9 @@ impl Hub {
     }
 
     /// The folder of a model. What is not in the cache is fetched first: the config, the tokenizer's files and one form
-    /// of the weights. A commit that is there is not asked for again; a branch is. Where the hub cannot be reached, which
-    /// a failed connection and a status of 5xx say, the files that the cache has of the branch are used with a warning.
-    /// Every other failure is an error: a refusal, a wrong length, a wrong hash.
+    /// of the weights. A cached commit is not requested again; a branch is. If the hub cannot be reached (a failed
+    /// connection or a status of 5xx), the cached files of the branch are used with a warning. Every other failure is an
+    /// error: a refusal, a wrong length, a wrong hash.
     ///
     /// # Errors
     /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub does
@@ -450,7 +450,7 @@ impl Files<'_> {
     }
 }
 
-/// Makes a snapshot's file, so many folders deep, stand for a blob.
+/// Links a snapshot's file to a blob. The file is `depth` folders below the snapshot.
 #[cfg(unix)]
 fn link(blob: &Path, place: &Path, depth: usize) -> std::io::Result<()> {
     let above = "../".repeat(depth + 1);
@@ -486,7 +486,7 @@ fn weights(snapshot: &Path) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// The files that an index names, which must lie beside it.
+/// The files that an index names. They must be in the same folder as the index.
 fn shards(index: &Path) -> Result<BTreeSet<String>> {
     #[derive(Deserialize)]
     struct Index {

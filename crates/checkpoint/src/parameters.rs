@@ -41,7 +41,7 @@ pub fn stored_values(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usi
     }
 }
 
-/// Hands out zeros that take no memory, and notes what is asked for.
+/// Returns zeros that take no memory, and records each requested parameter.
 struct Recorder<'a>(&'a Mutex<Vec<Parameter>>);
 
 impl SimpleBackend for Recorder<'_> {
@@ -60,7 +60,7 @@ impl SimpleBackend for Recorder<'_> {
     }
 
     fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> candle_core::Result<Tensor> {
-        candle_core::bail!("the tensor {name} was asked for without a shape")
+        candle_core::bail!("the tensor {name} was requested without a shape")
     }
 
     fn contains_tensor(&self, _: &str) -> bool {
@@ -80,7 +80,7 @@ pub fn parameters<M>(build: impl FnOnce(&VarBuilder) -> Result<M>) -> Result<Vec
 }
 
 /// Fresh trainable variables for `parameters`. The values depend on `seed` and on the parameters only: they are
-/// drawn on the host by `ChaCha8`, each parameter from a stream of its own, since candle's generator cannot be
+/// drawn on the host by `ChaCha8`, each parameter from a separate stream, since candle's generator cannot be
 /// seeded on a CPU.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ pub(crate) enum Cause {
     /// No answer came: the connection failed or broke, or the answer's status says that the server failed (5xx).
     #[error("{0}")]
     Unreachable(String),
-    /// An answer came, and it is not what was asked for; or a file could not be written here.
+    /// The response is not the requested one, or a local file cannot be written.
     #[error("{0}")]
     Other(String),
 }
@@ -93,7 +93,7 @@ pub(crate) struct About {
     pub(crate) commit: Option<String>,
     /// The name of its content: its SHA-256 where it is stored as a large file, and otherwise git's hash of it.
     pub(crate) etag: String,
-    /// Bytes, where they are told.
+    /// The size in bytes, if the hub states it.
     pub(crate) size: Option<u64>,
 }
 
@@ -134,14 +134,14 @@ impl Remote {
         Ok(About { commit: header("x-repo-commit").map(str::to_owned), etag, size })
     }
 
-    /// Fetches a file, from the byte on that `part` ends at, and tells how many there are and how many it has. Where the hub gives
-    /// a hash, the content has it; a file that has another is removed.
+    /// Fetches a file, starting at the byte where `part` ends, and reports the bytes fetched and the total. If the hub
+    /// gives a hash, the content must match it; a file that does not match is removed.
     pub(crate) fn fetch(
         &self,
         path: &str,
         about: &About,
         part: &Path,
-        tell: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Cause> {
         let mut output = File::options().append(true).create(true).open(part)?;
         let mut done = output.metadata()?.len();
@@ -173,7 +173,7 @@ impl Remote {
                 }
                 output.write_all(&buffer[..read])?;
                 done += read as u64;
-                tell(done, about.size.unwrap_or(done));
+                progress(done, about.size.unwrap_or(done));
             }
         }
         output.sync_all()?;

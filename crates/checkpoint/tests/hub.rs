@@ -1,4 +1,4 @@
-//! Models of the hub: from a cache that is there, and from a server that stands in for the hub.
+//! Models of the hub: from a filled cache, and from a mock server of the hub.
 
 #[path = "hub/warnings.rs"]
 mod warnings;
@@ -80,7 +80,7 @@ impl Asked {
         self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// The bytes of a file that are asked for, as a part of it, with headers that say which.
+    /// The requested byte range of a file, with the headers of a partial response.
     fn part(&self, bytes: &[u8], more: &str) -> Reply {
         let range = self.header("range").and_then(|range| range.strip_prefix("bytes="));
         let (start, end) = match range.and_then(|range| range.split_once('-')) {
@@ -100,7 +100,7 @@ impl Asked {
 /// Status, headers and body.
 type Reply = (&'static str, String, Vec<u8>);
 
-/// Answers for as long as the test runs, and notes what was asked for.
+/// Answers for as long as the test runs, and records the requests.
 struct Server {
     address: String,
     log: Arc<Mutex<Vec<Asked>>>,
@@ -202,7 +202,7 @@ fn hub_with_storage(serve: Serve) -> (Server, Server) {
     let storage = Server::new(move |asked| {
         let files = small();
         match files.get(asked.path.trim_start_matches("/stored/")) {
-            // It has an etag of its own, which is no hash of the content.
+            // Its etag is not a hash of the content.
             Some(bytes) => asked.part(&serve("model.safetensors", bytes), "etag: \"0\"\r\n"),
             None => ("404 Not Found", String::new(), Vec::new()),
         }
@@ -326,7 +326,7 @@ fn a_refusal_is_an_error_though_the_branch_is_cached() {
 fn where_the_hub_cannot_be_reached_the_cached_commit_serves_with_a_warning() {
     let failed = || ("503 Service Unavailable", String::new(), Vec::new());
     let down = Server::new(move |_| failed());
-    // It fails once it is asked for a file.
+    // It fails on the first request for a file.
     let fails_later = Server::new(move |asked| {
         let listed = listing(asked, &small());
         if listed.0 == "200 OK" { listed } else { failed() }
@@ -466,7 +466,7 @@ fn a_cached_model_needs_no_network() {
         assert_eq!(folder, expected);
         assert_whole(&folder);
     }
-    // A branch is asked for, and what the cache has of it serves where the hub is away.
+    // A branch is requested. If the hub is unreachable, the cached files serve.
     assert_eq!(hub.folder(&id("org/tiny"), &mut |_| {}).unwrap(), expected);
     let error = offline.folder(&id("org/other"), &mut |_| {}).unwrap_err();
     assert!(matches!(&error, Error::NotCached { .. }), "{error}");
@@ -498,7 +498,7 @@ fn a_model_is_fetched_once_with_its_shards_and_nothing_else() {
     assert!(!folder.join("training_args.bin").exists());
     assert_eq!(seen.len(), 6);
     assert!(seen.values().all(|(done, total)| done == total), "{seen:?}");
-    // The branch is looked up once; the files are asked for by its commit.
+    // The branch is looked up once; the files are requested by its commit.
     let asked = server.asked();
     assert_eq!(asked[0], "/api/models/org/tiny/revision/main");
     let prefix = format!("/org/tiny/resolve/{COMMIT}/");

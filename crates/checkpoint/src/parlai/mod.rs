@@ -87,8 +87,8 @@ pub fn is_parlai(folder: &Path) -> bool {
 /// appears whole or not at all. `bart` makes the architecture from the
 /// fields of a BART's `config.json` that differ from their defaults.
 ///
-/// What ParlAI calls the unknown token is also what every subword is to it that is no word of its vocabulary. Such a symbol
-/// gets an id of its own here, with the unknown token's vector, and can never be said, as ParlAI's start token cannot.
+/// ParlAI maps every subword outside its vocabulary to the unknown token. Here each such symbol gets a separate id with the
+/// unknown token's vector. It can never be generated, and neither can ParlAI's start token.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something; [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] (a network or

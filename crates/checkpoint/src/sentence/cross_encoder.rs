@@ -1,5 +1,5 @@
-//! What a cross-encoder's folder says beside its model: where sentence-transformers put the model, what stands before
-//! queries, and what becomes of logits.
+//! The settings of a cross-encoder's folder: the model's subfolder in the layout of sentence-transformers, the prompt
+//! before queries, and the activation over logits.
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ struct Named {
     name: String,
 }
 
-/// What a cross-encoder's folder says beside its model.
+/// The settings of a cross-encoder's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrossEncoderFolder {
     /// The folder of the model itself.
@@ -85,7 +85,7 @@ impl CrossEncoderFolder {
     /// Reads a folder: one in the layout of sentence-transformers, or one of a model alone.
     ///
     /// # Errors
-    /// [`Error::Json`], and [`Error::Config`] for modules beside the model.
+    /// [`Error::Json`], and [`Error::Config`] for modules other than the model.
     pub fn open(folder: &Path) -> Result<Self> {
         let mut found = Self { model: folder.into(), prompt: String::new(), activation: None };
         if let Some((path, modules)) = modules(folder)? {

@@ -1,4 +1,4 @@
-//! How a folder of sentence-transformers reads a text: `sentence_bert_config.json` beside the encoder.
+//! How a folder of sentence-transformers reads a text: `sentence_bert_config.json` in the encoder's folder.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub const INPUT_FILES: [&str; 7] = [
 /// How a text becomes tokens.
 #[derive(Debug, Clone, Default)]
 pub struct InputSettings {
-    /// The most tokens of a text, in the place of what the tokenizer says.
+    /// The most tokens of a text. Overrides the tokenizer's limit.
     pub max_length: Option<usize>,
     /// Whether texts are lowercased before they are tokenized.
     pub lowercase: bool,

@@ -98,8 +98,8 @@ impl Tokenizer {
         Self { side: Some(side), ..self }
     }
 
-    /// The same tokenizer over lowercased texts. Words that are tokens by themselves are found before, in whatever case
-    /// they stand in the vocabulary.
+    /// The same tokenizer over lowercased texts. Added tokens are matched before lowercasing, in the case of the
+    /// vocabulary.
     ///
     /// # Errors
     /// [`Error::Tokenizer`].
@@ -111,8 +111,8 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Whether a model gets the types of tokens beside their ids, by which it tells the second text of a pair from the
-    /// first; other models get 0 for every token.
+    /// Whether a model gets token types in addition to ids. They distinguish the second text of a pair from the first.
+    /// Other models get 0 for every token.
     #[must_use]
     pub fn gives_types(&self) -> bool {
         self.gives_types
@@ -216,7 +216,7 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|source| self.wrong(source))
     }
 
-    /// The id of a token, given as it stands in the vocabulary.
+    /// The id of a token, given as it is in the vocabulary.
     #[must_use]
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)

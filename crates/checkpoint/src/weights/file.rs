@@ -79,7 +79,7 @@ impl WeightFile {
         }
     }
 
-    /// Lets the pages of a range go, which would stay in memory beside the tensors that were made from them.
+    /// Releases the pages of a range. Otherwise they stay in memory together with the tensors made from them.
     fn release(&self, start: usize, length: usize) {
         // SAFETY: the map is read only and shared with its file, so pages that are let go hold nothing that the
         // file does not; whoever reads them again, in any thread, gets the same bytes from it.
@@ -108,7 +108,7 @@ fn safetensors(path: &Path, bytes: &[u8]) -> Result<Vec<StoredTensor>> {
     Ok(tensors)
 }
 
-/// Tells a file that ends too early from one that is not a safetensors file.
+/// Distinguishes a truncated file from one that is not a safetensors file.
 fn wrong(path: &Path, bytes: &[u8], source: SafeTensorError) -> Error {
     let found = bytes.len() as u64;
     let expected = match &source {

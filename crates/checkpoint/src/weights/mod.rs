@@ -203,7 +203,7 @@ impl StoredModel {
             } else {
                 tracing::warn!(
                     tensor = tensor.name,
-                    "has another shape than the model to train; it is drawn anew"
+                    "the shape differs from that of the model to train; initialized randomly"
                 );
             }
         }

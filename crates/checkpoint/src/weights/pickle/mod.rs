@@ -2,9 +2,9 @@
 //!
 //! A pickle is a program for a stack machine, which can call whatever it names. This machine knows the
 //! instructions of protocol 2 that `torch.save` writes for tensors, and the few names that it writes for them.
-//! These names are never looked up: they say how a tensor lies in its storage. Any other name or instruction is an
-//! error. Values are kept in tables and refer to each other by number, so that nesting costs no stack and what a
-//! pickle makes is never more than a small multiple of its own size.
+//! These names are never looked up: they describe the layout of a tensor in its storage. Any other name or instruction is an
+//! error. Values are kept in tables and refer to each other by number, so nesting costs no stack and the
+//! result of a pickle is at most a small multiple of its size.
 
 mod machine;
 #[cfg(test)]
