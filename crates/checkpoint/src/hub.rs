@@ -450,7 +450,7 @@ impl Files<'_> {
     }
 }
 
-/// Links a snapshot's file to a blob. The file is `depth` folders below the snapshot.
+/// Links a snapshot's file to a blob. The file's path in the snapshot has `depth` components.
 #[cfg(unix)]
 fn link(blob: &Path, place: &Path, depth: usize) -> std::io::Result<()> {
     let above = "../".repeat(depth + 1);

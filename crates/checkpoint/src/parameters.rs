@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_weights_have_the_mean_and_deviation_that_was_asked_for() {
+    fn fresh_weights_have_the_requested_mean_and_deviation() {
         let values = values(&fresh(1), "a");
         let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / 5000.0;
         let variance = values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / 5000.0;

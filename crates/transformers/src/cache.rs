@@ -98,8 +98,8 @@ impl Cache {
     }
 
     /// For each input, the weights that cross-attention gives the positions of the memory: the mean over layers, heads and
-    /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding behind an
-    /// input's tokens may be there or not.
+    /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding after an
+    /// input's tokens may be present or absent.
     ///
     /// # Errors
     /// A tensor error.

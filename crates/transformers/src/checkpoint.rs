@@ -73,7 +73,7 @@ impl Checkpoint {
         Self::open_as(folder, None)
     }
 
-    /// Opens one of the two models of a folder, as [`open`](Self::open) opens a model of its own.
+    /// Opens one of the two models of a folder, as [`open`](Self::open) opens a single model.
     ///
     /// # Errors
     /// As for `open`, and [`Error::Architecture`] where the folder's config is not that of a model with such a part.
@@ -215,8 +215,8 @@ impl Checkpoint {
         }
     }
 
-    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. One tensor at a time is in
-    /// memory beside what is packed.
+    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. Only one unpacked
+    /// tensor at a time is in memory.
     ///
     /// # Errors
     /// As for [`model`](Self::model).

@@ -65,7 +65,7 @@ impl DeviceName {
         let device = open_gpu(number).map_err(|error| Error::Options {
             option: "device",
             expected: "a GPU that can be opened".into(),
-            // Without the backtrace that candle may write behind it.
+            // Without the backtrace that candle may append.
             found: format!("`{self}` ({})", error.to_string().lines().next().unwrap_or_default()),
         })?;
         Ok(opened.entry(number).or_insert(device).clone())

@@ -38,9 +38,9 @@ pub enum Truncation {
     /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
     /// only to half of the room. A single text loses its beginning.
     FirstAtItsStart,
-    /// A single text in which a mention stands between BLINK's marks, `[unused0]` and `[unused1]`, far from the mention: both
-    /// sides have as much room, and one leaves to the other what it does not need (Wu et al. 2020). Other texts as with
-    /// `longest-first`.
+    /// A single text with a mention between BLINK's marks, `[unused0]` and `[unused1]`, is cut far from the mention. Both
+    /// sides get the same number of tokens, and a side passes on what it does not need (Wu et al. 2020). Other texts are
+    /// cut as with `longest-first`.
     AroundMention,
 }
 
@@ -59,17 +59,17 @@ pub struct EncoderInput {
     tokenizer: Tokenizer,
     max_length: usize,
     truncation: Truncation,
-    /// The ids of the marks before and behind a mention, where the tokenizer has them.
+    /// The ids of the marks before and after a mention, if the tokenizer has them.
     marks: Option<[u32; 2]>,
     first_room: Option<FirstRoom>,
     lowercases: bool,
 }
 
-/// Room that the first text of a pair has to itself.
+/// The fixed number of tokens of the first text of a pair.
 #[derive(Debug, Clone, Copy)]
 struct FirstRoom {
     tokens: usize,
-    /// What fills it.
+    /// The id that fills it.
     padding: u32,
 }
 
@@ -77,21 +77,21 @@ impl EncoderInput {
     /// Inputs of at most `max_length` tokens, special ones included.
     ///
     /// # Errors
-    /// [`Error::Options`] where `max_length` leaves no room beside the special tokens of a pair.
+    /// [`Error::Options`] if `max_length` leaves no room for more than the special tokens of a pair.
     pub fn new(tokenizer: Tokenizer, max_length: usize, truncation: Truncation) -> Result<Self> {
         let special = special_tokens(&tokenizer, true);
         if max_length <= special {
             let expected = format!("more than the {special} special tokens of a pair");
             return Err(Error::Options { option: "max-length", expected, found: max_length.to_string() });
         }
-        let [before, behind, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
-        let marks = before.zip(behind).map(|(before, behind)| [before, behind]);
+        let [before, after, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
+        let marks = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Self { tokenizer, max_length, truncation, marks, first_room: None, lowercases: false })
     }
 
-    /// The same where the first text of a pair is cut to `tokens`, special ones included, as a single text is, and filled up
-    /// to them with `padding`. The second one begins behind, whatever the length of the first, and has what is left. It is
-    /// for the caller to hide the padding: see [`Batch::hiding`].
+    /// The same, but the first text of a pair always takes `tokens` tokens, special ones included. It is cut as a single
+    /// text is, or filled up with `padding`. The second text follows and gets the remaining tokens. The caller must mask
+    /// the padding: see [`Batch::hiding`].
     ///
     /// # Errors
     /// [`Error::Options`] where one of the texts would have no room.
@@ -108,7 +108,7 @@ impl EncoderInput {
         Ok(Self { first_room: Some(FirstRoom { tokens, padding }), ..self })
     }
 
-    /// Whether first texts have a room of their own, so that there may be padding behind them.
+    /// Whether first texts have a fixed number of tokens, so padding may follow them.
     #[must_use]
     pub fn has_first_room(&self) -> bool {
         self.first_room.is_some()
@@ -145,13 +145,13 @@ impl EncoderInput {
         Self { truncation, ..self.clone() }
     }
 
-    /// Whether texts are lowercased beside what the tokenizer does.
+    /// Whether texts are lowercased before the tokenizer reads them.
     #[must_use]
     pub fn lowercases(&self) -> bool {
         self.lowercases
     }
 
-    /// How many tokens `text` has at the beginning of a longer one: all but the special ones behind it.
+    /// The number of tokens of `text` at the beginning of a longer text: all but the special tokens at its end.
     ///
     /// # Errors
     /// As for [`rows`](Self::rows).
@@ -161,8 +161,8 @@ impl EncoderInput {
             let room = self.max_length - special_tokens(&self.tokenizer, false);
             let (text, _) = self.cut(text, None, room)?;
             let whole = self.tokenizer.inner().post_process(text, None, true)?;
-            let behind = whole.get_special_tokens_mask().iter().rev().take_while(|special| **special == 1);
-            Ok(whole.len() - behind.count())
+            let trailing = whole.get_special_tokens_mask().iter().rev().take_while(|special| **special == 1);
+            Ok(whole.len() - trailing.count())
         };
         count().map_err(|source| self.tokenizer.wrong(source))
     }
@@ -212,14 +212,14 @@ impl EncoderInput {
         if self.tokenizer.gives_types() { types } else { vec![0; types.len()] }
     }
 
-    /// The row of a pair whose first text has a room of its own.
+    /// The row of a pair whose first text has a fixed number of tokens.
     fn apart(&self, first: Encoding, second: &Encoding, room: FirstRoom) -> tokenizers::Result<EncoderRow> {
         let tokenizer = self.tokenizer.inner();
         let special = special_tokens(&self.tokenizer, false);
         let (first, _) = self.cut(first, None, room.tokens - special)?;
         let mut ids = tokenizer.post_process(first, None, true)?.get_ids().to_vec();
         ids.resize(room.tokens, room.padding);
-        // Behind the second text stands the last special token, and before it none.
+        // The last special token follows the second text, and no special token precedes it.
         let before = special.saturating_sub(1);
         let mut second = second.clone();
         second.truncate(self.max_length - room.tokens - (special - before), 0, TruncationDirection::Right);
@@ -251,8 +251,8 @@ impl EncoderInput {
         {
             return Ok((around(first, mention, room), None));
         }
-        // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words as it goes, and the
-        // longer text of a pair is no longer told from the shorter one.
+        // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words while encoding, and the
+        // longer text of a pair can no longer be determined.
         let parameters = TruncationParams {
             direction: TruncationDirection::Right,
             max_length: room,
@@ -267,18 +267,18 @@ impl EncoderInput {
         truncate_encodings(first, second, &parameters)
     }
 
-    /// Where a mention stands, with its marks.
+    /// The range of a mention, marks included.
     fn mention(&self, text: &Encoding) -> Option<Range<usize>> {
-        let [before, behind] = self.marks?;
+        let [before, after] = self.marks?;
         let start = text.get_ids().iter().position(|id| *id == before)?;
-        let length = text.get_ids()[start..].iter().position(|id| *id == behind)?;
+        let length = text.get_ids()[start..].iter().position(|id| *id == after)?;
         Some(start..start + length + 1)
     }
 }
 
-/// The most tokens of a text that a model's folder sets, whatever its encoder has positions for: sentence-transformers'
-/// `max_seq_length`, or the `model_max_length` of its tokenizer. In the layout of sentence-transformers the encoder's own
-/// folder is asked.
+/// The most tokens of a text according to a model's folder, regardless of the encoder's number of positions:
+/// sentence-transformers' `max_seq_length`, or the `model_max_length` of its tokenizer. In the layout of
+/// sentence-transformers, the encoder's subfolder decides.
 ///
 /// # Errors
 /// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.
@@ -301,11 +301,11 @@ fn max_tokens(encoder: &Path, settings: &InputSettings) -> Result<Option<usize>>
         Some(text) => parse(&path, &text)?,
         None => Fields::default(),
     };
-    // A cast of what is negative gives 0.
+    // A cast of a negative value gives 0.
     Ok(fields.model_max_length.filter(|length| *length < 1e9).map(|length| length as usize))
 }
 
-/// The mention with what is next to it. Of a mention that has no room itself the beginning and the marks are left.
+/// The mention with its context. A mention that does not fit keeps its beginning and its marks.
 fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
     let (left, right) = (mention.start, text.len() - mention.end);
     if mention.len() > room {
@@ -320,9 +320,9 @@ fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
     }
     let spare = room - mention.len();
     let before = left.min((spare / 2).max(spare.saturating_sub(right)));
-    let behind = right.min(spare - before);
-    text.truncate(mention.end + behind, 0, TruncationDirection::Right);
-    text.truncate(before + mention.len() + behind, 0, TruncationDirection::Left);
+    let after = right.min(spare - before);
+    text.truncate(mention.end + after, 0, TruncationDirection::Right);
+    text.truncate(before + mention.len() + after, 0, TruncationDirection::Left);
     text
 }
 

@@ -1,9 +1,9 @@
 //! The generative transformer memory network (Dinan et al. 2019, "Wizard of Wikipedia: Knowledge-Powered Conversational
-//! Agents", section 4.2): one encoder reads a dialogue and each piece of knowledge apart, the dialogue's vector attends
-//! to theirs, and the decoder reads the states of the dialogue and of the one piece that is attended to most.
+//! Agents", section 4.2): one encoder reads a dialogue and each piece of knowledge separately, the dialogue's vector
+//! attends to theirs, and the decoder reads the hidden states of the dialogue and of the piece with the highest weight.
 //!
-//! The network has no weights beside those of an encoder-decoder. A text's vector is the sum of its states over the root
-//! of their number (Cer et al. 2018, "Universal Sentence Encoder") and over the root of their width.
+//! The network has only the weights of an encoder-decoder. A text's vector is the sum of its hidden states, divided by the
+//! square root of their number (Cer et al. 2018, "Universal Sentence Encoder") and by the square root of their width.
 
 use candle_core::{D, DType, Tensor};
 use sporran_checkpoint::Result;

@@ -31,14 +31,14 @@ pub struct PairHeadConfig {
     pub dropout: f64,
 }
 
-/// Two places of a row, the order of which matters, with what is known of the pair beside the states.
+/// An ordered pair of positions of a row, with the features of the pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatePair {
-    /// The number of the first state.
+    /// The index of the first hidden state.
     pub first: u32,
-    /// The number of the second state.
+    /// The index of the second hidden state.
     pub second: u32,
-    /// What is known of it, each a number below the head's features.
+    /// The features of the pair, each a number below the head's number of features.
     pub features: Vec<u32>,
 }
 
@@ -77,7 +77,7 @@ impl PairHead {
         })
     }
 
-    /// Reads the head that a folder of weights holds beside its encoder.
+    /// Reads the head from the weights of an encoder's folder.
     ///
     /// # Errors
     /// Those of opening weights, and a tensor error where it has no such head.
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn pairs_that_cannot_be_are_refused() {
-        let told = |pairs: &[StatePair]| {
+        let error_of = |pairs: &[StatePair]| {
             head().forward(&states(), pairs, &mut Mode::Inference).unwrap_err().to_string()
         };
-        assert!(told(&[]).contains("at least one pair"));
-        assert!(told(&[pair(0, 3, &[0])]).contains("states below 3"));
-        assert!(told(&[pair(0, 1, &[5])]).contains("features below 5"));
-        assert!(told(&[pair(0, 1, &[0]), pair(0, 1, &[0, 1])]).contains("1 features"));
+        assert!(error_of(&[]).contains("at least one pair"));
+        assert!(error_of(&[pair(0, 3, &[0])]).contains("states below 3"));
+        assert!(error_of(&[pair(0, 1, &[5])]).contains("features below 5"));
+        assert!(error_of(&[pair(0, 1, &[0]), pair(0, 1, &[0, 1])]).contains("1 features"));
     }
 }

@@ -15,14 +15,14 @@ pub struct PairOptions {
     pub max_tokens: Option<usize>,
     /// What is cut of a pair that is too long.
     pub truncation: Truncation,
-    /// The room of the first text, where second ones begin behind it even if it is not filled: see
+    /// The fixed number of tokens of the first text, padding included; the second text follows: see
     /// [`EncoderInput::with_first_room`].
     pub first_room: Option<usize>,
     /// The numbers that it computes with.
     pub precision: Precision,
     /// Where it computes.
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer pair forms a separate batch.
     pub batch_tokens: usize,
 }
 

@@ -215,7 +215,7 @@ fn a_gguf_file_that_is_damaged_is_an_error() {
     assert!(matches!(error, Error::Gguf { .. }), "{error}");
 }
 
-/// The fixture's GGUF file with these fields instead of its own.
+/// The fixture's GGUF file with these fields replaced.
 fn changed_gguf(folder: &Path, fields: &[(&str, Value)]) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
     let mut file = fs::File::open(&path).unwrap();

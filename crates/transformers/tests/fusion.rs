@@ -73,7 +73,7 @@ fn fused(states: &[Vec<Tensor>]) -> Memory {
     fuse(&states.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
 }
 
-/// Every text in a row of its own.
+/// Every text in a separate row.
 fn apart(states: &[Vec<Tensor>]) -> Memory {
     fuse(&states.iter().flatten().map(std::slice::from_ref).collect::<Vec<_>>()).unwrap()
 }

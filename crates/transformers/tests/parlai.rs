@@ -49,7 +49,7 @@ fn imported() -> (TempDir, Checkpoint, Expected) {
     (folder, checkpoint, serde_json::from_str(&expected).unwrap())
 }
 
-/// What ParlAI takes for the unknown token has ids of its own behind its words.
+/// Maps the ids after ParlAI's words to the unknown token, as ParlAI does.
 fn known(tokens: &[u32], words: usize) -> Vec<u32> {
     tokens.iter().map(|&token| if (token as usize) < words { token } else { 3 }).collect()
 }
@@ -111,7 +111,7 @@ fn the_network_attends_and_answers_as_parlais_does() {
     }
 }
 
-/// Without merges every word is cut into letters, and no symbol needs an id behind the words.
+/// Without merges every word is cut into letters, and no symbol needs an id after the words.
 #[test]
 fn a_vocabulary_of_letters_needs_no_further_ids() {
     let folder = TempDir::new().unwrap();

@@ -55,9 +55,9 @@ impl CausalCache {
         LayerCache::select(&mut self.layers, rows)
     }
 
-    /// Notes new positions, of which `mask` (r, t) tells the tokens, and gives their places (r, t) in their sequences
-    /// and what is to be added to the scores of keys: shape (r, 1, t, past + t), nothing where all keys are seen. A
-    /// sequence has `most` tokens at most, where positions are learned.
+    /// Appends new positions, of which `mask` (r, t) marks the tokens. Returns their positions (r, t) in their sequences
+    /// and the bias on the scores of keys: shape (r, 1, t, past + t), `None` if all keys are visible. A sequence has at
+    /// most `most` tokens if positions are learned.
     pub(super) fn extend(
         &mut self,
         mask: &[Vec<f32>],

@@ -1,4 +1,4 @@
-//! Each operation beside the composition of candle's own that it stands for, forward and backward. They need a GPU:
+//! Compares each operation with the equivalent composition of candle's operations, forward and backward. Needs a GPU:
 //! `cargo test --release --features cuda -p sporran-transformers -- --include-ignored`.
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};

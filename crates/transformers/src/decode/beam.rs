@@ -125,7 +125,7 @@ impl Search {
         let sequences: Vec<&[u32]> =
             self.running.iter().take(rows.len() / vocabulary).map(|beam| beam.tokens.as_slice()).collect();
         let normalisers = rules.apply_normalised(self.input, &sequences, rows);
-        // So many that `beams` of them go on even if each beam is followed by every end token.
+        // Enough for `beams` of them to continue even if every end token follows each beam.
         let count = (1 + rules.special.eos.len()).max(2) * beams;
         let candidates = match &settings.sampling {
             None => self.best(rows, vocabulary, &normalisers, count),

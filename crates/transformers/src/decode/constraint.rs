@@ -7,15 +7,15 @@ pub trait Constraint: Sync {
     /// cannot go on.
     fn allowed(&self, input: usize, tokens: &[u32], allowed: &mut Vec<u32>);
 
-    /// Whether a sequence counts only with its end token. Then what the greatest length cuts off is not returned,
-    /// and an input may come back with fewer sequences than were asked for, or with none. `transformers` returns
-    /// what was cut off.
+    /// Whether a sequence counts only with its end token. Then sequences truncated at the maximum length are
+    /// not returned, and an input may get fewer sequences than requested, or none. `transformers` returns truncated
+    /// sequences.
     fn complete_only(&self) -> bool {
         false
     }
 }
 
-/// What a search knows of its inputs beside their scores.
+/// The facts about its inputs that a search uses in addition to their scores.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
     /// The source tokens of every input: what `encoder-no-repeat-ngram-size` looks at. Sampling draws by the seed and

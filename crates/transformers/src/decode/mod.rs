@@ -1,6 +1,6 @@
 //! Sequences from a model: greedy search, beam search, diverse beam search and sampling, as `transformers` does them.
 //!
-//! A search drives [`Sequences`], whatever model is behind them. [`generate`] and [`generate_from`] are the searches
+//! A search drives [`Sequences`] of any model. [`generate`] and [`generate_from`] are the searches
 //! for encoder-decoders; [`search`] is for everything else.
 
 mod beam;

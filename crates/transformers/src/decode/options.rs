@@ -107,17 +107,17 @@ pub struct GenerationOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub temperature: Option<f64>,
-    /// Sampling: only so many of the most probable tokens are drawn from; 0 for all. Default 50.
+    /// Sampling: the number of most probable tokens to sample from; 0 for all. Default 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
-    /// Sampling: only the most probable tokens whose probabilities reach this sum are drawn from. Default 1.
+    /// Sampling: the smallest set of most probable tokens whose probabilities reach this sum. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
     /// Sampling: decides what is drawn. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Diverse beam search: the beams are followed in so many groups of the same size. Default 1.
+    /// Diverse beam search: the number of groups of equal size that the beams form. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_beam_groups: Option<usize>,
@@ -125,8 +125,8 @@ pub struct GenerationOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub diversity_penalty: Option<f64>,
-    /// The score of a token that stands in the sequence already is divided by this where it is positive and
-    /// multiplied where it is negative. Default 1.
+    /// The score of a token that is already in the sequence is divided by this if positive and multiplied by it if
+    /// negative. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub repetition_penalty: Option<f64>,

@@ -88,8 +88,8 @@ impl Marginal<'_> {
     fn sources(&self, inputs: &[u32], rows: &[u32]) -> Vec<u32> {
         let first: Vec<usize> = self.first_passages();
         let each = rows.len() / inputs.len();
-        // All rows of an input lie in its group of the size that groups had before, which the rows tell no more; the
-        // decoder's cache does, and it is the same for passages.
+        // All rows of an input are in its group. The rows no longer show the previous group size, but the decoder's
+        // cache does; the size is the same for every passage.
         let before = self.decoder.rows() / first[first.len() - 1];
         let mut sources = Vec::new();
         for (input, rows) in inputs.iter().zip(rows.chunks_exact(each)) {

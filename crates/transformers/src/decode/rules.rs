@@ -72,8 +72,7 @@ impl<'a> Rules<'a> {
         &tokens[self.prompts[input].len()..]
     }
 
-    /// Applies the rules to scores that are not normalised: each row belongs to the sequence beside it, all of one
-    /// input.
+    /// Applies the rules to unnormalised scores. Row `i` belongs to sequence `i`; all sequences are of one input.
     pub(crate) fn apply(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32]) {
         self.apply_from(input, sequences, scores, &vec![0.0; sequences.len()]);
     }

@@ -7,7 +7,7 @@ use crate::{
     seq2seq::{Memory, Seq2Seq},
 };
 
-/// Sequences in the making, grouped by input, behind whatever model continues them.
+/// Partial sequences, grouped by input, with the model that continues them.
 ///
 /// With `g` sequences for each of `b` inputs, row `i * g + j` is sequence `j` of input `i`. Before the first step
 /// there is one row an input.

@@ -1,4 +1,4 @@
-//! From what is said about generation to what is used.
+//! Resolves generation options into settings.
 
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 
@@ -40,7 +40,7 @@ pub(crate) struct Sampling {
     pub(crate) top_k: usize,
     pub(crate) top_p: f32,
     pub(crate) seed: u64,
-    /// Tokens that `top_k` and `top_p` leave at least: with beams so many that one can go on when all ends are drawn.
+    /// The fewest tokens that `top_k` and `top_p` keep. With beams, enough to continue if every end token is sampled.
     pub(crate) least: usize,
 }
 

@@ -23,7 +23,7 @@ use crate::{
     layers,
 };
 
-/// Reads the values of a tensor by its name. Each tensor is asked for once, and dropped when it is packed.
+/// Reads the values of a tensor by its name. Each tensor is read once, and dropped when it is packed.
 type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<f32>>;
 
 /// Where the weights come from and how they are kept.

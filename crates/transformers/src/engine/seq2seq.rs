@@ -118,7 +118,7 @@ impl Seq2Seq for FastSeq2Seq {
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
             let xs = self.encoder.encode(machine, xs, &ragged.lengths, None, &mut |_| {});
-            // They have room for all tokens of a batch, which a decoder's steps never need, and would stay beside its caches.
+            // The buffers have room for all tokens of a batch. A decoder's steps never need that much memory.
             machine.buffers = Buffers::default();
             Ok(xs)
         })?;

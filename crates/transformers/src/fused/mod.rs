@@ -16,12 +16,12 @@ pub use linear::{linear, relu};
 pub use norm::rms_norm;
 pub use product::in_precision;
 
-/// Whether an operation on `xs` should run here: a gradient may be asked for, and the values are f32 in main memory.
+/// Whether an operation on `xs` should run here: the values are f32 in main memory. Gradients are supported.
 pub fn applies(xs: &Tensor) -> bool {
     takes(xs.device().location(), xs.dtype())
 }
 
-/// A GPU has operations of its own in `cuda`; other numbers take candle's elementary ones.
+/// GPUs use the operations in `cuda`; other dtypes use candle's elementary operations.
 fn takes(place: DeviceLocation, dtype: DType) -> bool {
     place == DeviceLocation::Cpu && dtype == DType::F32
 }

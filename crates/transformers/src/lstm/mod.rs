@@ -210,8 +210,8 @@ impl PackedBiLstm {
         &self.options
     }
 
-    /// The states (tokens, 2 hidden) of sequences whose tokens `xs` (tokens, inputs) has, sequence after sequence. The states
-    /// of a sequence do not depend on what stands beside it.
+    /// The hidden states (tokens, 2 hidden) of sequences. `xs` (tokens, inputs) holds their tokens, sequence after sequence.
+    /// The states of a sequence do not depend on the other sequences.
     ///
     /// # Errors
     /// [`Error::Batch`] where `xs` is not as long as the sequences.

@@ -16,10 +16,10 @@ use crate::{
 pub struct TextEncoderOptions {
     /// The model's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with a pooling.
     pub folder: PathBuf,
-    /// How states become a vector, in the place of what the folder says. A folder's layers after the pooling stay,
-    /// DPR's projection does not.
+    /// The pooling of hidden states into a vector. Overrides the folder's setting. The folder's layers after the pooling
+    /// stay, but DPR's projection does not.
     pub pooling: Option<Pooling>,
-    /// How states become a vector where the folder does not say it.
+    /// The pooling of hidden states into a vector if the folder has no setting.
     pub fallback: Option<Pooling>,
     /// How many values of a vector are kept, from the first on; by default as many as the folder says.
     pub dimensions: Option<usize>,
@@ -31,7 +31,7 @@ pub struct TextEncoderOptions {
     pub precision: Precision,
     /// Where it computes.
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer input forms a separate batch.
     pub batch_tokens: usize,
 }
 
@@ -169,8 +169,8 @@ impl TextEncoder {
         matches!(*self.reduction, Reduction::Dpr(_))
     }
 
-    /// The same with another text before each input, in the place of the folder's prompts. Where the folder says so, its
-    /// tokens are not pooled.
+    /// The same with another text before each input instead of the folder's prompts. If the folder says so, the tokens of
+    /// this text are not pooled.
     ///
     /// # Errors
     /// Where the tokenizer fails.

@@ -24,7 +24,7 @@ pub enum BertFamily {
     XlmRoberta,
     /// DistilBERT (Sanh et al. 2019): no token types.
     DistilBert,
-    /// DPR (Karpukhin et al. 2020): BERT with heads of its own.
+    /// DPR (Karpukhin et al. 2020): BERT with DPR's heads.
     Dpr,
 }
 
@@ -316,16 +316,16 @@ impl Architecture for BertConfig {
     /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
         name.starts_with("cls.seq_relationship.")
-            || HEADS_BESIDE.iter().any(|head| name.starts_with(head))
+            || EXTRA_HEADS.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
             || name.contains("pooler.dense.")
     }
 }
 
-/// What stands before the names of heads that this project keeps beside an encoder: of pairs of marked places, of a document's
-/// entities, of questions over a knowledge base.
-const HEADS_BESIDE: [&str; 3] = ["pair_head.", "entity_head.", "question."];
+/// The tensor name prefixes of heads that this project stores in an encoder's checkpoint: for pairs of marked positions,
+/// for a document's entities, for questions over a knowledge base.
+const EXTRA_HEADS: [&str; 3] = ["pair_head.", "entity_head.", "question."];
 
 /// The classes of `transformers`; of two for one family and task, the first is written.
 const CLASSES: [(&str, BertFamily, BertTask); 24] = [

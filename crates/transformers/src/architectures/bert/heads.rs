@@ -183,7 +183,7 @@ impl SpanHead {
 pub struct ReaderLogits {
     /// The answer's place in each passage.
     pub span: SpanLogits,
-    /// How relevant each passage is beside the others of its question, (b).
+    /// How relevant each passage is compared with the others of its question, (b).
     pub relevance: Tensor,
 }
 

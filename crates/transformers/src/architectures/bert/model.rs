@@ -112,7 +112,7 @@ impl Bert {
     }
 
     /// RoBERTa's positions: those of tokens are counted from after the padding token's id, and padding has that id
-    /// itself. A padding token in the middle of a text is told by its id as well.
+    /// itself. A padding token in the middle of a text is also recognised by its id.
     fn shifted_positions(&self, ids: &[Vec<u32>]) -> Vec<u32> {
         let pad = self.config.pad_token_id;
         let row = |row: &Vec<u32>| {

@@ -6,7 +6,7 @@ use sporran_checkpoint::Result;
 use super::{config::BertConfig, heads::Head, model::Bert};
 use crate::encoder::Encoder;
 
-/// A body, whichever computes it, with the head of its checkpoint, for inference.
+/// A body of any implementation with the head of its checkpoint, for inference.
 pub struct EncoderModel {
     /// Token ids to states.
     pub body: Box<dyn Encoder>,

@@ -140,8 +140,8 @@ impl Layer {
 }
 
 impl Gpt2Config {
-    /// The special tokens that the config names. The decoder has no start token of its own, so the beginning of a
-    /// sequence stands for it, and the end token where there is none.
+    /// The special tokens that the config names. The decoder has no separate start token, so the
+    /// beginning-of-sequence token takes that role, or the end token if there is none.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
         let end = self.eos_token_id.first().copied().unwrap_or(0);

@@ -15,8 +15,8 @@ use super::{MAGIC, SAMPLE, TrieCounts, VERSION, places};
 
 /// Gathers token sequences and writes them as a [`Trie`](super::Trie).
 ///
-/// Sequences may come in any order and more than once; neither that nor the memory changes a byte of the file. What is
-/// gathered beyond the memory is sorted and put into temporary files beside the target. The tree itself, about 2.4
+/// Sequences may come in any order and more than once; neither that nor the memory changes a byte of the file. Sequences
+/// that exceed the memory are sorted into temporary files in the target's folder. The tree itself, about 2.4
 /// bytes a node, is held in memory before it is written.
 #[derive(Debug)]
 pub struct TrieBuilder {
@@ -212,7 +212,7 @@ impl Tree {
         if shared == sequence.len() {
             return;
         }
-        // What is beside the new sequence gets no more children.
+        // The open nodes off the new sequence's path get no more children.
         for level in &mut self.levels[shared + 1..=self.open.len()] {
             level.bits.push(false);
         }

@@ -24,7 +24,7 @@ use super::constraint::Constraint;
 const MAGIC: &str = "sporran-trie";
 const VERSION: u32 = 1;
 
-/// Every so many zeros of the tree the place of one is kept.
+/// The position of every `SAMPLE`-th zero of the tree is stored.
 const SAMPLE: usize = 256;
 
 /// A node of a [`Trie`]: a beginning that some sequences share.
@@ -274,7 +274,7 @@ impl<'a> TrieConstraint<'a> {
 impl Constraint for TrieConstraint<'_> {
     fn allowed(&self, _: usize, tokens: &[u32], allowed: &mut Vec<u32>) {
         let Some(rest) = tokens.strip_prefix(self.begin) else {
-            // Still before the sequence, or beside it.
+            // The tokens are a proper prefix of `begin`, or differ from it.
             if self.begin.starts_with(tokens) {
                 allowed.push(self.begin[tokens.len()]);
             }
