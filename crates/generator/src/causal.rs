@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(turns.join(&examples[..1], asked).unwrap(), expected);
     }
 
-    /// The fixture with a chat template of its own.
+    /// The fixture with a different chat template.
     fn with_template(text: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for file in ["config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer_config.json"]

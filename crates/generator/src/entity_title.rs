@@ -1,5 +1,5 @@
-//! GENRE (De Cao et al. 2021, "Autoregressive Entity Retrieval"): an encoder-decoder writes the titles of pages, held to
-//! those that there are; its beams are a ranking of pages.
+//! GENRE (De Cao et al. 2021, "Autoregressive Entity Retrieval"): an encoder-decoder generates titles of pages, constrained
+//! to existing titles. Its beams rank the pages.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ fn batch_tokens() -> usize {
 }
 
 impl EntityTitleOptions {
-    /// What the search is asked for, with the defaults of this kind.
+    /// The generation options, with the defaults of this kind.
     #[must_use]
     pub fn generation(&self) -> GenerationOptions {
         let beams = self.generation.num_beams.unwrap_or(10);
@@ -79,7 +79,7 @@ impl EntityTitleOptions {
         })
     }
 
-    /// What is wrong with it that can be told without its model.
+    /// Checks what can be checked without the model.
     ///
     /// # Errors
     /// [`Error::Option`].
@@ -140,8 +140,8 @@ impl EntityTitle {
         &self.tokenizer
     }
 
-    /// The titles that the model writes for each query, best first: those of `trie` alone, where the options say so.
-    /// A query's titles do not depend on the queries beside it.
+    /// The titles that the model generates for each query, best first; only titles in `trie` if the options say so.
+    /// A query's titles do not depend on the other queries.
     ///
     /// # Errors
     /// Where the model or its tokenizer fails, and for generation options that cannot be used.

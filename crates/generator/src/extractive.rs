@@ -61,7 +61,7 @@ fn batch_tokens() -> usize {
 }
 
 impl ExtractiveOptions {
-    /// What is wrong with it that can be told without its model.
+    /// Checks what can be checked without the model.
     ///
     /// # Errors
     /// [`Error::Option`].
@@ -84,7 +84,7 @@ impl ExtractiveOptions {
     }
 }
 
-/// A question beside a passage as a reader's tokens: `[CLS]` question `[SEP]` title `[SEP]` text.
+/// A question and a passage as a reader's tokens: `[CLS]` question `[SEP]` title `[SEP]` text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadRow {
     /// The tokens.
@@ -122,7 +122,7 @@ fn pieces(text: &str) -> Vec<Range<usize>> {
 }
 
 impl ReaderInput {
-    /// Rows of at most so many tokens, by BERT's tokenizer.
+    /// Makes rows of at most `max_tokens` tokens with BERT's tokenizer.
     ///
     /// # Errors
     /// [`Error::Option`] for a tokenizer that puts no tokens around a text, or whose words are not its own pieces.
@@ -138,7 +138,7 @@ impl ReaderInput {
         Ok(Self { begin: around[0], separator: around[1], tokenizer, max_tokens })
     }
 
-    /// The row of a question beside a title and a text.
+    /// The row of a question, a title and a text.
     ///
     /// # Errors
     /// Where the tokenizer fails.
@@ -165,7 +165,7 @@ impl ReaderInput {
 }
 
 impl ReadRow {
-    /// The first and last token of every place in `text` where `answer` stands, whatever its case.
+    /// The first and last token of every occurrence of `answer` in `text`, ignoring case.
     pub fn find(&self, text: &str, answer: &str) -> Vec<(u32, u32)> {
         let wanted: Vec<String> =
             pieces(answer).into_iter().map(|piece| answer[piece].to_lowercase()).collect();
@@ -214,8 +214,8 @@ impl ReadRow {
     }
 }
 
-/// What a reader is asked: one of the template questions of zero-shot slot filling, drawn at random (Petroni et al. 2021, section
-/// 5), otherwise the input without separators. `seed` and the record's id decide alone which question it is.
+/// The question for a reader: a random template question for zero-shot slot filling (Petroni et al. 2021, section 5),
+/// otherwise the input without separators. Only `seed` and the record's id select the question.
 pub fn reader_question(query: &Query, seed: u64) -> String {
     let questions = &query.template_questions;
     if questions.is_empty() {

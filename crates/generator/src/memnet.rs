@@ -1,5 +1,5 @@
-//! Transformer memory networks (Dinan et al. 2019): what is known is a memory of pieces of passages, of which the dialogue
-//! attends to one, and the answer is written from both.
+//! Transformer memory networks (Dinan et al. 2019): the memory holds pieces of passages. The dialogue attends to one piece,
+//! and the answer is generated from both.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -179,7 +179,7 @@ impl MemoryInput {
     }
 }
 
-/// A model that attends to one piece of what is known and answers from it.
+/// A model that attends to one piece of knowledge and answers from it.
 pub struct MemNet {
     reader: PassageReader,
     input: MemoryInput,

@@ -10,7 +10,7 @@ use sporran_transformers::{
 
 use crate::{Error, Generation, Prompt, PromptOptions, Request, Result};
 
-/// A model, and the prompt that puts one passage beside the input.
+/// A model, and the prompt that joins the input with one passage.
 pub(crate) struct PassageReader {
     pub(crate) model: Arc<dyn Seq2Seq>,
     pub(crate) generation: GenerationOptions,
@@ -97,7 +97,7 @@ impl PassageReader {
         Ok(portion.rows.iter().map(|rows| states.by_ref().take(rows.len()).collect()).collect())
     }
 
-    /// What a request's hypotheses say. The evidence is what was read.
+    /// The generation from a request's hypotheses. The evidence is the passages read.
     pub(crate) fn generation(&self, request: &Request<'_>, found: &[Hypothesis]) -> Result<Generation> {
         let texts = found.iter().map(|hypothesis| {
             let text = self.tokenizer.decode(&hypothesis.tokens)?;

@@ -33,7 +33,7 @@ pub struct PromptOptions {
     pub passage_words: usize,
     /// A passage, with `{title}` and `{text}`; `{rank}` is its place in the order in which passages were found, 1 for the best.
     pub passage: String,
-    /// What stands between two passages, and between passages and input.
+    /// The separator between two passages, and between passages and input.
     pub separator: String,
     /// The input, with `{input}` and `{task}` (`fact`, `entity`, `slot`, `question`, `explain` or `dialogue`).
     pub input: String,
@@ -137,7 +137,7 @@ impl Prompt {
         words.chain(after.split_whitespace().take(kept)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A passage of at most so many words.
+    /// A passage, cut to `words` words.
     pub(crate) fn passage(&self, rank: usize, title: &str, text: &str, words: usize) -> String {
         let text: Vec<&str> = text.split_whitespace().take(words).collect();
         let template = self.options.passage.replace("{rank}", &rank.to_string());
@@ -158,7 +158,7 @@ impl Prompt {
     }
 }
 
-/// A word that tells a model which kind of answer is wanted.
+/// The `{task}` word: the kind of answer that the task expects.
 fn task_word(query: &Query) -> &'static str {
     use sporran_kilt::Dataset;
     match query.dataset {

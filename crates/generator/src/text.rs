@@ -30,7 +30,7 @@ pub struct ModelOptions {
     pub max_tokens: usize,
     /// Inputs that are worked on together, at most.
     pub batch_size: usize,
-    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer input forms a separate batch.
     pub batch_tokens: usize,
     /// Where it computes.
     pub device: DeviceName,

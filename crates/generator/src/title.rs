@@ -1,9 +1,9 @@
-//! The answer is the title of the best passage's page: what entity linking asks for.
+//! The answer is the title of the best passage's page, as entity linking expects.
 
 use crate::{Generation, Generator, Request, Result};
 
-/// Answers every query with the title of its best passage's page, and with nothing where no passage was found. No model
-/// is asked: the retriever has linked the mention.
+/// Answers every query with the title of its best passage's page, and with nothing if no passage was found. Uses
+/// no model: the retriever has linked the mention.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TitleGenerator;
 

@@ -101,7 +101,7 @@ fn memnet(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Gen
     Box::new(MemNet::load(&options, None).unwrap())
 }
 
-/// Makes a generator for so many passages, beams, and tokens of a batch.
+/// Makes a generator with these numbers of passages, beams and tokens of a batch.
 type Make = fn(usize, usize, usize) -> Box<dyn Generator>;
 
 const KINDS: [Make; 4] = [fid, rag_token, rag_sequence, memnet];

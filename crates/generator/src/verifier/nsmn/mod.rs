@@ -198,7 +198,7 @@ impl PackedNsmn {
     }
 
     /// The logits of each pair, one for each label. Batches have about `tokens` tokens; a pair's logits do not depend on the
-    /// pairs beside it.
+    /// other pairs.
     ///
     /// # Errors
     /// [`Error::Batch`] where a text is empty or has a token that there is not.

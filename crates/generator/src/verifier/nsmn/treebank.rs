@@ -1,10 +1,10 @@
-//! Words as the Penn Treebank cuts them (Marcus et al., 1993; the rules of its `tokenizer.sed`).
+//! The Penn Treebank's tokenization into words (Marcus et al., 1993; the rules of its `tokenizer.sed`).
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What is replaced, rule after rule: punctuation stands apart, quotes become `` and '', and contractions are cut.
+/// The replacement rules, in order: they separate punctuation, change quotes to `` and '', and split contractions.
 static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let rules = [
         // Quotes that open.
