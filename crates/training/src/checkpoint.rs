@@ -36,7 +36,7 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const POSITION: &str = "position.json";
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Files that are put beside the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
+/// Files that are written next to the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
 /// folder: names with their bytes.
 pub type Companions = [(String, Vec<u8>)];
 
@@ -65,7 +65,7 @@ pub(crate) fn snapshots(root: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>> 
     Ok(found)
 }
 
-/// Makes `files` and `tensors` a folder in one go: a temporary folder beside it, synced and renamed.
+/// Writes `files` and `tensors` as a folder atomically: a temporary folder in the same parent, synced and renamed.
 fn write_folder(
     folder: &Path,
     tensors: &[(&str, BTreeMap<String, Tensor>)],

@@ -45,7 +45,7 @@ pub struct ContrastOptions {
     pub cosine: bool,
     /// What similarities are multiplied with before the softmax: 1 for inner products, about 20 for cosines.
     pub scale: f64,
-    /// Hard negatives of a query in a batch, at most, drawn anew for each epoch.
+    /// Hard negatives of a query in a batch, at most, sampled again for each epoch.
     pub negatives: usize,
 }
 
@@ -205,7 +205,7 @@ impl Objective for ContrastiveObjective<'_> {
     type Batch = ContrastiveBatch;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        options.refuse_smoothing("passages are told apart")
+        options.refuse_smoothing("passages are the classes")
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<ContrastiveBatch>> {
@@ -257,10 +257,10 @@ impl Objective for ContrastiveObjective<'_> {
         let (queries, passages) = (batch.shown.len(), rows.len() - batch.shown.len());
         self.encoder.learn(&rows, pick(self.contrast.pooling), seed, gradients, |states, _| {
             let vectors = self.contrast.vectors(states, &lengths)?;
-            let asked = vectors.narrow(0, 0, queries)?;
+            let query_vectors = vectors.narrow(0, 0, queries)?;
             let answers = vectors.narrow(0, queries, passages)?.t()?;
             let mask = Tensor::from_vec(batch.mask(), (queries, passages), states.device())?;
-            let scores = ((asked.matmul(&answers)? * self.contrast.scale)? + mask)?;
+            let scores = ((query_vectors.matmul(&answers)? * self.contrast.scale)? + mask)?;
             // The passage of query i stands at place i.
             let own = Tensor::arange(0, queries as u32, states.device())?.unsqueeze(1)?;
             let own = scores.gather(&own, 1)?.sum_all()?;

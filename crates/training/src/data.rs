@@ -77,7 +77,7 @@ pub fn rows_of(
 pub struct TrainingBatch {
     /// What the encoder reads.
     pub input: Batch,
-    /// The target shifted right behind the start token, u32 of shape (b, t).
+    /// The target shifted right after the start token, u32 of shape (b, t).
     pub decoder_ids: Tensor,
     /// 1 where a decoder position counts and 0 at padding, f32 of shape (b, t).
     pub decoder_mask: Tensor,
@@ -86,7 +86,7 @@ pub struct TrainingBatch {
 }
 
 impl TrainingBatch {
-    /// Pads `rows` with `pad` to their longest and shifts their targets behind `start`.
+    /// Pads `rows` with `pad` to their longest and shifts their targets right after `start`.
     ///
     /// # Errors
     /// [`Error::Batch`] where there is no row, or a row has no source or no target token.
@@ -99,7 +99,7 @@ impl TrainingBatch {
     }
 }
 
-/// `targets` shifted right behind `start` and padded with `pad`, and what each position should predict, row by row;
+/// `targets` shifted right after `start` and padded with `pad`, and the label of each position, row by row;
 /// [`IGNORED_LABEL`] at padding.
 pub(crate) fn shifted(
     targets: &[&[u32]],
@@ -125,7 +125,7 @@ const POOL_BATCHES: usize = 32;
 /// The batches of one epoch as lists of row numbers.
 ///
 /// The order is a function of `seed` and `epoch` alone. A batch holds as many rows as keep (source + target) x rows,
-/// padding included, within `token_budget`; a row that is longer than the budget is a batch of its own.
+/// padding included, within `token_budget`; a row that is longer than the budget forms a separate batch.
 pub fn batches_of(rows: &[Row], token_budget: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(epoch);

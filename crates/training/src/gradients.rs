@@ -77,7 +77,7 @@ impl Gradients {
         Self { here: self.here.split_off(at), on_device: self.on_device.split_off(at) }
     }
 
-    /// Puts those of other parameters behind.
+    /// Appends the gradients of other parameters.
     pub(crate) fn append(&mut self, mut others: Self) {
         self.here.append(&mut others.here);
         self.on_device.append(&mut others.on_device);

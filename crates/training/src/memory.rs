@@ -21,11 +21,11 @@ use crate::{
 /// A dialogue with pieces of knowledge and its answer, as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
-    /// What was said.
+    /// The dialogue so far.
     pub dialogue: Vec<u32>,
-    /// What is known, a row for each piece.
+    /// The pieces of knowledge, one row each.
     pub pieces: Vec<Vec<u32>>,
-    /// The piece that the answer rests on, where it is known.
+    /// The gold piece for the answer, if known.
     pub gold: Option<usize>,
     /// Decoder tokens, without the start token.
     pub target: Vec<u32>,
@@ -37,14 +37,14 @@ impl MemoryRow {
     }
 }
 
-/// `[train.knowledge]`: what a memory network's loss is made of.
+/// `[train.knowledge]`: the parts of a memory network's loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KnowledgeOptions {
-    /// The share of the choice of knowledge in the loss; the rest is the answer's.
+    /// The weight of the choice of knowledge in the loss; the rest is the answer's.
     #[schemars(range(min = 0, max = 1))]
     pub weight: f64,
-    /// How often the decoder reads the dialogue alone, so that it does not rely on what may be chosen wrong.
+    /// The probability that the decoder reads only the dialogue, so that it does not rely on wrong choices of knowledge.
     #[schemars(range(min = 0, max = 1))]
     pub dropout: f64,
 }
@@ -56,7 +56,7 @@ impl Default for KnowledgeOptions {
 }
 
 impl KnowledgeOptions {
-    /// Whether a memory network can learn by these.
+    /// Checks the values.
     ///
     /// # Errors
     /// [`Error::Options`] naming the option at fault.

@@ -24,7 +24,7 @@ pub trait Objective: Sync {
     /// Where they cannot be made.
     fn epoch(&self, number: u64) -> Result<Vec<Self::Batch>>;
 
-    /// How much the batch counts beside the others of its step: its target tokens, rows or queries.
+    /// The weight of the batch among the batches of its step: its target tokens, rows or queries.
     fn weight(&self, batch: &Self::Batch) -> f64;
 
     /// Its tokens without padding, for the speed that is shown.
@@ -38,7 +38,7 @@ pub trait Objective: Sync {
     fn learn(&self, batch: &Self::Batch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64>;
 }
 
-/// Does each piece of work on a pool of its own, all at the same time; the results come in the order of the pieces.
+/// Runs each piece of work on a separate pool, all in parallel. The results are in the order of the pieces.
 pub(super) fn side_by_side<W: Send, T: Send>(
     pools: &[rayon::ThreadPool],
     pieces: impl Iterator<Item = W>,

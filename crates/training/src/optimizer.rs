@@ -52,7 +52,7 @@ impl Moments {
         }
         let [first, second] = match given {
             Some(given) => given.map(|values| Tensor::from_vec(values, size, var.device())),
-            // Each in memory of its own, as it is written in place.
+            // Each in separate memory, since it is updated in place.
             None => [0, 1].map(|_| Tensor::zeros(size, DType::F32, var.device())),
         };
         Ok(Self::OnDevice([first?, second?]))

@@ -1,4 +1,4 @@
-//! What a training is told: how long, how fast, in what portions.
+//! Training options: steps, learning rate, batch sizes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,11 +112,11 @@ impl TrainingOptions {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         });
-        let told = |fields: &Map<String, Value>, others: &Map<String, Value>| {
+        let changed = |fields: &Map<String, Value>, others: &Map<String, Value>| {
             let different = fields.iter().filter(|(key, value)| others.get(*key) != Some(value));
             different.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
         };
-        Some([told(&ours, &theirs), told(&theirs, &ours)])
+        Some([changed(&ours, &theirs), changed(&theirs, &ours)])
     }
 
     /// Refuses values that no training can run with.
@@ -200,8 +200,8 @@ mod tests {
         let there = TrainingOptions { checkpoint_every: 9, parallel_batches: 3, ..here.clone() };
         assert_eq!(here.differences(&there), None);
         let there = TrainingOptions { steps: 40, learning_rate: 0.25, ..there };
-        let told = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
-        assert_eq!(here.differences(&there), Some(told.map(str::to_owned)));
+        let expected = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
+        assert_eq!(here.differences(&there), Some(expected.map(str::to_owned)));
     }
 
     #[test]

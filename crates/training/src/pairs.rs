@@ -17,7 +17,7 @@ use crate::{
     variables::Variables,
 };
 
-/// What is known of one label of one pair.
+/// The target of one label of one pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTarget {
     /// The pair's number.
@@ -30,7 +30,7 @@ pub struct PairTarget {
     pub weight: f32,
 }
 
-/// A text with marked places and what is known of their pairs.
+/// A text with marked positions and the targets of their pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairExample {
     /// The text as tokens.
@@ -39,7 +39,7 @@ pub struct PairExample {
     pub marks: Vec<usize>,
     /// Pairs of marks, as numbers in `marks`.
     pub pairs: Vec<StatePair>,
-    /// What is known of them.
+    /// The targets of the pairs.
     pub targets: Vec<PairTarget>,
 }
 
@@ -124,8 +124,8 @@ fn joined<'e>(
 }
 
 impl TunedEncoder {
-    /// Starts from the body of a folder with a pair head beside it: the folder's own where it has one, or else one that is
-    /// drawn from `seed`.
+    /// Starts from the body of a folder and a pair head: the folder's head if it has one, or else one initialised from
+    /// `seed`.
     ///
     /// # Errors
     /// As for [`open`](Self::open), and a tensor error where the folder's head has other sizes.
@@ -140,7 +140,7 @@ impl TunedEncoder {
         Self::with_pairs(&config, head, Variables::with_initial(seed, tensors), device)
     }
 
-    /// An encoder of `config` and a pair head beside it over `variables`, which draw what they do not hold yet.
+    /// An encoder of `config` and a pair head over `variables`, which initialise missing parameters.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -249,7 +249,7 @@ mod tests {
         TunedEncoder::with_pairs(&config, &head, Variables::new(3), &Device::Cpu).unwrap()
     }
 
-    /// Whether the first label holds is told by the first marked token; of the second nothing is known but in row 0.
+    /// The first marked token determines the first label. The second label has a target only in row 0.
     fn examples(count: usize) -> Vec<PairExample> {
         let pair = |first, second| StatePair { first, second, features: vec![first + second] };
         rows(count, 1)
@@ -324,15 +324,15 @@ mod tests {
     #[test]
     fn examples_that_cannot_be_learned_are_refused() {
         let (encoder, head) = model();
-        let told = |change: fn(&mut PairExample)| {
+        let error_of = |change: fn(&mut PairExample)| {
             let mut examples = examples(2);
             change(&mut examples[1]);
             PairObjective::new(&encoder, &head, examples, &options()).err().map(|error| error.to_string())
         };
-        assert_eq!(told(|_| ()), None);
-        assert!(told(|example| example.marks[0] = 99).unwrap().contains("in example 1"));
-        assert!(told(|example| example.targets[0].label = 2).unwrap().contains("labels below 2"));
-        assert!(told(|example| example.targets[0].value = 1.5).unwrap().contains("from 0 to 1"));
+        assert_eq!(error_of(|_| ()), None);
+        assert!(error_of(|example| example.marks[0] = 99).unwrap().contains("in example 1"));
+        assert!(error_of(|example| example.targets[0].label = 2).unwrap().contains("labels below 2"));
+        assert!(error_of(|example| example.targets[0].value = 1.5).unwrap().contains("from 0 to 1"));
         let bare = tiny_for(BertTask::States, 2, 0.0);
         let error = PairObjective::new(&bare, &head, examples(2), &options()).err().unwrap().to_string();
         assert!(error.contains("pair_head.output.weight"), "{error}");

@@ -55,7 +55,7 @@ pub type FindPassages<'a> = &'a (dyn Fn(&[usize], &[Vec<f32>]) -> Result<Vec<Vec
 pub struct RagModels<'a> {
     /// Makes vectors of questions.
     pub encoder: &'a TunedEncoder,
-    /// How, where it has no head of its own: `cls` or `mean`.
+    /// The pooling of an encoder without a head: `cls` or `mean`.
     pub pooling: Pooling,
     /// Whether it learns.
     pub encoder_learns: bool,
@@ -179,7 +179,7 @@ impl<'a> RagObjective<'a> {
         let special = generator.special_tokens();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, generator.device())?;
         let logits = generator.decode_in(&decoder.ids, &decoder.mask, &memory, mode)?;
-        // The log-probabilities of the answers' tokens, 0 behind their ends.
+        // The log-probabilities of the answers' tokens, 0 after their ends.
         let tokens = cross_entropies(&logits, &labels, 0.0)?.neg()?;
         let tokens = tokens.reshape((texts.len(), decoder.length()))?;
 
@@ -235,8 +235,8 @@ impl Objective for RagObjective<'_> {
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         }
         let mut of_encoder = gradients.split_off(self.variables.len());
-        let beside = (self.variables.as_slice(), &mut *gradients);
-        let loss = encoder.learn_beside(&rows, pick, seed, &mut of_encoder, beside, |states, mode| {
+        let others = (self.variables.as_slice(), &mut *gradients);
+        let loss = encoder.learn_with(&rows, pick, seed, &mut of_encoder, others, |states, mode| {
             let vectors = self.models.of_states(states, &lengths)?;
             Ok((self.loss(batch, &vectors, mode)? / weight)?)
         });

@@ -214,10 +214,10 @@ impl TunedEncoder {
     }
 }
 
-/// What a reader says of a question beside a passage.
+/// A reader's scores for a question and a passage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReaderScores {
-    /// How relevant the passage is beside the others of its question.
+    /// The relevance of the passage among those of its question.
     pub relevance: f32,
     /// For each token, the logit of an answer that starts there.
     pub start: Vec<f32>,

@@ -149,14 +149,14 @@ impl TunedEncoder {
         gradients: &mut Gradients,
         loss: impl FnOnce(&Tensor, &mut Mode) -> Result<Tensor>,
     ) -> Result<f64> {
-        self.learn_beside(rows, pick, seed, gradients, (&[], &mut Gradients::default()), loss)
+        self.learn_with(rows, pick, seed, gradients, (&[], &mut Gradients::default()), loss)
     }
 
     /// The same for a loss that depends on further variables, whose gradients are added to theirs.
     ///
     /// # Errors
     /// As for [`learn`](Self::learn).
-    pub(crate) fn learn_beside(
+    pub(crate) fn learn_with(
         &self,
         rows: &[&EncoderRow],
         pick: Pick<'_>,
@@ -306,7 +306,7 @@ pub(crate) mod tests {
 
     const FAMILIES: [BertFamily; 3] = [BertFamily::Bert, BertFamily::Roberta, BertFamily::DistilBert];
 
-    /// A weighted sum of the picked states through the head and beside it, so that all of them have a gradient.
+    /// A weighted sum of the picked states and of the head's outputs, so that all states have a gradient.
     fn loss(encoder: &TunedEncoder, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let (count, width) = states.dims2()?;
         let wave: Vec<f32> = (0..count * width).map(|i| ((i as f32 + 0.5) * 1.3).sin()).collect();
@@ -386,7 +386,7 @@ pub(crate) mod tests {
                         var.set(&moved).unwrap();
                         gradients(&encoder, &rows, Pick::All, 9).0
                     };
-                    // Long enough to be seen behind the rounding, short enough for a steep slope.
+                    // Large enough to exceed rounding errors, small enough for a steep slope.
                     let step = if norm < 20.0 { 4e-3 } else { 1e-3 };
                     let slope = (at(step) - at(-step)) / (2.0 * step);
                     var.set(&before).unwrap();

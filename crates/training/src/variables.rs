@@ -53,14 +53,14 @@ impl Variables {
         VarBuilder::from_backend(Box::new(self.clone()), DType::F32, device.clone())
     }
 
-    /// All variables that were asked for, in the order of their names.
+    /// All requested variables, in the order of their names.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
     }
 
-    /// The variable called `name`, if a model asked for it.
+    /// The variable called `name`, if a model requested it.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Var> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()

@@ -23,7 +23,7 @@ pub const UNKNOWN: &str = "<unk>";
 /// What a vocabulary should be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VocabularyOptions {
-    /// The number of tokens, special tokens and the 256 bytes included; fewer if the texts do not give so many.
+    /// The number of tokens, including special tokens and the 256 bytes; fewer if the texts do not yield enough.
     pub size: usize,
     /// How often a pair of pieces must occur to be merged.
     pub min_frequency: u64,
@@ -78,7 +78,7 @@ pub fn train_vocabulary<S: AsRef<str> + Send>(
 }
 
 /// The files that make a learned tokenizer loadable from a model folder, as names with their bytes:
-/// `tokenizer.json`, and the `tokenizer_config.json` that tells `transformers` which tokens are special.
+/// `tokenizer.json`, and `tokenizer_config.json`, which marks special tokens for `transformers`.
 ///
 /// # Errors
 /// [`Error::Callback`] where the tokenizer cannot be written as JSON.

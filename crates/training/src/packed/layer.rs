@@ -95,7 +95,10 @@ impl Norm {
 
     /// From the gradient of the result, in `gradient`, to that of the sum, there, and to that of what was added to
     /// the residual, in `to_xs`; adds those of the weights.
-    #[expect(clippy::too_many_arguments, reason = "the pieces of one formula, which lie in different places")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the operands of one formula, which come from different sources"
+    )]
     pub(super) fn backward(
         &self,
         bias: Option<&Weight>,

@@ -66,7 +66,7 @@ impl Seeds {
 }
 
 impl PackedBody {
-    /// The body of `config` over `variables`, which a model has asked for already.
+    /// The body of `config` over `variables`, which must already exist.
     ///
     /// # Errors
     /// [`Error::Training`] where a variable is missing, and [`Error::Config`] for an unknown activation.

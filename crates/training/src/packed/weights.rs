@@ -48,7 +48,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// The values, which nobody changes meanwhile.
+    /// The values. They are not written during the borrow.
     pub(super) fn read(&self) -> Result<impl Deref<Target = [f32]> + use<'_>> {
         let (storage, layout) = self.tensor.storage_and_layout();
         let range = layout.contiguous_offsets();

@@ -135,7 +135,7 @@ fn vectors_learn_an_order_by_heart() {
         assert_eq!(query.targets[best], greatest);
     }
     let error = RankingObjective::of_vectors(&encoder, 8.0, queries(), RankingLoss::Listwise, None, &options);
-    assert!(error.err().unwrap().to_string().contains("a row of its own for query 0"));
+    assert!(error.err().unwrap().to_string().contains("a separate row for query 0"));
 }
 
 #[test]

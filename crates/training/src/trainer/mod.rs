@@ -35,7 +35,7 @@ pub struct Training<'a, O> {
     pub evaluate: Option<&'a dyn Fn() -> Result<f64, EvaluationError>>,
     /// Where checkpoints, the best weights and `history.jsonl` go.
     pub folder: &'a Path,
-    /// Files to put beside the weights, so that a snapshot can be opened as a model.
+    /// Files to write next to the weights, so that a snapshot can be opened as a model.
     pub companions: &'a Companions,
 }
 
@@ -137,7 +137,7 @@ impl<'a, O: Objective> Run<'a, O> {
             }
         };
         let history = History::open(training.folder.join(FILE), position.step)?;
-        // A thread of its own keeps a batch's small matrix products from being split and waited for.
+        // With one thread, a batch's small matrix products are not split and synchronised.
         let single = |_| {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(1)
@@ -269,7 +269,7 @@ impl<'a, O: Objective> Run<'a, O> {
             } else {
                 side_by_side(&self.pools, parts.into_iter(), work)?
             };
-            // Summed in the order of the batches, whichever thread was first.
+            // Summed in the order of the batches, independent of the threads.
             for (part, part_loss) in parts {
                 loss += part_loss;
                 match &mut sum {
