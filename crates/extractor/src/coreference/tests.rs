@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    MentionFinder, Proposals,
+    MentionFinder, RuleMentions,
     tagger::{Tagged, with_rest},
 };
 
@@ -110,7 +110,7 @@ fn names_of_no_type_are_told_of_theirs() {
     struct One;
     impl MentionFinder for One {
         fn mentions(&self, documents: &[Document]) -> crate::Result<Vec<Vec<Mention>>> {
-            let mut found = Proposals.mentions(documents)?;
+            let mut found = RuleMentions.mentions(documents)?;
             for (document, own) in documents.iter().zip(&mut found) {
                 own.retain(|mention| document.slice(mention.span) == Some("Ann Smith"));
                 own.iter_mut().for_each(|mention| mention.kind = EntityType::Person);
@@ -127,6 +127,6 @@ fn names_of_no_type_are_told_of_theirs() {
         own.map(|chain| document.slice(mentions[chain.representative].span).unwrap())
     };
     assert_eq!(with_her(&Rules), None);
-    let typed = Typed { coreference: Box::new(Rules), finder: Box::new(One) };
+    let typed = TypedCoreference { coreference: Box::new(Rules), finder: Box::new(One) };
     assert_eq!(with_her(&typed), Some("Ann Smith"));
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 
-use super::{Annotated, Asked, Properties, RelationModel, Scores, Thresholds, features::Reading};
+use super::{Annotated, Properties, RelationInput, RelationModel, Scores, Thresholds, features::Reading};
 use crate::error::{Error, Result};
 
 /// The file of a model's folder that describes it.
@@ -212,7 +212,7 @@ impl LinearRelations {
         Ok(Self { file, weights })
     }
 
-    fn sentence(&self, (document, mentions, candidates): Asked<'_>) -> Scores {
+    fn sentence(&self, (document, mentions, candidates): RelationInput<'_>) -> Scores {
         let reading = Reading::new(document, mentions, candidates, self.file.buckets);
         let labels = self.file.properties.len();
         let mut values = Vec::with_capacity(candidates.pairs.len() * labels);
@@ -242,8 +242,8 @@ impl RelationModel for LinearRelations {
         &self.file.thresholds
     }
 
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-        Ok(asked.par_iter().map(|asked| self.sentence(*asked)).collect())
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+        Ok(inputs.par_iter().map(|input| self.sentence(*input)).collect())
     }
 }
 
@@ -343,8 +343,8 @@ pub(super) mod tests {
     fn what_was_learned_holds_for_other_documents() {
         let (model, documents) = trained(12);
         for annotated in &documents[12..] {
-            let asked = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
-            let scores = model.score(&[asked]).unwrap();
+            let input = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
+            let scores = model.score(&[input]).unwrap();
             let holds = annotated.targets[0][0].value > 0.5;
             assert_eq!(scores[0].of(0, 0) > 0.5, holds, "{}", annotated.document.text);
         }
