@@ -44,7 +44,7 @@ pub struct VerifierOptions {
     /// Where it computes: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer pair forms a separate batch.
     #[serde(default = "batch_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
