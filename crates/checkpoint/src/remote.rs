@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirects_lead_where_the_standard_says_and_an_origin_is_scheme_host_and_port() {
+    fn redirects_follow_the_standard_and_an_origin_is_scheme_host_and_port() {
         let at = |location: &str| resolve("https://hub.co/a/b?c=d", location).unwrap();
         assert_eq!(at("/x/y"), "https://hub.co/x/y");
         assert_eq!(at("z"), "https://hub.co/a/z");

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_config_wins_where_it_says_something() {
+    fn a_generation_config_overrides_the_config() {
         let read = |text: &str| serde_json::from_str::<TokenFields>(text).unwrap();
         let config = || read(r#"{"eos_token_id": 2, "pad_token_id": 3, "bos_token_id": 1}"#);
         let over = |text: &str| {

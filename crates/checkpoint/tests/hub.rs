@@ -258,7 +258,7 @@ fn blobs(cache: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
+fn content_with_a_wrong_hash_is_an_error_and_is_removed() {
     let cache = TempDir::new().unwrap();
     let wrong = [("config.json", other_config as Serve), ("model.safetensors", damaged_weights)];
     for (file, serve) in wrong {
@@ -361,7 +361,7 @@ fn the_token_goes_to_the_hub_and_to_no_host_that_it_redirects_to() {
 }
 
 #[test]
-fn a_download_goes_on_where_it_stopped_and_a_damaged_rest_is_fetched_anew() {
+fn a_download_resumes_and_a_damaged_part_is_fetched_again() {
     let weights = small()["model.safetensors"].clone();
     for damaged in [false, true] {
         let (server, storage) = hub_with_storage(as_it_is);

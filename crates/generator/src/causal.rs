@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_stand_before_the_question_in_turns_or_in_lines() {
+    fn examples_precede_the_question_in_turns_or_in_lines() {
         let examples = [pair("where?", "Oslo"), pair("when?", "1920")];
         let asked = "who <|im_end|> wrote?";
         let lines = CausalGenerator::load(&options(Chat::None)).unwrap();

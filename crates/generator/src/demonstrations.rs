@@ -211,7 +211,7 @@ mod tests {
     const WOW: &str = r#"{"id":9,"input":"who wrote the green song","output":[{"answer":"I like it"}]}"#;
 
     #[test]
-    fn the_most_similar_stand_last_and_the_record_itself_is_never_shown() {
+    fn the_most_similar_come_last_and_the_own_record_is_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let files = [("nq-train-kilt.jsonl", NQ), ("wow-train-kilt.jsonl", WOW)];
         let shown = Demonstrations::load(&options(folder.path(), &files)).unwrap();

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_question_title_and_text_and_know_their_words() {
+    fn rows_are_question_title_and_text_with_word_ranges() {
         let row = row(40);
         assert_eq!(row.row.ids, [0, 3, 6, 1, 4, 1, 4, 5, 7, 8, 9, 10, 11, 4, 5]);
         assert_eq!(row.first, 6);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_found_wherever_they_stand() {
+    fn answers_are_found_at_every_position() {
         let row = row(40);
         assert_eq!(row.find(TEXT, "Ann Lund"), [(6, 7), (13, 14)]);
         assert_eq!(row.find(TEXT, "oslo"), [(10, 11)]);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn passages_stand_before_or_after_the_input() {
+    fn passages_come_before_or_after_the_input() {
         let passages = [passage("A", "a b c"), passage("B", "d"), passage("C", "e")];
         let options = PromptOptions { passages: 2, passage_words: 2, ..PromptOptions::default() };
         let first =
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn passages_can_tell_their_ranks() {
+    fn passages_can_show_their_ranks() {
         let passages = [passage("A", "a"), passage("B", "b")];
         let options = PromptOptions { passage: "{rank}. {title} {text}".into(), ..PromptOptions::default() };
         assert_eq!(text(options.clone(), Dataset::Nq, "who?", &passages), "who? // 1. A a // 2. B b");

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_lose_what_stands_around_them() {
+    fn answers_are_stripped_of_surrounding_text() {
         for (text, task, expected) in [
             (" Answer: Oslo. ", Some(Task::OpenDomainQa), "Oslo"),
             ("\"Oslo\"", Some(Task::OpenDomainQa), "Oslo"),

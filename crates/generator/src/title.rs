@@ -37,7 +37,7 @@ mod tests {
     use crate::Candidate;
 
     #[test]
-    fn the_best_page_is_the_answer_and_each_page_stands_once() {
+    fn the_best_page_is_the_answer_and_each_page_is_listed_once() {
         let passage = |title: &str| Passage {
             id: PassageId(0),
             page_id: "1".into(),

@@ -145,7 +145,7 @@ fn questions_are_anonymous_and_split_by_question_triple() {
 }
 
 #[test]
-fn what_is_asked_can_leave_the_knowledge_base() {
+fn question_triples_are_removed_from_the_knowledge_base() {
     let world = World::new();
     let built = korc::build(&world.sources(), &BuildOptions::default(), 3).unwrap();
     let known: Vec<(u32, u32, u32)> =

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_has_the_weights_in_the_asked_type_with_its_companions() {
+    fn an_export_has_the_weights_in_the_requested_type_with_its_extra_files() {
         let root = tempfile::tempdir().unwrap();
         save_best(root.path(), &optimizer(1.5), 3, &[]).unwrap();
         let best = best_folder(root.path()).unwrap().unwrap();

@@ -5,7 +5,7 @@
 //! induction heads), so it can be part of the initialisation, as in mimetic initialisation (Trockman and Kolter 2023).
 //! The weights below are ordinary weights, which training can change.
 //!
-//! * Encoder self-attention matches the key of its token (`q` is a multiple of `k`), so that mentions of one name
+//! * Encoder self-attention matches the key of the same token (`q` is a multiple of `k`), so that mentions of one name
 //!   see each other. In the first layer, head 0 looks at the previous and head 1 at the next position instead.
 //! * Decoder cross-attention gives back the token that it looks at (`o` is the transpose of `v`), which tied
 //!   embeddings turn into a prediction of that token.

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn about_one_token_in_seven_is_asked_for_and_most_of_those_are_masked() {
+    fn about_one_token_in_seven_is_predicted_and_most_of_those_are_masked() {
         let encoder = tiny_for(BertTask::MaskedLm, 1, 0.0);
         let objective = objective(&encoder, 400);
         let batches = objective.epoch(0).unwrap();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_checkpoint_from_being_gone_on_from_is_told() {
+    fn options_that_prevent_resuming_are_reported() {
         let here =
             TrainingOptions { steps: 30, checkpoint_every: 1, learning_rate: 0.5, ..Default::default() };
         let there = TrainingOptions { checkpoint_every: 9, parallel_batches: 3, ..here.clone() };

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_learned_and_what_is_not_known_has_no_gradient() {
+    fn pairs_are_learned_and_missing_targets_have_no_gradient() {
         let (encoder, head) = model();
         let options = options();
         let examples = examples(24);

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_text_alone_is_cut_where_that_is_asked_for() {
+    fn only_the_second_text_is_cut_if_requested() {
         let cut = |max, text| ids(max, Truncation::OnlySecond, text);
         assert_eq!(cut(6, Text::Pair("a a a", "b b b")).unwrap(), [2, 2, 2, 1, 3, 1]);
         assert!(matches!(cut(5, Text::Pair("a a a", "b b")), Err(Error::Tokenizer { .. })));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_text_begins_behind_the_room_of_the_first() {
+    fn a_second_text_follows_the_room_of_the_first() {
         let input = EncoderInput::new(tokenizer(), 9, Truncation::AroundMention).unwrap();
         let input = input.with_first_room(5, 0).unwrap();
         let row = |first, second| input.rows(&[Text::Pair(first, second)]).unwrap().remove(0);

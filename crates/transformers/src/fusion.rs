@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_stand_one_after_the_other_and_padding_comes_last() {
+    fn states_are_concatenated_and_padding_comes_last() {
         let states = |values: &[f32]| Tensor::from_slice(values, (values.len(), 1), &Device::Cpu).unwrap();
         let (a, b, c) = (states(&[1.0, 2.0]), states(&[3.0]), states(&[4.0]));
         let memory = fuse(&[&[a, b], &[c]]).unwrap();

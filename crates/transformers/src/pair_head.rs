@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_its_logits_whatever_stands_beside_it_and_its_order_matters() {
+    fn logits_do_not_depend_on_other_pairs_and_order_matters() {
         let (head, states) = (head(), states());
         let of = |pairs: &[StatePair]| {
             head.forward(&states, pairs, &mut Mode::Inference).unwrap().to_vec2::<f32>().unwrap()

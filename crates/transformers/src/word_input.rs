@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn words_know_their_first_pieces_and_their_capitals() {
+    fn words_have_first_pieces_and_case_marks() {
         let input = WordInput::new(tokenizer(), 12, true).unwrap();
         let rows = input.rows(&["Ab", "BB", "a", "\u{200b}"]).unwrap();
         let expected = EncoderRow { ids: vec![1, 3, 6, 5, 6, 3, 0, 2], types: vec![0, 1, 0, 1, 1, 0, 0, 0] };

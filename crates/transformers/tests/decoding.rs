@@ -312,7 +312,7 @@ fn rules_that_leave_nothing_are_an_error_without_beams() {
 }
 
 #[test]
-fn the_sources_tokens_must_be_known_where_a_rule_looks_at_them() {
+fn source_tokens_are_required_by_rules_that_read_them() {
     let options = GenerationOptions { encoder_no_repeat_ngram_size: Some(2), ..Default::default() };
     let mut fixed = Fixed { logits: vec![0.0; 4], inputs: 1 };
     let error = search(&mut fixed, &special(), &options, &Inputs::default()).unwrap_err();

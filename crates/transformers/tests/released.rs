@@ -64,7 +64,7 @@ fn blink(vocabulary: &str) -> TempDir {
 const VOCABULARY: &str = "[PAD]\n[unused0]\n[unused1]\n[unused2]\n[UNK]\n[CLS]\n[SEP]\nmay\nsaid\n";
 
 #[test]
-fn each_of_blinks_encoders_is_a_bert_that_knows_its_marks() {
+fn each_of_blinks_encoders_is_a_bert_with_marks() {
     let folder = blink(VOCABULARY);
     let alone = tensors(&Checkpoint::open(&data("encoders/bert-states")).unwrap());
     let twice: Vec<Vec<f32>> =
@@ -185,7 +185,7 @@ fn the_generator_is_the_model_that_it_would_be_alone() {
 }
 
 #[test]
-fn parts_are_asked_for_where_there_are_some_and_there_alone() {
+fn a_rag_folder_needs_a_part_and_other_folders_have_none() {
     let folder = rag("rag.");
     let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("found `rag`, whose parts are opened one by one"), "{error}");

@@ -129,7 +129,7 @@ fn marks_of_training_keep_their_white_space_control() {
 }
 
 #[test]
-fn the_words_of_a_system_that_a_conversation_lacks_are_known_where_a_template_writes_some() {
+fn default_system_messages_of_templates_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let default = |text: &str| {
         write(folder.path(), "chat_template.jinja", text);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_stand_where_the_text_has_them_counted_in_characters() {
+    fn token_offsets_count_characters() {
         let tokens = tokenizer().encode_places("é b").unwrap();
         let places: Vec<_> = tokens.iter().map(|token| token.place.clone()).collect();
         // `é` is two bytes and one character; the end token stands nowhere.

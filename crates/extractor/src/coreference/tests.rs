@@ -62,7 +62,7 @@ fn a_pronoun_means_what_the_text_is_about_and_what_fits_it() {
 }
 
 #[test]
-fn a_relative_pronoun_means_what_it_stands_behind() {
+fn a_relative_pronoun_refers_to_the_mention_before_it() {
     let found = chains("[P Ann Lee] met [P Bob Ray], who went to [O Yale University], where he taught.");
     assert_eq!(found[1][..2], ["Bob Ray", "who"]);
     assert_eq!(found[2], ["Yale University", "where"]);
@@ -105,7 +105,7 @@ fn a_document_of_many_names_and_pronouns_takes_no_long_time() {
 }
 
 #[test]
-fn names_of_no_type_are_told_of_theirs() {
+fn untyped_names_get_types_from_another_finder() {
     /// A finder of one name, a person.
     struct One;
     impl MentionFinder for One {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_not_like_itself_nor_like_what_it_shares_nothing_with() {
+    fn a_name_is_not_similar_to_itself_or_to_unrelated_names() {
         assert!(names().find("paris").is_empty());
         assert!(names().find("zürich").is_empty());
     }

@@ -137,7 +137,7 @@ mod tests {
     use crate::{AliasTableBuilder, proposals, relations::sentences};
 
     #[test]
-    fn a_pronoun_has_what_is_known_of_its_chain() {
+    fn a_pronoun_gets_the_knowledge_about_its_chain() {
         let document = Document::new("d", "Ann was born. She left Rome.");
         let mut mentions = proposals(&document);
         mentions[0].kind = EntityType::Person;

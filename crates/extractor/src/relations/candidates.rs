@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn features_tell_order_and_distance() {
+    fn features_encode_order_and_distance() {
         let document = Document::new("d", "Ann met Bob in 1999, and then Cleo.");
         let mentions = proposals(&document);
         // One token between: bucket 1. Five tokens between Bob and Cleo, and the mention 1999.

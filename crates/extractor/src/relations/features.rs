@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn features_tell_order_and_words_and_are_the_same_again() {
+    fn features_encode_order_and_words_and_are_reproducible() {
         let (one, other) = (features("Ann met Bob."), features("Ann left Bob."));
         assert_eq!(one, features("Ann met Bob."));
         let shared = |a: &[u32], b: &[u32]| a.iter().filter(|at| b.binary_search(at).is_ok()).count();

@@ -124,7 +124,7 @@ impl Coreference for Ends {
 }
 
 #[test]
-fn facts_have_the_names_of_the_mentions_that_they_stand_at_and_need_none() {
+fn facts_have_the_names_of_their_mentions_and_need_no_mentions() {
     let documents =
         [Document::new("d", "Cleo Nash, the spouse of Dan Orr, was born in Bern. She is Cleopatra.")];
     let facts = |words: Vec<std::ops::Range<usize>>| -> Vec<[String; 3]> {

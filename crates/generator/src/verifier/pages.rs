@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_told_by_the_requests_numbers() {
+    fn evidence_refers_to_the_passages_of_the_request() {
         /// Labels every claim as supported.
         struct Sure([String; 3]);
         impl Labeller for Sure {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_the_only_ones_of_their_names_are_not_asked_of() {
+    fn unambiguous_pages_are_not_scored() {
         let pages = [
             ("Ark (ship)", "Sure 0.6."),
             ("Zoo", "Sure 0.2."),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verifier_reads_sentences_in_their_pages_order_behind_one_title_a_page() {
+    fn a_verifier_reads_sentences_in_page_order_after_one_title_per_page() {
         let pieces = [
             (2, "Zoo", false, "Late."),
             (1, "Ark", true, "It begins."),

@@ -238,7 +238,7 @@ fn fusion_ranks_its_evidence_by_attention_whatever_the_order_of_the_passages() {
 }
 
 #[test]
-fn a_memory_network_answers_from_the_piece_that_it_attends_to_most_whatever_stands_beside_it() {
+fn a_memory_network_answers_from_the_most_attended_piece_independently_of_the_batch() {
     let all = answers(&*memnet(4, 3, 4096), &SCORES, true);
     let (queries, passages) = (queries(), passages());
     for (query, answer) in queries.iter().zip(&all).skip(1) {

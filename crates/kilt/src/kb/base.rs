@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_stands_before_aliases_and_names_stand_in_for_labels() {
+    fn a_label_precedes_aliases_and_ids_replace_missing_labels() {
         let mut kb = KnowledgeBase::default();
         let (a, b) = (kb.add_entity("Q1").unwrap(), kb.add_entity("Q2").unwrap());
         let relation = kb.add_relation("P1").unwrap();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_label_is_told() {
+    fn a_row_without_a_label_is_an_error() {
         for (text, expected) in [
             ("Q1\tAnn\nQ2\n", "names.tsv:2: field `label`: expected a name"),
             ("id\tlabel\n\tAnn\n", "names.tsv:2: field `id`: expected a name"),

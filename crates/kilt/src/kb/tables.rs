@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_file_and_line() {
+    fn errors_name_file_and_line() {
         let cases: [(&[(&str, &str)], &str); 5] = [
             (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: field `.`: expected a subject"),
             (&[("train.txt", "Q1\t\tQ2\n")], "train.txt:1: field `relation`: expected a name"),

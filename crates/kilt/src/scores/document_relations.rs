@@ -152,7 +152,7 @@ mod tests {
         {"h": 1, "t": 2, "r": "P19"}"#;
 
     #[test]
-    fn what_is_right_is_counted_once_and_what_was_learned_is_told_apart() {
+    fn correct_facts_count_once_and_training_facts_are_separate() {
         let gold = [document("a", GOLD)];
         let guess = [
             found("a", 0, 1, "P26", &[0]),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_counts_and_the_better_known_entity() {
+    fn the_longest_name_and_the_most_frequent_entity_win() {
         let text = "New York City of New Yorkers, New York; NYC.";
         let found: Vec<(&str, u32)> =
             linker().link(text).iter().map(|name| (&text[name.start..name.end], name.entity)).collect();

@@ -268,7 +268,7 @@ mod tests {
     use sporran_checkpoint::SpecialTokens;
 
     #[test]
-    fn what_earlier_groups_said_costs_each_time() {
+    fn tokens_of_earlier_groups_are_penalised_each_time() {
         let mut rows = [0.0; 8];
         penalise(&mut rows, 4, &[2, 3, 2], 0.5);
         assert_eq!(rows, [0.0, 0.0, -1.0, -0.5, 0.0, 0.0, -1.0, -0.5]);

@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_costs_more() {
+    fn repeated_tokens_are_penalised() {
         let options = GenerationOptions { repetition_penalty: Some(2.0), ..Default::default() };
         // Also the start token was said; a negative score is multiplied.
         assert_eq!(applied(options, Inputs::default(), &[0, 3, 3]), [-2.0, -1.0, -1.0, -2.0, -1.0, -1.0]);
     }
 
     #[test]
-    fn a_bad_word_cannot_be_completed_and_a_suppressed_token_not_said() {
+    fn bad_words_and_suppressed_tokens_are_not_generated() {
         let bad = || GenerationOptions {
             bad_words_ids: Some(vec![vec![5], vec![2, 3]]),
             suppress_tokens: Some(vec![4]),

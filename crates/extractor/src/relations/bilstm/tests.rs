@@ -163,7 +163,7 @@ fn a_model_survives_its_folder_and_reads_sentences_by_themselves() {
 }
 
 #[test]
-fn types_decide_what_is_asked() {
+fn types_restrict_the_pairs_that_are_read() {
     let (mut documents, properties) = with_background();
     let person = crate::EntityType::Person;
     let place = crate::EntityType::Location;
@@ -190,7 +190,7 @@ fn types_decide_what_is_asked() {
 }
 
 #[test]
-fn a_fact_without_links_says_nothing_of_links() {
+fn a_fact_without_links_has_no_link_targets() {
     let (mut documents, properties) = with_background();
     let reader = BilstmReader::new(&file(&shape(Pooling::Max, 0.0), &properties, &documents));
     let outputs = |documents: &[Annotated]| -> Vec<(usize, f32)> {

@@ -185,7 +185,7 @@ mod tests {
     use sporran_checkpoint::Architecture;
 
     #[test]
-    fn names_without_their_prefix_and_stored_masks_are_known() {
+    fn names_without_prefix_and_stored_masks_are_recognised() {
         let config = Gpt2Config::default();
         assert_eq!(config.canonical("h.0.attn.c_attn.bias"), "transformer.h.0.attn.c_attn.bias");
         assert_eq!(config.canonical("lm_head.weight"), "lm_head.weight");
