@@ -12,7 +12,7 @@ use crate::{
     multiply::{View, panel},
     simd::{
         LANES, MOST_ROWS, Simd,
-        strip::{sum_f16, sum_f32},
+        microkernel::{sum_f16, sum_f32},
     },
 };
 

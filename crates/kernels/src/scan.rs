@@ -26,9 +26,9 @@ use crate::{
     rows::Rows,
     simd::{
         LANES, MOST_ROWS, STRIP, Simd,
-        strip::{strips, sum_f16, sum_f32, sum_i8},
+        microkernel::{strips, sum_f16, sum_f32, sum_i8},
     },
-    team::Team,
+    thread_pool::Team,
     top::Top,
 };
 

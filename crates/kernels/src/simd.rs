@@ -350,7 +350,7 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Vnni, transpose};
 
-pub(crate) mod strip;
+pub(crate) mod microkernel;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 #[cfg(target_arch = "x86_64")]

@@ -258,7 +258,7 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
     piece: Piece,
     out: *mut f32,
 ) {
-    // SAFETY: the contract. No closures: see `strip::tiles`.
+    // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); N]; M];
         if piece.adds {
@@ -317,7 +317,7 @@ unsafe fn int_columns<const N: usize, const M: usize>(
     piece: Piece,
     out: *mut i32,
 ) {
-    // SAFETY: the contract. No closures: see `strip::tiles`.
+    // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_si256(); N]; M];
         if piece.adds {

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, strip::tile, transpose},
+    simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, microkernel::tile, transpose},
 };
 
 /// The largest number of inputs summed at once: a panel of them fits the L1 cache, and a part's operands the
