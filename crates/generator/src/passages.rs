@@ -5,7 +5,8 @@ use std::{path::Path, sync::Arc};
 use candle_core::Tensor;
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, encode_apart, length_batches,
+    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, encode_separately,
+    length_batches,
 };
 
 use crate::{Error, Generation, Prompt, PromptOptions, Request, Result};
@@ -93,7 +94,7 @@ impl PassageReader {
     /// The encoder's states of every passage of a portion, grouped by request.
     pub(crate) fn states(&self, portion: &Portion) -> Result<Vec<Vec<Tensor>>> {
         let rows: Vec<&Vec<u32>> = portion.rows.iter().flatten().collect();
-        let mut states = encode_apart(self.model.as_ref(), &rows, self.batch_tokens)?.into_iter();
+        let mut states = encode_separately(self.model.as_ref(), &rows, self.batch_tokens)?.into_iter();
         Ok(portion.rows.iter().map(|rows| states.by_ref().take(rows.len()).collect()).collect())
     }
 

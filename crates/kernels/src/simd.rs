@@ -22,7 +22,7 @@ pub(crate) struct Piece {
     /// Whether the sums are added to those of earlier blocks.
     adds: bool,
     /// What to prefetch.
-    asks: Asks,
+    prefetch: Prefetch,
     /// The destination of the final sums, which is prefetched too.
     to: Option<To>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct To {
 
 /// What a tile prefetches.
 #[derive(Clone, Copy)]
-enum Asks {
+enum Prefetch {
     /// The memory [`AHEAD`] bytes after the reads: with few rows, memory bandwidth limits the speed.
     Ahead,
     /// The memory from that many steps after the block's first on, one step's row for each four steps: the

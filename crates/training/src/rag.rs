@@ -6,7 +6,7 @@
 use candle_core::{Tensor, Var};
 use sporran_checkpoint::{Error, Result};
 use sporran_transformers::{
-    Apart, BertTask, Checkpoint, EncoderRow, Head, Mode, ModelConfig, Pooling, Trainable,
+    BertTask, Checkpoint, EncodedTexts, EncoderRow, Head, Mode, ModelConfig, Pooling, Trainable,
 };
 
 use crate::{
@@ -174,8 +174,8 @@ impl<'a> RagObjective<'a> {
         let asked = vectors.index_select(&Tensor::new(asked, device)?, 0)?;
         let scores = (asked * keys)?.sum(1)?;
 
-        let apart = Apart::encode(generator, &texts, mode)?;
-        let memory = apart.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
+        let encoded = EncodedTexts::encode(generator, &texts, mode)?;
+        let memory = encoded.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
         let special = generator.special_tokens();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, generator.device())?;
         let logits = generator.decode_in(&decoder.ids, &decoder.mask, &memory, mode)?;
@@ -274,7 +274,7 @@ mod tests {
         train,
         tuned::tests::{rows, tiny_for},
     };
-    use sporran_transformers::{T5, decode::log_probabilities, encode_apart, fuse};
+    use sporran_transformers::{T5, decode::log_probabilities, encode_separately, fuse};
 
     const WIDTH: usize = 24;
 
@@ -338,7 +338,7 @@ mod tests {
             };
             let scores: Vec<f64> = found.iter().map(dot).collect();
             let texts: Vec<&Vec<u32>> = found.iter().map(|passage| &passage.text).collect();
-            let states = encode_apart(models.generator, &texts, 1).unwrap();
+            let states = encode_separately(models.generator, &texts, 1).unwrap();
             let each: Vec<Vec<f64>> = states
                 .iter()
                 .zip(&scores)

@@ -11,7 +11,7 @@ use sporran_transformers::{
 
 use crate::{
     gradients::Gradients,
-    packed::{Memory, PackedBody, Seeds},
+    packed::{PackedBody, Seeds, Workspace},
     variables::Variables,
 };
 
@@ -125,10 +125,10 @@ impl TunedEncoder {
     pub fn states(&self, rows: &[&EncoderRow], pick: Pick<'_>) -> Result<Tensor> {
         match &self.packed {
             Some(packed) => {
-                let mut memory = packed.memory();
-                packed.forward(rows, Seeds::none(), false, &mut memory)?;
-                let states = picked(packed, &mut memory, pick, &self.device);
-                packed.give_back(memory);
+                let mut workspace = packed.workspace();
+                packed.forward(rows, Seeds::none(), false, &mut workspace)?;
+                let states = picked(packed, &mut workspace, pick, &self.device);
+                packed.give_back(workspace);
                 states
             }
             None => Ok(self.taped(rows, pick, &mut Mode::Inference)?.detach()),
@@ -175,9 +175,9 @@ impl TunedEncoder {
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         };
         let seeds = Seeds::new(seed);
-        let mut memory = packed.memory();
-        packed.forward(rows, seeds, true, &mut memory)?;
-        let states = Var::from_tensor(&picked(packed, &mut memory, pick, &self.device)?)?;
+        let mut workspace = packed.workspace();
+        packed.forward(rows, seeds, true, &mut workspace)?;
+        let states = Var::from_tensor(&picked(packed, &mut workspace, pick, &self.device)?)?;
         let loss = loss(states.as_tensor(), &mut mode)?;
         let store = loss.backward()?;
         gradients.add_stored(&store, &self.all)?;
@@ -185,17 +185,17 @@ impl TunedEncoder {
         if let Some(gradient) = store.get(&states) {
             let width = packed.width();
             let values = gradient.flatten_all()?.to_vec1::<f32>()?;
-            let places = places(memory.lengths(), pick);
-            let back = memory.states(width);
+            let places = places(workspace.lengths(), pick);
+            let back = workspace.states(width);
             back.fill(0.0);
             for (place, values) in places.zip(values.chunks_exact(width)) {
                 let sum = &mut back[place * width..][..width];
                 sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
             }
             drop(store);
-            packed.backward(seeds, &mut memory, gradients)?;
+            packed.backward(seeds, &mut workspace, gradients)?;
         }
-        packed.give_back(memory);
+        packed.give_back(workspace);
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 
@@ -234,11 +234,11 @@ fn places(lengths: &[usize], pick: Pick<'_>) -> std::vec::IntoIter<usize> {
     places.into_iter()
 }
 
-fn picked(packed: &PackedBody, memory: &mut Memory, pick: Pick<'_>, device: &Device) -> Result<Tensor> {
+fn picked(packed: &PackedBody, workspace: &mut Workspace, pick: Pick<'_>, device: &Device) -> Result<Tensor> {
     let width = packed.width();
-    let places = places(memory.lengths(), pick);
+    let places = places(workspace.lengths(), pick);
     let count = places.len();
-    let states = memory.states(width);
+    let states = workspace.states(width);
     let mut values = Vec::with_capacity(count * width);
     for place in places {
         let row = states.get(place * width..(place + 1) * width).ok_or_else(|| Error::Batch {

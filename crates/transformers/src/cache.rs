@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use sporran_checkpoint::Result;
 
-use crate::engine::State;
+use crate::packed::State;
 
 /// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@ use crate::{
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    engine::{FastEncoder, FastLlama, FastSeq2Seq},
+    packed::{PackedEncoder, PackedLlama, PackedSeq2Seq},
     seq2seq::{Seq2Seq, Trainable},
 };
 
@@ -220,13 +220,13 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As for [`model`](Self::model).
-    pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
+    pub fn fast(&self, precision: Precision) -> Result<PackedSeq2Seq> {
         let precision = precision.packed()?;
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
         let read = &mut |name: &str| self.stored.values(name);
         match &self.config {
-            ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
-            ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
+            ModelConfig::T5(config) => PackedSeq2Seq::t5(config, tokens, generation, precision, read),
+            ModelConfig::Bart(config) => PackedSeq2Seq::bart(config, tokens, generation, precision, read),
             _ => Err(self.other_kind("an encoder-decoder")),
         }
     }
@@ -242,7 +242,7 @@ impl Checkpoint {
         let vb = self.stored.one_by_one();
         let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
         let body =
-            FastEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
+            PackedEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
         Ok(EncoderModel { body: Box::new(body), head })
     }
 
@@ -282,7 +282,7 @@ impl Checkpoint {
             (ModelConfig::Llama(config), DeviceName::Cpu) => {
                 let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
                 let precision = precision.packed()?;
-                Ok(Box::new(FastLlama::llama(config, tokens, generation, precision, &mut |name| {
+                Ok(Box::new(PackedLlama::llama(config, tokens, generation, precision, &mut |name| {
                     self.stored.values(name)
                 })?))
             }

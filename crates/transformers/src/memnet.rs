@@ -8,7 +8,7 @@
 use candle_core::{D, DType, Tensor};
 use sporran_checkpoint::Result;
 
-use crate::{fusion::Apart, layers::hidden_score};
+use crate::{fid::EncodedTexts, layers::hidden_score};
 
 /// How much a dialogue attends to each piece of knowledge, before the softmax. `dialogue` (length, d) and each of
 /// `pieces` (length, d) are the encoder's states without padding.
@@ -26,13 +26,13 @@ pub fn attend_to_pieces(dialogue: &Tensor, pieces: &[Tensor]) -> Result<Vec<f32>
     pieces.iter().map(score).collect()
 }
 
-/// The same for a batch in training: (dialogues, most pieces), `dialogues[i]` and `pieces[i]` being texts of `apart`.
+/// The same for a batch in training: (dialogues, most pieces), `dialogues[i]` and `pieces[i]` being texts of `encoded`.
 /// Where a dialogue has fewer pieces, the score is next to minus infinity.
 ///
 /// # Errors
 /// A tensor error.
-pub fn piece_attention(apart: &Apart, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
-    let sums = apart.sums()?;
+pub fn piece_attention(encoded: &EncodedTexts, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
+    let sums = encoded.sums()?;
     let (_, width) = sums.dims2()?;
     let most = pieces.iter().map(|pieces| pieces.len()).max().unwrap_or(0);
     let (mut places, mut bias) = (Vec::new(), Vec::new());

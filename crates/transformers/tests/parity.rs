@@ -12,7 +12,7 @@ use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq,
+    Batch, Cache, Checkpoint, GenerationOptions, Hypothesis, Mode, PackedSeq2Seq, Precision, Seq2Seq,
     Trainable, generate,
 };
 
@@ -44,7 +44,7 @@ struct Output {
 struct Fixture {
     folder: PathBuf,
     model: Box<dyn Trainable>,
-    fast: FastSeq2Seq,
+    fast: PackedSeq2Seq,
     tokenizer: Tokenizer,
     expected: Expected,
     tensors: std::collections::HashMap<String, Tensor>,
@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     /// The models for a case: with the case's end tokens where it has some.
-    fn models_for(&self, case: &Case) -> Option<(Box<dyn Trainable>, FastSeq2Seq)> {
+    fn models_for(&self, case: &Case) -> Option<(Box<dyn Trainable>, PackedSeq2Seq)> {
         let ends = case.ends.as_ref()?;
         let folder = tempfile::TempDir::new().unwrap();
         for file in ["config.json", "model.safetensors"] {

@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use serde::Deserialize;
 use sporran_checkpoint::{Error, is_parlai};
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_apart, fuse,
+    Checkpoint, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_separately, fuse,
     generate_with, import_parlai,
 };
 use tempfile::TempDir;
@@ -87,7 +87,7 @@ fn the_network_attends_and_answers_as_parlais_does() {
             .iter()
             .flat_map(|case| std::iter::once(&case.dialogue_tokens).chain(&case.piece_tokens))
             .collect();
-        let mut states = encode_apart(model.as_ref(), &rows, 1000).unwrap().into_iter();
+        let mut states = encode_separately(model.as_ref(), &rows, 1000).unwrap().into_iter();
         let mut chosen = Vec::new();
         for case in &expected.cases {
             let dialogue = states.next().unwrap();

@@ -8,8 +8,8 @@ use sporran_transformers::{BertConfig, BertFamily, BertNames, layers};
 use super::{
     PORTION, Seeds,
     attention::Attention,
-    memory::{Buffer, Memory, Normed},
     weights::{Finder, Linear, Weight, add},
+    workspace::{Buffer, Normed, Workspace},
 };
 use crate::gradients::Gradients;
 
@@ -217,8 +217,8 @@ impl Layer {
         }
     }
 
-    pub(super) fn forward(&self, seeds: Seeds, kept: usize, memory: &mut Memory) -> Result<()> {
-        let Memory { lengths, tokens, states, layers, wide, .. } = memory;
+    pub(super) fn forward(&self, seeds: Seeds, kept: usize, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { lengths, tokens, states, layers, wide, .. } = workspace;
         let (tokens, kept, width) = (*tokens, &mut layers[kept], self.query.outputs);
         let states = states.fit(tokens * width);
         let projected = kept.projected.fit(tokens * 3 * width);
@@ -254,8 +254,8 @@ impl Layer {
     }
 
     /// Writes what the layer gave into the first narrow buffer.
-    pub(super) fn states_again(&self, kept: usize, memory: &mut Memory) -> Result<()> {
-        let Memory { tokens, layers, narrow: [below, _], .. } = memory;
+    pub(super) fn states_again(&self, kept: usize, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { tokens, layers, narrow: [below, _], .. } = workspace;
         let below = below.fit(*tokens * self.query.outputs);
         self.feed_forward_norm.again(*tokens, &layers[kept].feed_forward, below)
     }
@@ -265,10 +265,11 @@ impl Layer {
         &self,
         seeds: Seeds,
         kept: usize,
-        memory: &mut Memory,
+        workspace: &mut Workspace,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let Memory { lengths, tokens, states, layers, narrow: [below, other], wide, partial, .. } = memory;
+        let Workspace { lengths, tokens, states, layers, narrow: [below, other], wide, partial, .. } =
+            workspace;
         let (tokens, kept, isa) = (*tokens, &mut layers[kept], Isa::detected());
         let (width, depth) = (self.query.outputs, self.inner.outputs);
         let (gradient, other) = (states.fit(tokens * width), other.fit(tokens * width));

@@ -4,13 +4,13 @@ use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result};
 
 use super::too_long;
-use crate::{cache::LayerCache, engine::Kept, layers::hidden_score};
+use crate::{cache::LayerCache, layers::hidden_score, packed::KvCache};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
 pub struct CausalCache {
     /// What a packed model keeps, which needs nothing else of this.
-    pub(crate) packed: Option<Kept>,
+    pub(crate) packed: Option<KvCache>,
     pub(crate) layers: Vec<LayerCache>,
     /// For each row and each kept position, whether a token stands there.
     kept: Vec<Vec<bool>>,
@@ -26,7 +26,7 @@ impl CausalCache {
     /// The number of sequences; 0 while the cache is empty.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.packed.as_ref().map_or(self.kept.len(), Kept::rows)
+        self.packed.as_ref().map_or(self.kept.len(), KvCache::rows)
     }
 
     /// The number of positions that are kept, padding included.

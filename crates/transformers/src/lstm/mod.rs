@@ -16,7 +16,7 @@ use sporran_kernels::{Dropout, Isa, Rows};
 
 use sporran_checkpoint::stored_values;
 
-use direction::{Direction, Kept, Packed, WEIGHTS};
+use direction::{Activations, Direction, PackedDirection, WEIGHTS};
 use packing::Packing;
 
 /// The shape of an LSTM that reads in both directions.
@@ -87,7 +87,7 @@ impl LstmOptions {
 pub struct LstmPass {
     packing: Packing,
     packed: PackedBiLstm,
-    kept: Vec<[Kept; 2]>,
+    kept: Vec<[Activations; 2]>,
     dropouts: Vec<Dropout>,
     states: Vec<f32>,
 }
@@ -137,7 +137,7 @@ impl LstmPass {
                 Ok([weight(at)?, weight(at + 1)?])
             };
             let weights = [weights(0)?, weights(1)?];
-            let back = |direction: usize, kept: Kept| {
+            let back = |direction: usize, kept: Activations| {
                 direction::backward(
                     &weights[direction],
                     (inputs, width),
@@ -171,7 +171,7 @@ impl LstmPass {
 #[derive(Debug)]
 pub struct PackedBiLstm {
     options: LstmOptions,
-    layers: Vec<[Packed; 2]>,
+    layers: Vec<[PackedDirection; 2]>,
 }
 
 impl PackedBiLstm {
@@ -194,10 +194,10 @@ impl PackedBiLstm {
     pub fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
         let mut layers = Vec::with_capacity(options.layers);
         for layer in 0..options.layers {
-            let one = |direction: usize| -> Result<Packed> {
+            let one = |direction: usize| -> Result<PackedDirection> {
                 let at = 8 * layer + 4 * direction;
                 let weights = [weight(at)?, weight(at + 1)?, weight(at + 2)?, weight(at + 3)?];
-                Ok(Packed::new(&weights, options.inputs_of(layer), options.hidden))
+                Ok(PackedDirection::new(&weights, options.inputs_of(layer), options.hidden))
             };
             layers.push([one(0)?, one(1)?]);
         }
@@ -255,7 +255,7 @@ impl PackedBiLstm {
         xs: &[f32],
         packing: &Packing,
         dropouts: &[Dropout],
-        mut keep: impl FnMut([Kept; 2]),
+        mut keep: impl FnMut([Activations; 2]),
     ) -> Vec<f32> {
         let mut states: Vec<f32> = Vec::new();
         for (layer, (directions, dropout)) in self.layers.iter().zip(dropouts).enumerate() {

@@ -19,7 +19,7 @@ use crate::{
 
 /// A T5 or BART model for inference on a CPU.
 #[derive(Debug)]
-pub struct FastSeq2Seq {
+pub struct PackedSeq2Seq {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) embedding_scale: f32,
@@ -36,7 +36,7 @@ pub struct FastSeq2Seq {
     pub(super) machines: Machines,
 }
 
-impl FastSeq2Seq {
+impl PackedSeq2Seq {
     /// Writes the embedding of `token` at `position`.
     fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
         match &self.embeddings {
@@ -109,7 +109,7 @@ impl FastSeq2Seq {
     }
 }
 
-impl Seq2Seq for FastSeq2Seq {
+impl Seq2Seq for PackedSeq2Seq {
     fn encode(&self, input: &Batch) -> Result<Memory> {
         Self::check_length(&self.encoder, "input", input.length())?;
         let ragged = Ragged::new(input)?;

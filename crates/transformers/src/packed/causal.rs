@@ -8,7 +8,7 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
-    kept::{Heads, Kept, Prompt, Row},
+    kv_cache::{Heads, KvCache, Prompt, Row},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
 };
@@ -30,7 +30,7 @@ pub(super) struct CausalLayer {
 
 /// A LLaMA or Qwen 2 model for inference on a CPU. Its oracle is [`Llama`](crate::Llama).
 #[derive(Debug)]
-pub struct FastLlama {
+pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) head: Linear,
@@ -47,7 +47,7 @@ pub struct FastLlama {
     pub(super) machines: Machines,
 }
 
-impl FastLlama {
+impl PackedLlama {
     fn embeddings(&self, machine: &Machine, tokens: &[u32]) -> Result<Rows> {
         let vocabulary = self.vocab_size();
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
@@ -187,7 +187,7 @@ impl FastLlama {
     }
 
     /// Continues every sequence by a token, and gives the states after the last norm.
-    fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut Kept) -> Result<Rows> {
+    fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
         let rotations = self.rotations(kept.rows.iter().map(|row| row.prompt.length + row.path.len()));
         let places: Vec<usize> = (0..kept.rows.len()).collect();
         let mut xs = self.embeddings(machine, tokens)?;
@@ -228,7 +228,7 @@ impl FastLlama {
     }
 }
 
-impl CausalLm for FastLlama {
+impl CausalLm for PackedLlama {
     fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>> {
         if cache.rows() != 0 {
             let found = format!("one of {} rows", cache.rows());
@@ -244,7 +244,8 @@ impl CausalLm for FastLlama {
                 last.row_mut(row).copy_from_slice(xs.row(end - 1));
             }
             let rows = prompts.into_iter().map(|prompt| Row { prompt: Arc::new(prompt), path: Vec::new() });
-            cache.packed = Some(Kept { rows: rows.collect(), blocks: vec![Vec::new(); self.layers.len()] });
+            cache.packed =
+                Some(KvCache { rows: rows.collect(), blocks: vec![Vec::new(); self.layers.len()] });
             Ok(self.head.values(machine, &last))
         })
     }

@@ -1,4 +1,4 @@
-//! What a decoder keeps between steps.
+//! The state of a decoder between steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -5,11 +5,11 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
-    causal::{CausalLayer, FastLlama},
-    encoder::FastEncoder,
-    kept::Heads,
+    causal::{CausalLayer, PackedLlama},
+    encoder::PackedEncoder,
+    kv_cache::Heads,
     layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
-    seq2seq::FastSeq2Seq,
+    seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
 };
 use crate::{
@@ -79,7 +79,7 @@ fn activation(activation: layers::Activation) -> Activation {
     }
 }
 
-impl FastSeq2Seq {
+impl PackedSeq2Seq {
     /// Packs a T5 model.
     ///
     /// # Errors
@@ -150,11 +150,11 @@ impl FastSeq2Seq {
     }
 }
 
-impl FastLlama {
+impl PackedLlama {
     /// Packs a model of LLaMA's shape.
     ///
     /// # Errors
-    /// As for [`FastSeq2Seq::t5`].
+    /// As for [`PackedSeq2Seq::t5`].
     pub(crate) fn llama(
         config: &LlamaConfig,
         tokens: SpecialTokens,
@@ -213,11 +213,11 @@ impl FastLlama {
     }
 }
 
-impl FastEncoder {
+impl PackedEncoder {
     /// Packs the body of an encoder.
     ///
     /// # Errors
-    /// As for [`FastSeq2Seq::t5`].
+    /// As for [`PackedSeq2Seq::t5`].
     pub(crate) fn bert(config: &BertConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         let at = |name: &str| match config.prefix() {

@@ -43,9 +43,9 @@ impl Heads {
     }
 }
 
-/// The keys and values of sequences in the making.
+/// The keys and values of partial sequences.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KvCache {
     pub(super) rows: Vec<Row>,
     /// For each layer, a block for each step with a row for each sequence that was followed then.
     pub(super) blocks: Vec<Vec<Rows>>,
@@ -66,7 +66,7 @@ pub(super) struct Prompt {
     pub(super) layers: Vec<Vec<f32>>,
 }
 
-impl Kept {
+impl KvCache {
     /// The number of sequences.
     pub(crate) fn rows(&self) -> usize {
         self.rows.len()

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
-use sporran_transformers::{Apart, Mode, Trainable, piece_attention};
+use sporran_transformers::{EncodedTexts, Mode, Trainable, piece_attention};
 
 use crate::{
     data::{IGNORED_LABEL, shifted, shuffled_batches},
@@ -123,11 +123,11 @@ impl<'a> MemoryObjective<'a> {
             places.push((texts.len()..texts.len() + row.pieces.len()).collect());
             texts.extend(row.pieces.iter().map(Vec::as_slice));
         }
-        let apart = Apart::encode(self.model, &texts, &mut mode)?;
+        let encoded = EncodedTexts::encode(self.model, &texts, &mut mode)?;
         let dialogues: Vec<usize> = (0..rows.len()).collect();
         let scores = if texts.len() > rows.len() {
             let pieces: Vec<&[usize]> = places.iter().map(Vec::as_slice).collect();
-            Some(piece_attention(&apart, &dialogues, &pieces)?)
+            Some(piece_attention(&encoded, &dialogues, &pieces)?)
         } else {
             None
         };
@@ -143,7 +143,7 @@ impl<'a> MemoryObjective<'a> {
             let piece = places[at].get(chosen).filter(|_| !dropped);
             piece.copied().into_iter().chain([at]).collect()
         });
-        let memory = apart.fuse(&read.collect::<Vec<Vec<usize>>>())?;
+        let memory = encoded.fuse(&read.collect::<Vec<Vec<usize>>>())?;
         let (special, device) = (self.model.special_tokens(), self.model.device());
         let targets: Vec<&[u32]> = rows.iter().map(|row| row.target.as_slice()).collect();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, device)?;
@@ -194,7 +194,7 @@ impl Objective for MemoryObjective<'_> {
 mod tests {
     use super::*;
     use crate::seq2seq::tests::{assert_gradients, build};
-    use sporran_transformers::{attend_to_pieces, decode::log_probabilities, encode_apart, fuse};
+    use sporran_transformers::{attend_to_pieces, decode::log_probabilities, encode_separately, fuse};
 
     fn rows() -> Vec<MemoryRow> {
         let text = |salt: u32, length: u32| -> Vec<u32> {
@@ -218,7 +218,7 @@ mod tests {
         let (mut answers, mut choices, mut tokens, mut known) = (0.0, 0.0, 0, 0);
         for row in rows {
             let texts: Vec<&Vec<u32>> = std::iter::once(&row.dialogue).chain(&row.pieces).collect();
-            let mut states = encode_apart(model, &texts, 1).unwrap();
+            let mut states = encode_separately(model, &texts, 1).unwrap();
             let dialogue = states.remove(0);
             let scores = attend_to_pieces(&dialogue, &states).unwrap();
             if let Some(gold) = row.gold {
