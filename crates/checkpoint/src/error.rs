@@ -61,7 +61,7 @@ pub enum Error {
         field: String,
         /// What the field may hold.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
@@ -112,7 +112,7 @@ pub enum Error {
         path: PathBuf,
         /// What the file should hold.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
@@ -274,9 +274,9 @@ pub enum Error {
     Trie {
         /// The file.
         path: PathBuf,
-        /// What it needs.
+        /// The requirement.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 
@@ -285,7 +285,7 @@ pub enum Error {
     Batch {
         /// What a batch needs.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 
@@ -294,9 +294,9 @@ pub enum Error {
     Options {
         /// The option.
         option: &'static str,
-        /// What it may hold.
+        /// The expected content.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
@@ -314,9 +314,9 @@ pub enum Error {
     Training {
         /// The part of the training: a variable, a step, an epoch, a checkpoint.
         what: String,
-        /// What it needs.
+        /// The requirement.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 

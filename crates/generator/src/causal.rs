@@ -137,7 +137,7 @@ impl CausalGenerator {
     /// Loads the model and the examples.
     ///
     /// # Errors
-    /// What is wrong with the model, a file of examples or an option.
+    /// An error in the model, a file of examples or an option.
     pub fn load(options: &CausalOptions) -> Result<Self> {
         Self::showing(options, options.demonstrations.as_ref().map(Demonstrations::load).transpose()?)
     }
@@ -145,7 +145,7 @@ impl CausalGenerator {
     /// Loads the model, which is shown these examples instead of those that the options name.
     ///
     /// # Errors
-    /// What is wrong with the model or an option.
+    /// An error in the model or an option.
     pub fn showing(options: &CausalOptions, demonstrations: Option<Demonstrations>) -> Result<Self> {
         if options.max_tokens < 2 {
             let found = options.max_tokens.to_string();

@@ -96,7 +96,7 @@ impl Demonstrations {
     /// Reads task files. Records without an input or an answer are left out.
     ///
     /// # Errors
-    /// What is wrong with a file, or with the encoder's folder.
+    /// An error in a file, or with the encoder's folder.
     pub fn load(options: &DemonstrationsOptions) -> Result<Self> {
         let mut examples = Vec::new();
         for path in &options.files {
@@ -120,7 +120,7 @@ impl Demonstrations {
     /// folder of sentence-transformers, or that of their words without one.
     ///
     /// # Errors
-    /// What is wrong with the encoder's folder.
+    /// An error in the encoder's folder.
     pub fn of_examples(examples: Vec<Demonstration>, count: usize, encoder: Option<&Path>) -> Result<Self> {
         let texts: Vec<&str> = examples.iter().map(|example| example.query.text.as_str()).collect();
         let similarity = match encoder {

@@ -118,7 +118,7 @@ impl EntityTitle {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &EntityTitleOptions) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.model)?;
         let model = checkpoint.seq2seq(options.device, options.precision)?;
@@ -128,7 +128,7 @@ impl EntityTitle {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &EntityTitleOptions, model: Box<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         options.check()?;
         let (prompt, begin) = (Prompt::new(options.prompt.clone())?, tokenizer.beginning()?);

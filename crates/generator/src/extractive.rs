@@ -287,7 +287,7 @@ impl Extractive<Box<dyn Reader>> {
     /// Loads the reader; `seed` draws template questions.
     ///
     /// # Errors
-    /// What is wrong with the folder or an option.
+    /// An error in the folder or an option.
     pub fn load(options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         let (reader, input) = load_reader(options)?;
         Self::new(reader, input, options, seed)
@@ -297,7 +297,7 @@ impl Extractive<Box<dyn Reader>> {
 /// Loads a reader with what makes its rows.
 ///
 /// # Errors
-/// What is wrong with the folder, or [`Error::Option`] where it is no reader's.
+/// An error in the folder, or [`Error::Option`] where it is no reader's.
 pub fn load_reader(options: &ExtractiveOptions) -> Result<(Box<dyn Reader>, ReaderInput)> {
     let checkpoint = Checkpoint::open(&options.model)?;
     let model = checkpoint.encoder_on(options.device, options.precision)?;
@@ -314,7 +314,7 @@ impl<R: Reader> Extractive<R> {
     /// A reader that is loaded already, such as one in training; `seed` draws template questions.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(reader: R, input: ReaderInput, options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         options.check()?;
         Ok(Self { reader, input, options: options.clone(), seed })

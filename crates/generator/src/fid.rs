@@ -69,7 +69,7 @@ impl FidGenerator {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &FidOptions) -> Result<Self> {
         let FidOptions { model, device, precision, prompt, generation, evidence, batch_tokens } = options;
         let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
@@ -79,7 +79,7 @@ impl FidGenerator {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &FidOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let FidOptions { prompt, generation, evidence, batch_tokens, .. } = options;
         let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;

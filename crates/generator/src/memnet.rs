@@ -93,7 +93,7 @@ impl MemoryInput {
     /// first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(
         options: &MemNetOptions,
         tokenizer: Tokenizer,
@@ -189,7 +189,7 @@ impl MemNet {
     /// Loads the model; `store` holds the pages whose first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &MemNetOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.model)?;
         let model = checkpoint.seq2seq(options.device, options.precision)?;
@@ -199,7 +199,7 @@ impl MemNet {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(
         options: &MemNetOptions,
         model: Arc<dyn Seq2Seq>,

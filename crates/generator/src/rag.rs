@@ -90,7 +90,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Sequence.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
         let RagSequenceOptions { model, device, precision, prompt, generation, decoding, batch_tokens } =
             options;
@@ -101,7 +101,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Token.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
         let RagTokenOptions { model, device, precision, prompt, generation, batch_tokens } = options;
         let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
@@ -111,7 +111,7 @@ impl RagGenerator {
     /// RAG-Sequence with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn sequence(
         options: &RagSequenceOptions,
         model: Arc<dyn Seq2Seq>,
@@ -125,7 +125,7 @@ impl RagGenerator {
     /// RAG-Token with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn token(options: &RagTokenOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let RagTokenOptions { prompt, generation, batch_tokens, .. } = options;
         let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;

@@ -16,7 +16,7 @@ pub const IGNORED_LABEL: u32 = u32::MAX;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextPair {
-    /// What the encoder reads.
+    /// The encoder\'s input.
     pub source: String,
     /// What the decoder should write.
     pub target: String,
@@ -75,7 +75,7 @@ pub fn rows_of(
 /// A padded batch of rows, ready for a teacher-forced forward pass.
 #[derive(Debug, Clone)]
 pub struct TrainingBatch {
-    /// What the encoder reads.
+    /// The encoder\'s input.
     pub input: Batch,
     /// The target shifted right after the start token, u32 of shape (b, t).
     pub decoder_ids: Tensor,

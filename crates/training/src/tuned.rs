@@ -42,10 +42,10 @@ pub struct TunedEncoder {
 }
 
 impl TunedEncoder {
-    /// A model of `config` over `variables`, which draw what they do not hold yet.
+    /// A model of `config` over `variables`, which initialise missing parameters.
     ///
     /// # Errors
-    /// [`Error::Config`] where the config asks for what does not exist, and a tensor error.
+    /// [`Error::Config`] where the config names something unsupported, and a tensor error.
     pub fn new(config: &BertConfig, variables: Variables, device: &Device) -> Result<Self> {
         let model = BertModel::new(config, &variables.builder(device))?;
         let all: Vec<Var> = variables.all().into_iter().map(|(_, var)| var).collect();
@@ -106,7 +106,7 @@ impl TunedEncoder {
         &self.config
     }
 
-    /// What is trained.
+    /// The trained variables.
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables

@@ -18,7 +18,7 @@ pub(crate) struct Attention {
     pub(crate) value: Linear,
     pub(crate) output: Linear,
     pub(crate) heads: usize,
-    /// What the products of queries and keys are multiplied by; T5 has 1 (it folds the scale into its weights).
+    /// The factor of the products of queries and keys; T5 has 1 (it folds the scale into its weights).
     pub(crate) scale: f64,
     /// The dropout rate of the attention weights.
     pub(crate) dropout: f64,
@@ -95,7 +95,7 @@ impl Attention {
         softmax(&scores, mode)
     }
 
-    /// What a projection makes of `xs` (b, t, d), split into heads: (b, heads, t, width).
+    /// The projection of `xs` (b, t, d), split into heads: (b, heads, t, width).
     fn heads(&self, projection: &Linear, xs: &Tensor) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if crate::cuda::infers(xs) {

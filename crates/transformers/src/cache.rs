@@ -13,7 +13,7 @@ pub(crate) struct KeyValue {
 }
 
 impl KeyValue {
-    /// The same without what it was computed from, which trainable weights would keep in memory otherwise.
+    /// The same, detached from the graph, which would otherwise stay in memory for trainable weights.
     pub(crate) fn detach(self) -> Self {
         Self { keys: self.keys.detach(), values: self.values.detach() }
     }
@@ -23,7 +23,7 @@ impl KeyValue {
     }
 }
 
-/// What one decoder layer keeps.
+/// The cache of one decoder layer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerCache {
     /// Self-attention, one row for each decoded sequence; grows by one position a step.
@@ -37,7 +37,7 @@ pub(crate) struct LayerCache {
 }
 
 impl LayerCache {
-    /// Makes row `i` of the self-attention of every layer what was row `rows[i]`.
+    /// Replaces row `i` of the self-attention cache of every layer by the previous row `rows[i]`.
     pub(crate) fn select(layers: &mut [Self], rows: &[u32]) -> Result<()> {
         let Some(own) = layers.first().and_then(|layer| layer.own.as_ref()) else { return Ok(()) };
         // Brought to the device once for all layers.
@@ -76,11 +76,11 @@ impl LayerCache {
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     pub(crate) layers: Vec<LayerCache>,
-    /// What a packed model keeps instead.
+    /// The state of a packed model instead.
     packed: Option<State>,
     length: usize,
     watching: bool,
-    /// What a packed model has watched.
+    /// The attention weights that a packed model recorded.
     watched: Vec<Vec<f32>>,
 }
 
@@ -91,7 +91,7 @@ impl Cache {
         Self::default()
     }
 
-    /// An empty cache that keeps what the decoder attends to; for one sequence an input.
+    /// An empty cache that records the weights of cross-attention; for one sequence an input.
     #[must_use]
     pub fn watching() -> Self {
         Self { watching: true, ..Self::default() }
@@ -112,12 +112,12 @@ impl Cache {
         Ok(mean.to_dtype(DType::F32)?.to_vec2()?)
     }
 
-    /// What a packed model is to fill in, where it is wanted.
+    /// The buffers that a packed model fills in, if weights are recorded.
     pub(crate) fn watched(&self) -> Option<Vec<Vec<f32>>> {
         self.watching.then(Vec::new)
     }
 
-    /// What a packed model has filled in: sums over `count` tokens.
+    /// Stores the weights that a packed model filled in: sums over `count` tokens.
     pub(crate) fn put_watched(&mut self, watched: Option<Vec<Vec<f32>>>, count: usize) {
         self.watched = watched.unwrap_or_default();
         self.watched.iter_mut().flatten().for_each(|weight| *weight /= count as f32);
@@ -151,7 +151,7 @@ impl Cache {
         self.length += count;
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`. Each row must stay in its input's group.
+    /// Makes row `i` the continuation of the previous row `rows[i]`. Each row must stay in its input's group.
     ///
     /// # Errors
     /// A tensor error where a row does not exist.

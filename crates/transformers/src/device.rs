@@ -1,4 +1,4 @@
-//! Where a model computes, and in what numbers.
+//! Devices and numeric types of models.
 
 use std::{
     collections::BTreeMap,

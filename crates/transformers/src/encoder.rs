@@ -15,8 +15,8 @@ pub trait Encoder: Send + Sync {
     /// positions for.
     fn states(&self, input: &Batch) -> Result<Tensor>;
 
-    /// The last hidden states of some tokens, each named by its input and its position there, shape (n, d). What the last layer
-    /// makes of other tokens may be left out.
+    /// The last hidden states of some tokens, each named by its input and its position there, shape (n, d). The last layer
+    /// may skip other tokens.
     ///
     /// # Errors
     /// As for [`states`](Self::states), and [`Error::Batch`](sporran_checkpoint::Error::Batch) where there is no such token.

@@ -16,7 +16,7 @@ use tokenizers::{
 
 use crate::{batch::Batch, checkpoint::Checkpoint, encoder::Encoder};
 
-/// What an encoder reads at once.
+/// The input of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Text<'a> {
     /// One text.
@@ -25,7 +25,7 @@ pub enum Text<'a> {
     Pair(&'a str, &'a str),
 }
 
-/// What is cut where an input is too long; the special tokens always stay.
+/// The truncation of an input that is too long; the special tokens always stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truncation {
@@ -191,7 +191,7 @@ impl EncoderInput {
         let second = match second {
             Some(second) => {
                 let mut second = tokenizer.encode_fast(second, false)?;
-                // What a tokenizer without a template for pairs leaves as it is.
+                // A tokenizer without a template for pairs leaves these types unchanged.
                 second.set_type_ids(vec![1; second.len()]);
                 Some(second)
             }
@@ -228,7 +228,7 @@ impl EncoderInput {
         Ok(EncoderRow { ids, types: self.types(types) })
     }
 
-    /// What is left of texts in a room without special tokens.
+    /// The texts, truncated to `room` tokens without special tokens.
     fn cut(
         &self,
         mut first: Encoding,
@@ -412,7 +412,7 @@ mod tests {
         let cut = |max, text| ids(max, Truncation::FirstAtItsStart, text).unwrap();
         // Five places: all of the second text and the end of the first.
         assert_eq!(cut(7, Text::Pair("a b c a b c", "b b")), [2, 3, 4, 1, 3, 3, 1]);
-        // A second text that is longer than half of the room has that, and what the first leaves.
+        // A second text that is longer than half of the room gets half of it, and the rest that the first does not need.
         assert_eq!(cut(7, Text::Pair("a b c", "b c b c a")), [3, 4, 1, 3, 4, 3, 1]);
         assert_eq!(cut(7, Text::Pair("a", "b c b c a")), [2, 1, 3, 4, 3, 4, 1]);
         assert_eq!(cut(3, Text::One("a b c")), [3, 4, 1]);
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(cut(7, text), [4, 2, 5, 3, 6, 4, 3]);
         // An odd place is the right side's.
         assert_eq!(cut(8, text), [4, 2, 5, 3, 6, 4, 3, 2]);
-        // A side leaves what it does not need.
+        // A side passes on the tokens that it does not need.
         assert_eq!(cut(6, "a [unused0] b [unused1] c b a c"), [2, 5, 3, 6, 4, 3]);
         assert_eq!(cut(6, "a b c a [unused0] b [unused1]"), [3, 4, 2, 5, 3, 6]);
         assert_eq!(cut(3, text), [5, 3, 6]);

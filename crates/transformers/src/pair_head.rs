@@ -1,4 +1,4 @@
-//! What stands between two marked places of a text: the labels of ordered pairs of an encoder's states.
+//! The labels of ordered pairs of marked positions in a text, from an encoder's hidden states.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     mode::Mode,
 };
 
-/// What the tensors of a pair head are called in a folder of weights, before their own names.
+/// The prefix of a pair head's tensor names in a folder of weights.
 pub const PAIR_HEAD: &str = "pair_head";
 
 /// The sizes of a pair head.

@@ -13,7 +13,7 @@ use crate::{
 pub struct PairOptions {
     /// Tokens of a pair, at most; as many as the model can read where there is no limit.
     pub max_tokens: Option<usize>,
-    /// What is cut of a pair that is too long.
+    /// The truncation of a pair that is too long.
     pub truncation: Truncation,
     /// The fixed number of tokens of the first text, padding included; the second text follows: see
     /// [`EncoderInput::with_first_room`].

@@ -364,7 +364,7 @@ fn fresh_models_of_each_architecture_are_written_and_opened() {
     }
 }
 
-/// What opening a fixture says whose config has `value` in a field.
+/// The error of opening a fixture whose config has `value` in a field.
 fn refused(name: &str, field: &str, value: u64) -> String {
     let folder = TempDir::new().unwrap();
     for file in ["config.json", "model.safetensors"] {

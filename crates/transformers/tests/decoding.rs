@@ -93,7 +93,7 @@ fn assert_same(name: &str, found: &[Vec<Hypothesis>], expected: &[Vec<Output>]) 
     for (i, (found, expected)) in std::iter::zip(found, expected).enumerate() {
         assert_eq!(found.len(), expected.len(), "{name}, input {i}");
         for (rank, (found, expected)) in std::iter::zip(found, expected).enumerate() {
-            // What could not win was only there to fill a place.
+            // Hypotheses that cannot win only fill a place.
             if expected.score < -1e7 {
                 assert!(found.score < -1e7, "{name}, input {i}, rank {rank}: {found:?}");
                 continue;
@@ -222,7 +222,7 @@ fn chi_square(cells: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     (cells.iter().sum(), cells.len() as f64 - 1.0)
 }
 
-/// What a chi-square exceeds about once in ten thousand times (Wilson and Hilferty 1931).
+/// The chi-square value that is exceeded about once in ten thousand times (Wilson and Hilferty 1931).
 fn limit(freedom: f64) -> f64 {
     let part = 2.0 / (9.0 * freedom);
     freedom * (1.0 - part + 3.72 * part.sqrt()).powi(3)

@@ -84,7 +84,7 @@ impl Fixture {
     }
 }
 
-/// What a head gives, by the names of `transformers`.
+/// The outputs of a head, by the names of `transformers`.
 fn outputs(head: &Head, states: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
     match head {
         Head::States => vec![],

@@ -72,7 +72,7 @@ impl Fixture {
         [&*self.model, &self.fast]
     }
 
-    /// The same with what they are called.
+    /// The same with their names.
     fn named(&self) -> [(&'static str, &dyn Seq2Seq); 2] {
         let [candle, packed] = self.models();
         [("candle", candle), ("packed", packed)]
@@ -117,8 +117,8 @@ fn difference(a: &Tensor, b: &Tensor, mask: &Tensor) -> f32 {
     difference.max_all().unwrap().to_scalar().unwrap()
 }
 
-/// Requires the same tokens, and scores that differ by less than the rounding of their sums; gives the worst difference as
-/// a share of what is allowed.
+/// Requires the same tokens, and scores that differ by less than the rounding of their sums; returns the worst difference as
+/// a share of the limit.
 fn same(name: &str, found: &[Vec<Hypothesis>], expected: &[Vec<Output>]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let mut worst: f32 = 0.0;

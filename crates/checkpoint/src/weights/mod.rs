@@ -125,8 +125,8 @@ impl StoredModel {
         })
     }
 
-    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
-    /// are let go, so that reading tensor after tensor needs no more memory than what is kept of them.
+    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of its file are
+    /// released, so reading many tensors needs no more memory than the tensors kept.
     ///
     /// # Errors
     /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.

@@ -51,7 +51,7 @@ impl Selectors<'_> {
     /// Loads those of a config.
     ///
     /// # Errors
-    /// What is wrong with a folder.
+    /// An error in a folder.
     pub fn load(options: &VerifierOptions) -> Result<Self> {
         let pages = |of: &PageOptions| -> Result<Box<dyn Labeller>> {
             if ReleasedNsmnConfig::names(&of.model)? {
@@ -71,7 +71,7 @@ impl<'m> Verifier<'m> {
     /// Loads the models; `store` holds the pages whose first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with a model's folder or an option.
+    /// An error in a model's folder or an option.
     pub fn load(options: &VerifierOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
         Self::new(options, Self::labeller(&options.model, options)?, Selectors::load(options)?, store)
     }
@@ -79,7 +79,7 @@ impl<'m> Verifier<'m> {
     /// Loads a classifier of pairs: an encoder or a matching network.
     ///
     /// # Errors
-    /// What is wrong with the folder.
+    /// An error in the folder.
     pub fn labeller(folder: &Path, options: &VerifierOptions) -> Result<Box<dyn Labeller>> {
         if NsmnConfig::names(folder)? {
             return Ok(Box::new(Matcher::load(folder, options.batch_tokens)?));

@@ -18,7 +18,7 @@ pub struct BiLstm {
 }
 
 impl BiLstm {
-    /// An LSTM over `variables`, which draw what they do not hold yet as PyTorch does.
+    /// An LSTM over `variables`, which initialise missing parameters as PyTorch does.
     ///
     /// # Errors
     /// [`Error::Options`] for a shape without cells; a tensor error where variables have another shape.

@@ -191,7 +191,7 @@ impl Layer {
             },
             heads: config.num_attention_heads,
             weights_dropout: config.attention_probs_dropout_prob,
-            // DistilBERT drops nothing of what attention adds.
+            // DistilBERT has no dropout on the output of attention.
             attention_dropout: match config.family {
                 BertFamily::DistilBert => 0.0,
                 _ => config.hidden_dropout_prob,

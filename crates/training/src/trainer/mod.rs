@@ -27,7 +27,7 @@ pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Training<'a, O> {
     /// What is minimised, over `variables`.
     pub objective: &'a O,
-    /// What is trained.
+    /// The trained variables.
     pub variables: &'a Variables,
     /// How it is trained.
     pub options: &'a TrainingOptions,

@@ -1,4 +1,4 @@
-//! What a decoder-only model keeps between steps. The caller owns it, so beams can be re-ordered.
+//! The cache of a decoder-only model between steps. The caller owns it, so beams can be re-ordered.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result};
@@ -9,7 +9,7 @@ use crate::{cache::LayerCache, layers::hidden_score, packed::KvCache};
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
 pub struct CausalCache {
-    /// What a packed model keeps, which needs nothing else of this.
+    /// The cache of a packed model, which needs no other field.
     pub(crate) packed: Option<KvCache>,
     pub(crate) layers: Vec<LayerCache>,
     /// For each row and each kept position, whether a token stands there.
@@ -38,7 +38,7 @@ impl CausalCache {
         }
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`; rows may be dropped and repeated.
+    /// Makes row `i` the continuation of the previous row `rows[i]`; rows may be dropped and repeated.
     ///
     /// # Errors
     /// [`Error::Batch`] where a row does not exist, or a tensor error.

@@ -1,4 +1,4 @@
-//! Decoder-only models: the seam that they share, and what is the same in all of them.
+//! Decoder-only models: their common trait and code.
 
 mod cache;
 mod prompts;
@@ -23,8 +23,8 @@ use crate::{
 /// Padding, on the left or on the right, has no influence on the states of tokens: positions are counted by the tokens
 /// of a row, and no token sees padding.
 pub trait CausalLm: Send + Sync {
-    /// Reads the beginnings of sequences into an empty cache, and gives the unnormalised log-probabilities (logits) of
-    /// what follows the last token of each, (b, vocabulary), row after row.
+    /// Reads the beginnings of sequences into an empty cache, and returns the logits of the token after the last of each,
+    /// (b, vocabulary), row after row.
     ///
     /// # Errors
     /// [`Error::Batch`] where the cache is not empty, a row has no token, or a sequence is longer than the model has
@@ -65,7 +65,7 @@ pub trait CausalLm: Send + Sync {
     fn device(&self) -> &Device;
 }
 
-/// What a decoder-only model is besides its layers.
+/// The parts of a decoder-only model besides its layers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) tokens: SpecialTokens,

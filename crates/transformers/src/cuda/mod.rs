@@ -74,7 +74,7 @@ fn values<'a, T: CudaDType>(storage: &'a CudaStorage, layout: &Layout) -> Result
     }
 }
 
-/// Runs a body with the type `$T` of a storage's numbers, and what the names of its kernels end with.
+/// Runs a body with the type `$T` of a storage's numbers, and the suffix of its kernels' names.
 macro_rules! by_numbers {
     ($storage:expr, |$T:ident, $ending:ident| $body:expr) => {
         match $storage.dtype() {

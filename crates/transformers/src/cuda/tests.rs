@@ -116,7 +116,7 @@ fn halves_are_rounded_once() {
             ),
         ];
         for (name, half, whole) in pairs {
-            // What is rounded to the nearest is what candle makes of the exact result, or its neighbour.
+            // The rounded result is candle's rounding of the exact result, or its neighbour.
             let (half, whole) = (half.unwrap(), whole.unwrap());
             assert_eq!(half.dtype(), dtype);
             assert_close(&format!("{name}, {dtype:?}"), &flat(&half), &flat(&whole), limit);

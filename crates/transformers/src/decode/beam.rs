@@ -17,7 +17,7 @@ use super::{
     settings::{GenerationSettings, Sampling},
 };
 
-/// What is added to a score so that it cannot win.
+/// Added to a score so that it cannot win.
 const IMPOSSIBLE: f32 = -1e9;
 
 /// `num_return_sequences` hypotheses for each input, best first.
@@ -63,7 +63,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
     }
 }
 
-/// A sequence, what it began with first, with its score.
+/// A sequence, its prompt first, with its score.
 #[derive(Debug, Clone)]
 struct Beam {
     tokens: Vec<u32>,
@@ -277,7 +277,7 @@ impl Search {
     }
 }
 
-/// What the log-probability of a sequence of `length` new tokens is divided by.
+/// The divisor of the log-probability of a sequence of `length` new tokens.
 fn penalty(length: usize, settings: &GenerationSettings) -> f32 {
     (length as f64).powf(settings.length_penalty) as f32
 }

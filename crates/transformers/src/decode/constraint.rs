@@ -3,8 +3,8 @@
 /// Says which tokens may follow, as `prefix_allowed_tokens_fn` does in `transformers`.
 pub trait Constraint: Sync {
     /// Appends the tokens that may follow `tokens` to `allowed`, each once. `tokens` are the new tokens of a sequence
-    /// of input `input`, without what it began with. Where nothing may follow, nothing is appended, and the sequence
-    /// cannot go on.
+    /// of input `input`, without its prompt. If no token may follow, nothing is appended, and the sequence cannot
+    /// continue.
     fn allowed(&self, input: usize, tokens: &[u32], allowed: &mut Vec<u32>);
 
     /// Whether a sequence counts only with its end token. Then sequences truncated at the maximum length are
@@ -18,9 +18,9 @@ pub trait Constraint: Sync {
 /// The facts about its inputs that a search uses in addition to their scores.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
-    /// The source tokens of every input: what `encoder-no-repeat-ngram-size` looks at. Sampling draws by the seed and
-    /// these tokens, so that an input's draws do not depend on its neighbours; without them it draws by the input's
-    /// place in the batch.
+    /// The source tokens of every input, for `encoder-no-repeat-ngram-size`. Sampling is seeded by the seed and these
+    /// tokens, so an input's samples do not depend on the batch; without them it is seeded by the input's index in the
+    /// batch.
     pub sources: Option<&'a [Vec<u32>]>,
     /// Which tokens may follow.
     pub constraint: Option<&'a dyn Constraint>,

@@ -3,8 +3,8 @@
 //! group that took it at that step.
 //!
 //! Within a group the search is that of `transformers` 4 (`BeamSearchScorer`): a group ends when it has as many
-//! finished sequences as beams and `early_stopping` is content; what runs at the greatest length counts as finished;
-//! the finished sequences of all groups compete. A group that has ended says padding, as far as later groups see.
+//! finished sequences as beams and `early_stopping` is satisfied. Sequences at the maximum length count as finished,
+//! and the finished sequences of all groups compete. To later groups, a group that has ended emits padding.
 
 use rayon::prelude::*;
 use sporran_checkpoint::Result;
@@ -73,7 +73,7 @@ struct Search {
 
 /// Some beams that compete with each other.
 struct Group {
-    /// What each begins with or has become, with its log-probability.
+    /// The running sequences, prompts included, with their log-probabilities.
     running: Vec<(Vec<u32>, f32)>,
     finished: Finished,
     over: bool,

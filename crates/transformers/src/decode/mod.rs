@@ -46,8 +46,8 @@ pub struct Hypothesis {
 /// Generates for every input: answer `i` has `num-return-sequences` hypotheses for input `i`, best first (in the order
 /// of drawing where they are drawn without beams).
 ///
-/// Inputs do not influence each other: a batch gives what its members give alone, up to the rounding of sums. What is
-/// drawn depends on the seed and the input's tokens, wherever the input stands.
+/// Inputs are independent: a batch gives the results of its single members, up to the rounding of sums. Samples depend on
+/// the seed and the input's tokens, not on its position in the batch.
 ///
 /// # Errors
 /// [`Error::Options`] where the options cannot be used, [`Error::Batch`] where an input or a sequence is longer than
@@ -74,7 +74,7 @@ pub fn generate_from(
     generate_with(model, memory, options, &Inputs::default())
 }
 
-/// [`generate`] for inputs that have been encoded, with what else is known of them, such as a constraint.
+/// [`generate`] for encoded inputs, with further facts about them, such as a constraint.
 ///
 /// # Errors
 /// As for `generate_from`.
@@ -88,7 +88,7 @@ pub fn generate_with(
     search(&mut Decoder::new(model, memory), model.special_tokens(), &options, inputs)
 }
 
-/// Searches for the sequences that `options` ask for; what is not set has its default.
+/// Generates sequences according to `options`; unset options have their defaults.
 ///
 /// # Errors
 /// As for [`generate_from`], and whatever `sequences` say.

@@ -1,4 +1,4 @@
-//! What may be said about generation, and what is used.
+//! The options of generation.
 
 use std::{borrow::Cow, path::Path};
 
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for EarlyStopping {
     }
 }
 
-/// How sequences are generated. What is not set comes from the model's folder (`generation_config.json`, or
-/// `config.json` where there is no such file), and then from the default that is named here.
+/// How sequences are generated. Unset options come from the model's folder (`generation_config.json`, or
+/// `config.json` if there is no such file), and then from the defaults named here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GenerationOptions {
@@ -114,14 +114,14 @@ pub struct GenerationOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
-    /// Sampling: decides what is drawn. Default 0.
+    /// Sampling: the seed of the random numbers. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Diverse beam search: the number of groups of equal size that the beams form. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_beam_groups: Option<usize>,
-    /// Diverse beam search: what a token loses for each beam of an earlier group that took it at the same step.
+    /// Diverse beam search: the penalty on a token for each beam of an earlier group that has it at the same step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub diversity_penalty: Option<f64>,
@@ -183,7 +183,7 @@ struct Fields {
     forced_eos_token_id: TokenIds,
 }
 
-/// Fields that change what is generated and that this crate does not have, each with the value that has no effect.
+/// Unsupported fields that change the output, each with the value that has no effect.
 const UNSUPPORTED: [(&str, &str); 19] = [
     ("encoder_repetition_penalty", "1.0"),
     ("guidance_scale", "1.0"),

@@ -303,7 +303,7 @@ pub fn log_probabilities(
                 each[row % targets.len()][row / targets.len()].extend(value);
             }
             for (last, target) in last.iter_mut().zip(targets) {
-                // What follows a target that is over is not looked at.
+                // Positions after the end of a target are ignored.
                 *last = target.get(at).copied().unwrap_or(*last);
             }
         }

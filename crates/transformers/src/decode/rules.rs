@@ -1,4 +1,4 @@
-//! What a sequence may not continue with, by the options.
+//! Logits processors: the tokens with which a sequence may not continue.
 //!
 //! The order is that of `transformers`, where a later rule wins over an earlier one: repetition penalty, n-grams, the
 //! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens.
@@ -18,7 +18,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) settings: &'a GenerationSettings,
     pub(crate) special: &'a SpecialTokens,
     inputs: Inputs<'a>,
-    /// What each input begins with.
+    /// The prompt of each input.
     prompts: Vec<Vec<u32>>,
     /// The most new tokens of each input's sequences.
     limits: Vec<usize>,
@@ -52,7 +52,7 @@ impl<'a> Rules<'a> {
         least.unwrap_or(self.settings.min_new_tokens)
     }
 
-    /// What each input begins with.
+    /// The prompt of each input.
     pub(crate) fn prompts(&self) -> &[Vec<u32>] {
         &self.prompts
     }
@@ -146,8 +146,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Leaves only the tokens that the constraint allows. Where the rules before it have banned all of those in every
-    /// sequence of the input, the constraint wins, and what it allows is certain.
+    /// Leaves only the tokens that the constraint allows. If the rules before it have banned all of those in every
+    /// sequence of the input, the constraint wins, and the allowed tokens share all probability.
     fn constrain(
         &self,
         constraint: &dyn Constraint,
@@ -220,7 +220,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Calls `ban` with what follows the last `size - 1` tokens of `tokens` anywhere in `text`.
+/// Calls `ban` with each token of `text` that follows an occurrence of the last `size - 1` tokens of `tokens`.
 fn followers(text: &[u32], tokens: &[u32], size: usize, ban: &mut impl FnMut(u32)) {
     if size > 0 && tokens.len() + 1 >= size {
         let prefix = &tokens[tokens.len() + 1 - size..];
@@ -316,7 +316,7 @@ mod tests {
         };
         assert_eq!(allowed(bad(), &[0]), [0, 2, 3]);
         assert_eq!(allowed(bad(), &[0, 2]), [0, 1, 2]);
-        // With a forced first token, the beginning is what comes after it.
+        // With a forced first token, the beginning is the token after it.
         let forced = || GenerationOptions { forced_bos_token_id: Some(1), ..bad() };
         assert_eq!(allowed(forced(), &[0]), [1]);
         assert_eq!(allowed(forced(), &[0, 1]), [0, 2, 3]);

@@ -57,8 +57,8 @@ fn positive(option: &'static str, value: Option<f64>, default: f64) -> Result<f3
 }
 
 impl GenerationOptions {
-    /// What is used: every option with its value. A sequence begins with `prompt` tokens (the longest of a batch),
-    /// which lengths count and numbers of new tokens do not.
+    /// The resolved settings: every option with its value. A sequence begins with `prompt` tokens (the longest of a batch).
+    /// Lengths include them; numbers of new tokens do not.
     ///
     /// # Errors
     /// [`Error::Options`] where a value, or two values together, cannot be used.

@@ -14,7 +14,7 @@ use super::{values, with_values};
 pub struct AttentionDropout {
     /// The share of the weights that is dropped.
     pub rate: f64,
-    /// What the dropped ones are drawn from.
+    /// The seed of dropout.
     pub seed: u64,
 }
 

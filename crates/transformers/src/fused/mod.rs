@@ -55,7 +55,7 @@ mod tests {
         for dtype in [DType::F16, DType::BF16] {
             let half = wave(&[2, 4], 1.0).to_dtype(dtype).unwrap();
             assert!(!applies(&half));
-            // An operation that is called all the same refuses what it cannot read.
+            // The operation refuses unsupported inputs.
             assert!(relu(&half).is_err() && rms_norm(&half, &half.get(0).unwrap(), 1e-6).is_err());
             assert!(linear(&half, &half).is_err());
         }

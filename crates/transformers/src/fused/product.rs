@@ -79,7 +79,7 @@ mod tests {
                 let plain: f32 = (0..4).map(|k| a[1 + i * 6 + k] * b[2 + j * 5 + k]).sum();
                 assert_eq!(out[i * 4 + j], 0.5 * plain);
             }
-            // What lies between the rows of the result stays.
+            // The values between the rows of the result stay.
             assert_eq!(out[i * 4 + 2..i * 4 + 4], [9.0, 9.0]);
         }
     }

@@ -89,7 +89,7 @@ pub(super) struct Back {
     pub(super) recurrent: Vec<f32>,
     /// Of either bias.
     pub(super) bias: Vec<f32>,
-    /// Of what was read, in the packed order.
+    /// The gradient of the inputs, in the packed order.
     pub(super) to_xs: Vec<f32>,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn backward(
     let to_before = Product { store: Store::Add, ..Product::new(&transposed) };
     let mut to_cells = carried(packing, width);
     let nothing = vec![0.0; width];
-    // What each step read of the step before, for the gradient of the recurrent weights.
+    // The previous outputs that each step read, for the gradient of the recurrent weights.
     let mut read = Rows::new(tokens, width);
     for step in (0..packing.steps()).rev() {
         let (start, count) = packing.step(step);

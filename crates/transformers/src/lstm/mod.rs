@@ -1,8 +1,8 @@
 //! LSTMs that read sequences in both directions (Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005), as PyTorch's
 //! `nn.LSTM` has them, with gradients by hand.
 //!
-//! Sequences are packed: a step works on those alone that are long enough, and what enters the gates from below is one product
-//! over all tokens. The two directions of a layer run side by side.
+//! Sequences are packed: a step processes only sequences that are long enough, and the input part of the gates is one product
+//! over all tokens. The two directions of a layer run in parallel.
 
 mod direction;
 mod packing;
@@ -23,7 +23,7 @@ use packing::Packing;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LstmOptions {
-    /// The width of what it reads.
+    /// The width of its inputs.
     pub inputs: usize,
     /// Cells of each direction; states are twice as wide.
     pub hidden: usize,
@@ -40,7 +40,7 @@ impl LstmOptions {
         self.hidden.saturating_mul(2)
     }
 
-    /// The width of what layer `at` reads.
+    /// The input width of layer `at`.
     fn inputs_of(&self, at: usize) -> usize {
         if at == 0 { self.inputs } else { self.width() }
     }
@@ -82,7 +82,7 @@ impl LstmOptions {
     }
 }
 
-/// What a pass through an LSTM gave, and what the way back needs.
+/// The outputs of a forward pass through an LSTM, and the activations for the backward pass.
 #[derive(Debug)]
 pub struct LstmPass {
     packing: Packing,
@@ -97,7 +97,7 @@ pub struct LstmPass {
 pub struct LstmGradients {
     /// Of the weights, in the order of [`LstmOptions::parameters`].
     pub weights: Vec<Vec<f32>>,
-    /// Of what was read, (tokens, inputs).
+    /// The gradient of the inputs, (tokens, inputs).
     pub xs: Vec<f32>,
 }
 
@@ -221,8 +221,8 @@ impl PackedBiLstm {
         Ok(self.run(xs, &packing, &none, |_| {}))
     }
 
-    /// Reads sequences as [`states`](Self::states) does, and keeps what the way back needs. Dropout between the layers is drawn
-    /// from `seed`; without one there is none.
+    /// Reads sequences as [`states`](Self::states) does, and keeps the activations for the backward pass. Dropout between the layers
+    /// is sampled from `seed`; without one there is none.
     ///
     /// # Errors
     /// [`Error::Batch`] where `xs` is not as long as the sequences.

@@ -83,7 +83,7 @@ impl PackedSeq2Seq {
     /// Packs a T5 model.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and those of `read`.
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and those of `read`.
     pub(crate) fn t5(
         config: &T5Config,
         tokens: SpecialTokens,

@@ -38,7 +38,7 @@ pub struct PackedLlama {
     pub(super) norm: Norm,
     pub(super) heads: Heads,
     pub(super) width: usize,
-    /// What a position is multiplied by to give its angles, half as many as a head is wide.
+    /// The factors from a position to its angles, half as many as a head is wide.
     pub(super) steps: Vec<f32>,
     pub(super) max_length: usize,
     pub(super) tokens: SpecialTokens,
@@ -102,8 +102,8 @@ impl PackedLlama {
         (self.heads.width as f32).powf(-0.5)
     }
 
-    /// Takes whole prompts, which lie one after the other and have `lengths`, through the layers. Gives the states after
-    /// the last norm, and what is kept of each prompt.
+    /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
+    /// norm, and the cache of each prompt.
     fn read(
         &self,
         machine: &mut Machine,
@@ -117,7 +117,7 @@ impl PackedLlama {
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
         let rotations = self.rotations(0..longest);
-        // By the distance from query to key: what comes later is hidden.
+        // By the distance from query to key: later keys are masked.
         let mut order = vec![0f32; longest];
         order.resize(2 * longest - 1, HIDDEN);
         let mut blocks = Vec::with_capacity(lengths.len());

@@ -24,7 +24,7 @@ pub struct PackedSeq2Seq {
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) embedding_scale: f32,
     pub(super) head: Linear,
-    /// What the decoder's states are multiplied by before the head.
+    /// The factor of the decoder's states before the head.
     pub(super) head_scale: f32,
     pub(super) encoder: Stack,
     pub(super) decoder: Stack,

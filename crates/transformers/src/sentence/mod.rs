@@ -18,19 +18,19 @@ pub use text_encoder::{TextEncoder, TextEncoderOptions};
 
 use crate::{batch::Batch, encoder::Encoder};
 
-/// What a folder's `modules.json` does with the states of its encoder.
+/// The modules after the encoder in a folder's `modules.json`.
 #[derive(Debug, Clone)]
 pub struct Sentences {
     /// The folder of the encoder itself.
     pub encoder: PathBuf,
-    /// What the states become; the vectors of several are put together.
+    /// The poolings; the vectors of several are concatenated.
     pub pooling: Vec<Pooling>,
     /// Whether the tokens of a prompt are pooled with those of the text.
     pub include_prompt: bool,
-    /// What the folder sets for its vectors.
+    /// The folder's settings for vectors.
     pub settings: SentenceSettings,
     steps: Vec<Step>,
-    /// The files that say what the pooling is and what each step is.
+    /// The config files of the pooling and of each step.
     configs: Vec<PathBuf>,
 }
 
@@ -73,7 +73,7 @@ impl Sentences {
         Ok(Some(Self { encoder, pooling, include_prompt, settings, steps, configs }))
     }
 
-    /// One kind of pooling for a folder that does not say what becomes of its states.
+    /// One kind of pooling for a folder without settings.
     #[must_use]
     pub fn plain(folder: &Path, pooling: Pooling) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Texts to vectors: an encoder with its tokenizer, its pooling and what its folder sets.
+//! Texts to vectors: an encoder with its tokenizer, its pooling and its folder's settings.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,7 +25,7 @@ pub struct TextEncoderOptions {
     pub dimensions: Option<usize>,
     /// Tokens of an input, at most; by default as many as the folder says.
     pub max_tokens: Option<usize>,
-    /// What is cut of a longer input.
+    /// The truncation of a longer input.
     pub truncation: Truncation,
     /// The numbers that it computes with.
     pub precision: Precision,
@@ -57,11 +57,11 @@ impl TextEncoderOptions {
 enum Reduction {
     /// DPR's way: the first token, projected where the model has a projection.
     Dpr(VectorHead),
-    /// Pooling, and what the folder does with its result.
+    /// Pooling, and the folder's steps after it.
     Sentences(Sentences),
 }
 
-/// What is put before a text.
+/// The prompt before a text.
 #[derive(Clone)]
 struct Prompt {
     text: String,
@@ -99,7 +99,7 @@ impl TextEncoder {
             });
         }
         options.device.check(options.precision)?;
-        // What follows the encoder takes its states as they are, which a packed encoder gives in f32.
+        // The modules after the encoder take its states in its type; a packed encoder returns f32.
         let dtype = if options.device == DeviceName::Cpu { DType::F32 } else { options.precision.dtype()? };
         let sentences = Sentences::open(&options.folder, dtype, &options.device.open()?)?;
         let folder = sentences.as_ref().map_or(&options.folder, |sentences| &sentences.encoder);
@@ -148,7 +148,7 @@ impl TextEncoder {
         }))
     }
 
-    /// What the folder sets, where it is one of sentence-transformers.
+    /// The folder's settings, if it is one of sentence-transformers.
     #[must_use]
     pub fn settings(&self) -> Option<&SentenceSettings> {
         match &*self.reduction {
@@ -234,8 +234,8 @@ impl TextEncoder {
 
     /// The vectors of inputs, row after row, [`width`](Self::width) values each.
     ///
-    /// An empty text of a tokenizer that adds no special tokens has no token. What is pooled of it is zero, as sentence-transformers
-    /// has it for all means and the last token of a padded row; the steps after the pooling make of that what they do.
+    /// An empty text of a tokenizer that adds no special tokens has no token. Its pooled vector is zero, as in sentence-transformers
+    /// for all means and the last token of a padded row. The steps after the pooling apply to it.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.

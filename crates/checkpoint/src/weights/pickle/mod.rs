@@ -16,7 +16,7 @@ use safetensors::Dtype;
 
 use machine::{Machine, Value};
 
-/// What is wrong with a pickle, and where.
+/// An error in a pickle, and where.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The offset of the instruction in the pickle.

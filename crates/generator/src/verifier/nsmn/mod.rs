@@ -70,7 +70,7 @@ fn linear(vb: &VarBuilder, inputs: usize, outputs: usize) -> Result<Linear> {
 }
 
 impl Nsmn {
-    /// A network of `config` over `variables`, which draw what they do not hold yet.
+    /// A network of `config` over `variables`, which initialise missing parameters.
     ///
     /// # Errors
     /// [`Error::Options`] for a shape of no size; a tensor error where variables have another shape.
@@ -129,7 +129,7 @@ impl Nsmn {
         &self.config
     }
 
-    /// What is trained.
+    /// The trained variables.
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables

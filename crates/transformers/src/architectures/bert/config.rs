@@ -28,7 +28,7 @@ pub enum BertFamily {
     Dpr,
 }
 
-/// What the head of an encoder computes.
+/// The task of an encoder's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BertTask {
@@ -69,7 +69,7 @@ pub struct BertConfig {
     pub intermediate_size: usize,
     /// The activation of the feed-forward part.
     pub hidden_act: String,
-    /// The dropout rate of embeddings and of what each part adds, in training.
+    /// The dropout rate of embeddings and of each sublayer\'s output, in training.
     pub hidden_dropout_prob: f64,
     /// The dropout rate of attention weights, in training.
     pub attention_probs_dropout_prob: f64,
@@ -148,7 +148,7 @@ impl BertConfig {
         Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
     }
 
-    /// What comes before the names of the body's tensors.
+    /// The prefix of the body's tensor names.
     #[must_use]
     pub fn prefix(&self) -> &'static str {
         match (self.task, self.family) {
@@ -175,7 +175,7 @@ impl BertConfig {
         self.task == BertTask::MaskedLm && self.tie_word_embeddings
     }
 
-    /// Checks what the types do not: sizes that must not be zero, heads that divide the width, and rates.
+    /// Checks constraints beyond the types: sizes that must not be zero, heads that divide the width, and rates.
     pub(crate) fn check(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
@@ -370,7 +370,7 @@ fn task(family: BertFamily, architectures: &[String]) -> Result<BertTask> {
     Err(wrong("architectures", &format!("one of {}", names.join(", ")), &found))
 }
 
-/// The fields that say what head there is.
+/// The fields that determine the head.
 #[derive(Deserialize)]
 struct HeadFields {
     architectures: Option<Vec<String>>,

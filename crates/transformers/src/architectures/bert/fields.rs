@@ -1,4 +1,4 @@
-//! What a `config.json` of BERT, RoBERTa, DPR or DistilBERT calls its fields.
+//! The fields of the `config.json` of BERT, RoBERTa, DPR and DistilBERT.
 
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;

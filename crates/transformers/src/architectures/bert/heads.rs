@@ -1,4 +1,4 @@
-//! What stands on the states of an encoder: classification, spans, the vocabulary, and DPR's vectors.
+//! The heads over the hidden states of an encoder: classification, spans, the vocabulary, and DPR's vectors.
 
 use candle_core::{D, IndexOp, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -10,7 +10,7 @@ use crate::{
     mode::Mode,
 };
 
-/// The head of an encoder, by what it computes.
+/// The head of an encoder, by task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Head {
@@ -55,7 +55,7 @@ impl Head {
         })
     }
 
-    /// What the head is called in an error.
+    /// The name of the head in an error.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -178,7 +178,7 @@ impl SpanHead {
     }
 }
 
-/// What the reader of DPR says of a batch of passages.
+/// The outputs of DPR's reader for a batch of passages.
 #[derive(Debug, Clone)]
 pub struct ReaderLogits {
     /// The answer's place in each passage.
@@ -255,7 +255,7 @@ pub struct MaskedLmHead {
 
 impl MaskedLmHead {
     fn new(config: &BertConfig, table: Tensor, vb: &VarBuilder) -> Result<Self> {
-        // The inner layer, the normalisation, the output where it is not the table, and what holds the bias.
+        // The inner layer, the normalisation, the output where it is not the table, and the owner of the bias.
         let (inner, norm, output, bias) = match config.family {
             BertFamily::Bert | BertFamily::Dpr => {
                 let head = vb.pp("cls.predictions");

@@ -10,7 +10,7 @@ use crate::encoder::Encoder;
 pub struct EncoderModel {
     /// Token ids to states.
     pub body: Box<dyn Encoder>,
-    /// States to what the model was trained for.
+    /// The head of the model\'s task.
     pub head: Head,
 }
 
@@ -19,7 +19,7 @@ pub struct EncoderModel {
 pub struct BertModel {
     /// Token ids to states.
     pub body: Bert,
-    /// States to what the model was trained for.
+    /// The head of the model\'s task.
     pub head: Head,
 }
 

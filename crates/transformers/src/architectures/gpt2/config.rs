@@ -87,7 +87,7 @@ impl Gpt2Config {
         self.n_inner.unwrap_or(4 * self.n_embd)
     }
 
-    /// What the attention scores of layer `at` are multiplied by.
+    /// The factor of the attention scores of layer `at`.
     pub(super) fn scale(&self, at: usize) -> f64 {
         let scale =
             if self.scale_attn_weights { ((self.n_embd / self.n_head) as f64).powf(-0.5) } else { 1.0 };
@@ -159,7 +159,7 @@ impl Architecture for Gpt2Config {
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
-        // The causal mask and what it hides with, which older versions stored.
+        // The causal mask and its mask value, which older versions stored.
         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
     }
 

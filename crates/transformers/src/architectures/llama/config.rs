@@ -16,7 +16,7 @@ use crate::layers::Activation;
 /// Which of the models of this shape one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LlamaKind {
-    /// LLaMA and what has its `model_type`.
+    /// LLaMA and models with its `model_type`.
     #[default]
     Llama,
     /// Qwen 2 and 2.5, whose queries, keys and values have a bias.
@@ -69,7 +69,7 @@ pub struct LlamaConfig {
     /// How angles are stretched, in older files; not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_scaling: Option<RopeParameters>,
-    /// Whether layers see only what is near; not supported.
+    /// Whether layers attend to a sliding window only; not supported.
     pub use_sliding_window: bool,
     /// Whether the projections of attention have a bias.
     pub attention_bias: bool,

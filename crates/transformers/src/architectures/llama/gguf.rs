@@ -111,7 +111,7 @@ impl Gguf {
     }
 }
 
-/// The name in the file of what `transformers` calls `name`.
+/// The name in the file of the tensor that `transformers` calls `name`.
 fn stored(name: &str) -> String {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {

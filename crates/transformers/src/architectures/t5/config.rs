@@ -136,7 +136,7 @@ impl Architecture for T5Config {
         "T5ForConditionalGeneration"
     }
 
-    /// Checks what the types do not: sizes that must not be zero, and rates between 0 and 1.
+    /// Checks constraints beyond the types: sizes that must not be zero, and rates between 0 and 1.
     fn validate(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
@@ -208,7 +208,7 @@ impl Architecture for T5Config {
     }
 
     fn untie(&mut self) {
-        // The scaling stays what the config said.
+        // The scaling of the config stays.
         self.scale_decoder_outputs = Some(self.scales_decoder_outputs());
         self.tie_word_embeddings = false;
     }

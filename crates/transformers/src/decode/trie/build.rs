@@ -90,7 +90,7 @@ impl TrieBuilder {
         Error::Trie { path: self.path.clone(), expected: expected.into(), found: found.to_string() }
     }
 
-    /// What is gathered, sorted; a sequence that came more than once stands there as often.
+    /// The gathered sequences, sorted, with repetitions.
     fn sorted(&self) -> impl Iterator<Item = &[u32]> {
         let start = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] };
         let mut order: Vec<&[u32]> =
@@ -99,7 +99,7 @@ impl TrieBuilder {
         order.into_iter()
     }
 
-    /// Puts what is gathered into a temporary file: each sequence's length and tokens.
+    /// Writes the gathered sequences to a temporary file: each sequence's length and tokens.
     fn spill(&mut self) -> Result<()> {
         let wrong = || Error::io(&self.folder, "write a temporary file to");
         let mut file = tempfile::tempfile_in(&self.folder).map_err(wrong())?;
@@ -148,7 +148,7 @@ impl TrieBuilder {
         let json = serde_json::json!(counts).to_string() + "\n";
 
         let mut file = NamedTempFile::new_in(&self.folder).map_err(Error::io(&self.folder, "write to"))?;
-        // The hash comes before what it covers, so that goes into memory first; its length does not change.
+        // The hash precedes the content that it covers, so the content is built in memory first. The length of the hash is fixed.
         let first = |hash: &str| format!("{MAGIC} {VERSION} {hash}\n");
         let start = first(&"0".repeat(blake3::OUT_LEN * 2)).len();
         let lengths = parts.each_ref().map(|part| part.len() as u64);

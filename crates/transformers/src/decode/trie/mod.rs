@@ -31,7 +31,7 @@ const SAMPLE: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node(u64);
 
-/// What is in a trie.
+/// The sizes of a trie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrieCounts {
@@ -132,7 +132,7 @@ impl Trie {
         Err(Error::Trie { path: self.path.clone(), expected, found })
     }
 
-    /// What is in it.
+    /// Its sizes.
     #[must_use]
     pub fn counts(&self) -> &TrieCounts {
         &self.counts
