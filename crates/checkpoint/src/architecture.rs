@@ -44,7 +44,7 @@ pub trait Architecture {
     /// The class of `transformers` that a `config.json` names in `architectures`.
     fn class(&self) -> &'static str;
 
-    /// Checks what the types of the fields do not.
+    /// Checks constraints beyond the fields' types.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a value that cannot be used.
@@ -122,8 +122,8 @@ pub trait Architecture {
         false
     }
 
-    /// What stands for the special tokens where neither JSON file of a folder names them; none for an architecture
-    /// that does not generate.
+    /// The default special tokens if neither JSON file of a folder names them; none for an architecture that does not
+    /// generate.
     fn default_tokens(&self) -> Option<TokenFields> {
         None
     }

@@ -25,7 +25,7 @@ use crate::{
 /// The model whose files are where no revision is named.
 const MAIN: &str = "main";
 
-/// What a model folder may hold besides its weights.
+/// The files of a model folder besides its weights.
 const FILES: [&str; 15] = [
     "config.json",
     "generation_config.json",
@@ -149,15 +149,15 @@ impl Hub {
         Self { offline, ..self }
     }
 
-    /// The folder of a model. What is not in the cache is fetched first: the config, the tokenizer's files and one form
+    /// The folder of a model. Files that are not in the cache are fetched first: the config, the tokenizer's files and one form
     /// of the weights. A cached commit is not requested again; a branch is. If the hub cannot be reached (a failed
     /// connection or a status of 5xx), the cached files of the branch are used with a warning. Every other failure is an
     /// error: a refusal, a wrong length, a wrong hash.
     ///
     /// # Errors
-    /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub does
-    /// not give it, where a file is not what the hub says of it, or where the hub cannot be reached and the cache lacks
-    /// the model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
+    /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub refuses
+    /// it, where a file does not match the hub's description, or where the hub cannot be reached and the cache lacks the
+    /// model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
     pub fn folder(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
         self.open(id, Trust::Cache, progress)
     }
@@ -221,7 +221,7 @@ impl Hub {
         Ok(Some(folder.join("snapshots").join(commit)))
     }
 
-    /// Fetches what is missing of a model. The files of the snapshot `cached` are known to be right.
+    /// Fetches the missing files of a model. The files of the snapshot `cached` are known to be valid.
     fn fetch(
         &self,
         id: &ModelId,
@@ -308,7 +308,7 @@ impl Trust {
     }
 }
 
-/// The first file of a snapshot whose content is not what its hash says, among those that a model consists of.
+/// The first model file of a snapshot whose content does not match its hash.
 fn damage(snapshot: &Path) -> Result<Option<Error>> {
     let first = |files: Vec<String>| {
         for path in files.into_iter().map(|file| snapshot.join(file)).filter(|path| path.exists()) {
@@ -319,7 +319,7 @@ fn damage(snapshot: &Path) -> Result<Option<Error>> {
         }
         Ok(None)
     };
-    // What names other files comes before them.
+    // Files that name other files come before them.
     let indices = WEIGHTS.map(|[_, index]| index);
     let named: Vec<String> = FILES.into_iter().chain(INPUT_FILES).chain(indices).map(str::to_owned).collect();
     if let Some(error) = first(named)? {
@@ -340,7 +340,7 @@ fn is_unreachable(source: &(dyn std::error::Error + Send + Sync + 'static)) -> b
     matches!(source.downcast_ref::<Cause>(), Some(Cause::Unreachable(_)))
 }
 
-/// What the hub says of a model.
+/// The hub's description of a model.
 #[derive(Deserialize)]
 struct Info {
     sha: String,
@@ -421,7 +421,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Fetches a content. What is left of an earlier try is gone on with.
+    /// Fetches a blob. A partial download of an earlier attempt is resumed.
     fn blob(
         &self,
         path: &str,

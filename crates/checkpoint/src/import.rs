@@ -16,7 +16,7 @@ use crate::{
     weights::StoredModel,
 };
 
-/// What goes along as it is.
+/// The files that are copied unchanged.
 const COMPANIONS: [&str; 9] = [
     "config.json",
     "generation_config.json",
@@ -76,7 +76,7 @@ pub fn import(model: &StoredModel, to: &Path) -> Result<()> {
     write(model, &[], Some(part.config(&path, &text)?), to)
 }
 
-/// Makes the folder `to`, which must not exist or be empty, of what `fill` writes: whole or not at all.
+/// Creates the folder `to`, which must not exist or be empty, with the files that `fill` writes: whole or not at all.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something, [`Error::Io`], and those of `fill`.

@@ -110,7 +110,7 @@ fn signed_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D:
     deserializer.deserialize_any(Ids)
 }
 
-/// Writes what [`deserialize_ids`] reads: one id as a number, none as null.
+/// Writes the format that [`deserialize_ids`] reads: one id as a number, none as null.
 pub fn serialize_ids<S: Serializer>(ids: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
     match ids {
         [] => serializer.serialize_none(),

@@ -1,4 +1,4 @@
-//! What tensors a model has, and fresh ones from a seed.
+//! The tensors of a model, and their initialisation from a seed.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub struct Parameter {
     pub name: String,
     /// The shape that the config asks for.
     pub shape: Shape,
-    /// What a fresh tensor is filled with.
+    /// The initialisation of the tensor.
     pub init: Init,
 }
 

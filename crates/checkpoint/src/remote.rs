@@ -15,7 +15,7 @@ use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use ureq::{Agent, Body, http::Response};
 
-/// What went wrong, for [`crate::Error::Hub`].
+/// The cause of [`crate::Error::Hub`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
     /// No answer came: the connection failed or broke, or the answer's status says that the server failed (5xx).
@@ -86,7 +86,7 @@ pub(crate) struct Remote {
     token: Option<String>,
 }
 
-/// What a hub says of a file.
+/// A hub's description of a file.
 #[derive(Debug)]
 pub(crate) struct About {
     /// The commit that it is of.
@@ -116,7 +116,7 @@ impl Remote {
         serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}").into())
     }
 
-    /// What the hub itself, not the host that it redirects to, says of the file at a path.
+    /// The description of the file at a path by the hub itself, not by the host of a redirect.
     pub(crate) fn about(&self, path: &str) -> Result<About, Cause> {
         let response = self.get(path, Some("bytes=0-0"), true)?;
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -268,7 +268,7 @@ fn is_hash(etag: &str) -> bool {
     matches!(etag.len(), 40 | 64) && etag.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The hash of a file whose content is not what `etag` says; none where it is, and where `etag` is no hash.
+/// The hash of a file if its content does not match `etag`; none if it matches, or if `etag` is no hash.
 pub(crate) fn other_hash(path: &Path, etag: &str) -> io::Result<Option<String>> {
     if !is_hash(etag) {
         return Ok(None);

@@ -14,11 +14,11 @@ use crate::{
 pub struct SpecialTokens {
     /// Fills rows up to one length.
     pub pad: u32,
-    /// Any of these ends a sequence; the first is what an encoder input ends with.
+    /// Any of these ends a sequence; encoder inputs end with the first.
     pub eos: Vec<u32>,
     /// Begins a sequence, where the model has such a token.
     pub bos: Option<u32>,
-    /// What a decoder is given first.
+    /// The first token of a decoder.
     pub decoder_start: u32,
 }
 
@@ -43,7 +43,7 @@ fn deserialize_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 impl TokenFields {
-    /// What an architecture takes where its config says nothing; `eos` may be no token.
+    /// The defaults of an architecture without settings in its config; `eos` may be no token.
     pub fn defaults(
         pad: Option<u32>,
         eos: Option<u32>,

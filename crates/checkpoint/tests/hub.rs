@@ -166,7 +166,7 @@ fn file_of<'f>(request: &Request, files: &'f Named) -> Option<(&'f str, &'f [u8]
     files.get_key_value(name).map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
 }
 
-/// What the hub says of the model, and of everything else.
+/// The hub's response for the model, and for everything else.
 fn listing(request: &Request, files: &Named) -> Reply {
     if request.path != "/api/models/org/tiny/revision/main" {
         return ("404 Not Found", String::new(), Vec::new());
@@ -390,7 +390,7 @@ fn fetched() -> (Server, Server, TempDir, PathBuf) {
     (server, storage, cache, folder)
 }
 
-/// Flips one bit of what a file of the cache is a link to.
+/// Flips one bit of the blob to which a file of the cache links.
 fn flip(file: &Path) {
     let mut bytes = fs::read(file).unwrap();
     bytes[1] ^= 4;

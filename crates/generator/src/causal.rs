@@ -43,13 +43,13 @@ pub struct CausalOptions {
     /// How turns are marked: `auto`, `none`, `template` or `chatml`.
     #[serde(default)]
     pub chat: Chat,
-    /// What the model reads first: the system's turn, or the first paragraph.
+    /// The instruction: the system's turn, or the first paragraph.
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
     #[serde(default = "prompt", deserialize_with = "GivenPrompt::deserialize")]
     pub prompt: PromptOptions,
-    /// What stands before an answer.
+    /// The text before an answer.
     #[serde(default = "answer")]
     pub answer: String,
     /// `[generator.demonstrations]`: examples; none without it.
@@ -87,7 +87,7 @@ fn prompt() -> PromptOptions {
     }
 }
 
-/// A prompt of which only a part need be given: the rest is this generator's own, and not what the type has by default.
+/// A prompt with optional fields. Missing fields have this generator's defaults, not those of the type.
 #[derive(Deserialize)]
 #[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
 struct GivenPrompt {
@@ -406,7 +406,7 @@ mod tests {
             error.starts_with("chat: expected a model with a chat template, found `template`"),
             "{error}"
         );
-        // What the folder has must be usable.
+        // The folder's template must be usable.
         assert!(load(Chat::Auto, with_template("{% if %}").path()).is_err());
     }
 

@@ -33,7 +33,7 @@ pub struct EntityTitleOptions {
     /// `[retriever.prompt]`: the text that the model reads.
     #[serde(default)]
     pub prompt: PromptOptions,
-    /// Whether only titles of the source can be written. Without it, what is no title finds no page.
+    /// Whether only titles of the source can be generated. Without it, texts that are no title find no page.
     #[serde(default = "constrained")]
     pub constrained: bool,
     /// Whether titles of redirects can be written as well, and mean the pages that they lead to; only where it is held to
@@ -110,7 +110,7 @@ pub struct EntityTitle {
     tokenizer: Tokenizer,
     prompt: Prompt,
     options: EntityTitleOptions,
-    /// What the model writes before a title, as BART's `<s>`.
+    /// The tokens before a title, such as BART's `<s>`.
     begin: Vec<u32>,
 }
 

@@ -18,7 +18,7 @@ use crate::{Error, Generation, Generator, Request, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExtractiveOptions {
-    /// The reader's folder: DPR's reader in the Hugging Face layout, or what `sporran train` makes.
+    /// The reader's folder: DPR's reader in the Hugging Face layout, or a model of `sporran train`.
     pub model: PathBuf,
     /// How the weights are kept: `"f32"`, or `"int8"`.
     #[serde(default)]
@@ -230,7 +230,7 @@ pub fn reader_question(query: &Query, seed: u64) -> String {
 
 /// Scores rows as DPR's reader does.
 pub trait Reader: Send + Sync {
-    /// What the reader says of each row.
+    /// The reader's scores of each row.
     ///
     /// # Errors
     /// Where the model fails.
@@ -294,7 +294,7 @@ impl Extractive<Box<dyn Reader>> {
     }
 }
 
-/// Loads a reader with what makes its rows.
+/// Loads a reader and its tokenizer.
 ///
 /// # Errors
 /// An error in the folder, or [`Error::Option`] where it is no reader's.
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(row.first, 6);
         let words: Vec<&str> = row.pieces.iter().map(|piece| &TEXT[piece.clone()]).collect();
         assert_eq!(words, ["Ann", "Lund", ",", "in", "Oslo", "Oslo", ".", "ann", "lund"]);
-        // A word that does not fit whole is left out with what follows.
+        // A word that does not fit is left out with the rest.
         assert_eq!(super::tests::row(11).row.ids.len(), 10);
     }
 

@@ -32,7 +32,7 @@ pub struct FidOptions {
     /// `[generator.generation]`: how the answer is searched for.
     #[serde(default)]
     pub generation: GenerationOptions,
-    /// What the evidence is ranked by: `attention` or `retriever`.
+    /// The ranking of the evidence: `attention` or `retriever`.
     #[serde(default)]
     pub evidence: FidEvidence,
     /// Tokens that are worked on together, at most, when passages are encoded; also the passages' tokens that are
@@ -42,7 +42,7 @@ pub struct FidOptions {
     pub batch_tokens: usize,
 }
 
-/// What ranks the passages that an answer is read from.
+/// The ranking of the passages of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FidEvidence {
@@ -118,7 +118,7 @@ impl FidGenerator {
 impl Generator for FidGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
         let mut answers = vec![None; requests.len()];
-        // One portion after the other: the keys and values of its passages are what memory is needed for.
+        // One portion after the other, since the keys and values of its passages need memory.
         for portion in self.reader.portions(self.reader.rows(requests)?) {
             let memory = {
                 let states = self.reader.states(&portion)?;

@@ -30,14 +30,14 @@ pub struct MemNetOptions {
     /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What a piece of the memory is: `sentence`, `passage` or `lead` (the first sentence of each passage's page).
+    /// The unit of the memory: `sentence`, `passage` or `lead` (the first sentence of each passage's page).
     #[serde(default = "sentence")]
     pub evidence: UnitKind,
     /// Pieces of a memory, at most, in the order of their passages.
     #[serde(default = "pieces")]
     #[schemars(range(min = 1))]
     pub pieces: usize,
-    /// What is read of a dialogue that is too long, and whether as a whole text: `whole` or `latest`.
+    /// The tokens that are read of a long dialogue: `whole` (the first, with special tokens) or `latest` (the last, without).
     #[serde(default)]
     pub dialogue: DialoguePart,
     /// Tokens of a piece, at most; `max-tokens` of the prompt where it is not given.
@@ -57,14 +57,14 @@ pub struct MemNetOptions {
     pub batch_tokens: usize,
 }
 
-/// What a memory network reads of a dialogue.
+/// The part of a dialogue that a memory network reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePart {
-    /// Its first tokens, and those that the tokenizer puts around a text.
+    /// Its first tokens, with special tokens.
     #[default]
     Whole,
-    /// Its last tokens and no others, as ParlAI reads dialogues.
+    /// Its last tokens, without special tokens, as in ParlAI.
     Latest,
 }
 
@@ -76,7 +76,7 @@ fn pieces() -> usize {
     32
 }
 
-/// What a memory network reads, as tokens.
+/// The inputs of a memory network, as tokens.
 pub struct MemoryInput {
     tokenizer: Tokenizer,
     prompt: Prompt,

@@ -74,7 +74,7 @@ pub struct RagTokenOptions {
     pub batch_tokens: usize,
 }
 
-/// What is marginalised.
+/// The unit that is marginalised.
 enum Marginal {
     Sequence(RagDecoding),
     Token,

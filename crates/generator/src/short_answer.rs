@@ -1,8 +1,8 @@
-//! What a decoder-only model answers, without what stands around it.
+//! The answer of a decoder-only model, without the surrounding text.
 
 use sporran_kilt::Task;
 
-/// An answer without what models like to put around it: a label, quotation marks, the full stop after a short answer. A
+/// An answer without the text that models often add: a label, quotation marks, the full stop after a short answer. A
 /// verdict becomes FEVER's label.
 pub(crate) fn cleaned(text: &str, label: &str, task: Option<Task>) -> String {
     let mut text = text.trim();

@@ -68,7 +68,7 @@ pub struct GeneratedText {
 /// The outputs of a batch, each with its row's place among the texts.
 type Answers = Vec<(usize, Vec<GeneratedText>)>;
 
-/// What generates.
+/// The model.
 #[derive(Clone)]
 enum Model {
     Seq2Seq(Arc<dyn Seq2Seq>),
@@ -208,7 +208,7 @@ impl TextGenerator {
         &self.tokenizer
     }
 
-    /// The tokens of a text, cut to what the model reads, and how many it had before.
+    /// The tokens of a text, truncated to the model's input length, and their number before truncation.
     ///
     /// # Errors
     /// Where the tokenizer fails.

@@ -16,12 +16,12 @@ pub(crate) const STRIP: usize = 192;
 /// weights instead of 21 GB/s; 4 KiB gives 43, and more than 8 KiB no more.
 pub(crate) const AHEAD: usize = 8 << 10;
 
-/// What a tile computes from its block of a panel.
+/// The work of a tile on its block of a panel.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     /// Whether the sums are added to those of earlier blocks.
     adds: bool,
-    /// What to prefetch.
+    /// The memory to prefetch.
     prefetch: Prefetch,
     /// The destination of the final sums, which is prefetched too.
     to: Option<To>,
@@ -35,7 +35,7 @@ pub(crate) struct To {
     stride: usize,
 }
 
-/// What a tile prefetches.
+/// The memory that a tile prefetches.
 #[derive(Clone, Copy)]
 enum Prefetch {
     /// The memory [`AHEAD`] bytes after the reads: with few rows, memory bandwidth limits the speed.

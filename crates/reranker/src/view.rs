@@ -5,7 +5,7 @@ use sporran_kilt::{Passage, Query};
 
 use crate::{PagePool, Reranker, Result};
 
-/// What passages are compared with.
+/// The text that passages are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asks {
@@ -36,7 +36,7 @@ impl Asks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// What passages are compared with.
+    /// The text that passages are compared with.
     #[serde(default)]
     pub asks: Asks,
     /// The pooling over the passages of a page, if any.

@@ -30,9 +30,9 @@ pub struct ContrastPassage {
 pub struct Contrast {
     /// The query's tokens.
     pub query: EncoderRow,
-    /// What answers it.
+    /// A passage that answers it.
     pub positive: ContrastPassage,
-    /// What does not.
+    /// Passages that do not answer it.
     pub negatives: Vec<ContrastPassage>,
 }
 
@@ -43,7 +43,7 @@ pub struct ContrastOptions {
     pub pooling: Pooling,
     /// Whether vectors are brought to a length of 1 before they are compared.
     pub cosine: bool,
-    /// What similarities are multiplied with before the softmax: 1 for inner products, about 20 for cosines.
+    /// The factor of similarities before the softmax: 1 for inner products, about 20 for cosines.
     pub scale: f64,
     /// Hard negatives of a query in a batch, at most, sampled again for each epoch.
     pub negatives: usize,
@@ -83,8 +83,8 @@ impl ContrastiveBatch {
         queries.chain(self.passages().map(|passage| &passage.row)).collect()
     }
 
-    /// What is added to the similarities (queries, passages): nothing, or so much less than nothing that a passage which
-    /// answers the query, and is not its own, does not count.
+    /// The mask added to the similarities (queries, passages): 0, or a large negative value for another query's passage that
+    /// also answers the query.
     fn mask(&self) -> Vec<f32> {
         let keys: Vec<u64> = self.passages().map(|passage| passage.key).collect();
         self.queries()

@@ -24,7 +24,7 @@ use crate::variables::Variables;
 const POSITIONAL_SCORE: f32 = 6.0;
 /// The expected score of a token with itself, in units of a head's width.
 const MATCH_SCORE: f64 = 4.0;
-/// What the output weights of all other parts are multiplied by.
+/// The factor of the output weights of all other parts.
 const WHISPER: f64 = 0.1;
 
 /// Writes the weights described above into the fresh variables of a T5.
@@ -76,7 +76,7 @@ pub fn wire_copying(variables: &Variables, config: &T5Config) -> Result<()> {
 
     let out = weight(first, "o")?.narrow(1, 0, width)?.contiguous()?;
     let passed_on = out.matmul(&weight(first, "v")?.narrow(0, 0, width)?.contiguous()?)?;
-    // What is passed on has the energy of one head out of all, so a match needs as many times the scale.
+    // The copied values have the energy of one head out of all, so the scale of a match is multiplied by their number.
     let scale = scale * heads as f64;
     for block in 0..config.decoder_layers() {
         let layer = format!("decoder.block.{block}.layer.1.EncDecAttention");

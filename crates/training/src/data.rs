@@ -18,7 +18,7 @@ pub const IGNORED_LABEL: u32 = u32::MAX;
 pub struct TextPair {
     /// The encoder\'s input.
     pub source: String,
-    /// What the decoder should write.
+    /// The target text of the decoder.
     pub target: String,
 }
 
@@ -81,7 +81,7 @@ pub struct TrainingBatch {
     pub decoder_ids: Tensor,
     /// 1 where a decoder position counts and 0 at padding, f32 of shape (b, t).
     pub decoder_mask: Tensor,
-    /// What each decoder position should predict, row by row; [`IGNORED_LABEL`] at padding.
+    /// The label of each decoder position, row by row; [`IGNORED_LABEL`] at padding.
     pub labels: Vec<u32>,
 }
 
@@ -155,8 +155,8 @@ pub fn batches_of(rows: &[Row], token_budget: usize, seed: u64, epoch: u64) -> V
     batches
 }
 
-/// The batches of one epoch of what has these lengths in tokens, each of at most `token_budget` tokens, or one member: in
-/// a random order that is a function of `seed` and `epoch` alone.
+/// The batches of one epoch over members of these lengths in tokens. A batch has at most `token_budget` tokens, or one
+/// member. The random order depends only on `seed` and `epoch`.
 pub fn shuffled_batches(lengths: &[usize], token_budget: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(epoch);

@@ -178,8 +178,8 @@ impl TunedEncoder {
         Self::new(&reader, Variables::with_initial(seed, tensors), device)
     }
 
-    /// What the reader says of each row with the weights as they are now: its relevance, and the logits of where an answer
-    /// starts and ends, one for each token.
+    /// The reader's scores of each row with the current weights: its relevance, and for each token the logits of the start
+    /// and the end of an answer.
     ///
     /// # Errors
     /// As for [`states`](Self::states), and [`Error::Training`] where the head is another.

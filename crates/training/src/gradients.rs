@@ -55,8 +55,8 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds what `store` has for `variables`, which are those of these gradients. A variable that the loss does not depend on has
-    /// nothing there.
+    /// Adds the gradients in `store` of `variables`, the variables of these gradients. A variable that the loss does not
+    /// depend on has no gradient.
     ///
     /// # Errors
     /// As for [`add`](Self::add).

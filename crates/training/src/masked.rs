@@ -61,7 +61,7 @@ pub struct MaskedLmObjective<'a> {
 /// Rows with hidden tokens.
 pub struct MaskedBatch {
     rows: Vec<EncoderRow>,
-    /// The hidden tokens, counted over all rows, and what they are.
+    /// The positions of the masked tokens, counted over all rows, and their ids.
     hidden: Vec<usize>,
     labels: Vec<u32>,
 }

@@ -1,15 +1,15 @@
-//! What a training minimises, and threads that share the batches of a step.
+//! Training objectives, and threads that share the batches of a step.
 
 use sporran_checkpoint::Result;
 
 use crate::{gradients::Gradients, options::TrainingOptions};
 
-/// What a training minimises: where its batches come from, and what the loss of a batch and its gradients are.
+/// A training objective: its batches, and the loss of a batch with its gradients.
 ///
 /// Everything must be a function of the epoch's number, the batch and the seed alone, or a resumed training goes
 /// another way.
 pub trait Objective: Sync {
-    /// What gradients are taken of at a time.
+    /// A batch, the unit of a gradient.
     type Batch: Send + Sync;
 
     /// Refuses options that this objective has no use for.

@@ -41,7 +41,7 @@ pub struct TrainingOptions {
     /// Steps over which the learning rate climbs to its highest.
     #[schemars(extend("x-unit" = "steps"))]
     pub warmup_steps: u64,
-    /// What the learning rate does after the warm-up.
+    /// The decay of the learning rate after the warm-up.
     pub decay: Decay,
     /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
     #[schemars(range(min = 0))]
@@ -99,8 +99,8 @@ impl Default for TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// What keeps a training with `other` from giving the same model, as lists of options with their values here and there;
-    /// none where it does. What is only about when something is written, or where it is computed, may differ.
+    /// The options that keep a training with `other` from giving the same model, with their values here and there; none if
+    /// there are none. Options of when checkpoints are written or how batches run in parallel may differ.
     pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
         let checkpoint_every = other.checkpoint_every;
         let parallel_batches = other.parallel_batches;

@@ -1,5 +1,5 @@
-//! Learning what holds between marked places of a text: every label of every pair may hold or not, and what is not known
-//! of a pair is not learned.
+//! Training of labels of pairs of marked positions in a text. Labels are independent, and labels without a target have no
+//! loss.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, tensors_under};

@@ -20,7 +20,7 @@ use crate::{
     variables::Variables,
 };
 
-/// What is marginalised over passages.
+/// The unit that is marginalised over passages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RagLoss {
     /// Whole sequences: `-log sum_z p(z|x) prod_i p(y_i|x,z,y_<i)`.
@@ -32,7 +32,7 @@ pub enum RagLoss {
 /// A question and its answer, as tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RagQuestion {
-    /// What the encoder of questions reads.
+    /// The input of the encoder of questions.
     pub question: EncoderRow,
     /// Decoder tokens, without the start token.
     pub target: Vec<u32>,
@@ -61,7 +61,7 @@ pub struct RagModels<'a> {
     pub encoder_learns: bool,
     /// Reads passages.
     pub generator: &'a dyn Trainable,
-    /// What the generator was built from.
+    /// The variables of the generator.
     pub variables: &'a Variables,
 }
 
@@ -128,7 +128,7 @@ pub struct RagObjective<'a> {
 }
 
 impl<'a> RagObjective<'a> {
-    /// Learns `questions` with what `find` finds for them, of which a question's texts have about `tokens_each` tokens.
+    /// Learns `questions` with the passages that `find` returns. A question's texts have about `tokens_each` tokens.
     ///
     /// # Errors
     /// [`Error::Options`] for a pooling that is not learned.

@@ -31,7 +31,7 @@ pub struct RankingQuery {
     pub offsets: Vec<f32>,
 }
 
-/// What makes a score of an encoder's states.
+/// The scoring function over an encoder's hidden states.
 #[derive(Clone, Copy)]
 enum Scorer<'a> {
     /// The head, on a joined text's first state.

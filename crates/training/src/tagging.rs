@@ -20,7 +20,7 @@ use crate::{
 /// Makes the loss of scores (words, labels), and its gradient, which has their shape.
 pub type ScoreLoss<'a> = dyn FnMut(&[f32]) -> Result<(f64, Vec<f32>)> + 'a;
 
-/// What gives the scores of labels: (words, labels) for the words of its inputs, input after input.
+/// Computes the scores of labels: (words, labels) for the words of its inputs, input after input.
 pub trait Emitter: Sync {
     /// A sequence of words as the model reads it.
     type Input: Clone + Send + Sync;
@@ -37,8 +37,8 @@ pub trait Emitter: Sync {
     /// Where the model fails.
     fn scores(&self, inputs: &[&Self::Input]) -> Result<Vec<f32>>;
 
-    /// Scores the inputs, with dropout drawn from `seed`, has `loss` make the gradient of the scores, and adds that of the
-    /// weights to `gradients`; gives what `loss` gave.
+    /// Scores the inputs, with dropout sampled from `seed`. Calls `loss` for the gradient of the scores, and adds the gradients
+    /// of the weights to `gradients`. Returns the value of `loss`.
     ///
     /// # Errors
     /// Where the model or `loss` fails.

@@ -47,7 +47,7 @@ impl Variables {
         Self { seed: 0, table: Arc::new(Mutex::new(table)), initial: Arc::default() }
     }
 
-    /// What a model takes its f32 weights from.
+    /// The source of a model's f32 weights.
     #[must_use]
     pub fn builder(&self, device: &Device) -> VarBuilder<'static> {
         VarBuilder::from_backend(Box::new(self.clone()), DType::F32, device.clone())

@@ -2,8 +2,8 @@
 //! the special tokens of T5.
 //!
 //! Bytes make every text representable, so case, digits, punctuation, line ends and unknown scripts survive a round
-//! trip, and merges make frequent words and names single tokens, which is what a small model that copies names out
-//! of passages learns fastest. A word in the middle of a text and the same word at its start get the same token.
+//! trip, and merges make frequent words and names single tokens, so a small model learns fastest to copy names out of
+//! passages. A word in the middle of a text and the same word at its start get the same token.
 
 use sporran_checkpoint::{Error, Result};
 use tokenizers::decoders::{byte_level::ByteLevel as ByteLevelDecoder, sequence::Sequence, strip::Strip};
@@ -20,7 +20,7 @@ pub const END: &str = "</s>";
 /// The unknown token; its id is 2. Byte-level texts never need it; it is there because T5 configs name one.
 pub const UNKNOWN: &str = "<unk>";
 
-/// What a vocabulary should be like.
+/// The options of a vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VocabularyOptions {
     /// The number of tokens, including special tokens and the 256 bytes; fewer if the texts do not yield enough.

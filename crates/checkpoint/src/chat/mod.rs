@@ -73,8 +73,8 @@ impl ChatTemplate {
         Ok(Self { path, environment, tokens })
     }
 
-    /// The text of a conversation, with the special tokens that the template writes; it is to be encoded without adding
-    /// others. With `add_generation_prompt` it ends with what begins an answer.
+    /// The text of a conversation, with the special tokens of the template. Encode it without adding others. With
+    /// `add_generation_prompt` it ends with the beginning of an answer.
     ///
     /// The template's `strftime_now` gives 26 July 2024, at midnight, on every day, so that the same conversation is always the same
     /// text. It is the date that LLaMA 3's template has where it is given none.

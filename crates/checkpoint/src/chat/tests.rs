@@ -17,7 +17,7 @@ struct Fixture {
     tokens: BTreeMap<String, String>,
 }
 
-/// What `transformers` makes of a conversation: a text, or an error of the template's own.
+/// The output of `transformers` for a conversation: a text, or an error that the template raises.
 #[derive(Deserialize)]
 struct Case {
     template: String,
@@ -31,7 +31,7 @@ fn role(name: &str) -> &'static str {
     ["system", "user", "assistant"].into_iter().find(|role| *role == name).unwrap()
 }
 
-/// The chain of what went wrong.
+/// The chain of causes of an error.
 fn said(error: &Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     format!("{error}: {cause}")

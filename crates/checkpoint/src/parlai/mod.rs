@@ -1,6 +1,6 @@
 //! Memory networks as ParlAI saves them: the end-to-end generator of its Wizard of Wikipedia project (Dinan et al. 2019).
 //!
-//! Such a folder has the weights (`model`), what it was trained with (`model.opt`), its words (`model.dict`) and the pairs of
+//! Such a folder has the weights (`model`), the training options (`model.opt`), its words (`model.dict`) and the pairs of
 //! symbols that its subwords are merged from (`model.dict.codecs`). The network is an encoder-decoder whose layers are those
 //! of BART; its embeddings are scaled and not normalised. It becomes a BART's folder.
 
@@ -33,10 +33,10 @@ const WEIGHTS: &str = "model";
 /// The rows of a BART's table of positions before that of the first position.
 const POSITION_OFFSET: usize = 2;
 
-/// ParlAI's score of what can never be said.
+/// ParlAI's score of tokens that can never be generated.
 const NEVER: f32 = -1e20;
 
-/// The fields of `model.opt` that say what the network is.
+/// The fields of `model.opt` that define the network.
 #[derive(Deserialize)]
 struct Options {
     n_layers: usize,
@@ -227,7 +227,7 @@ impl Stored {
         Ok(weights)
     }
 
-    /// What is added to the logits: the start token and what is no word of ParlAI's are never said.
+    /// The bias on the logits: the start token and symbols outside ParlAI's words are never generated.
     fn never(&self, embeddings: usize, vocabulary: &Vocabulary) -> Result<Tensor> {
         let mut bias = vec![0.0; embeddings - vocabulary.further().len()];
         bias[START as usize] = NEVER;
@@ -236,7 +236,7 @@ impl Stored {
     }
 }
 
-/// What ParlAI calls a BART's tensor.
+/// ParlAI's name of a BART tensor.
 fn parlai_name(name: &str) -> Cow<'_, str> {
     let (part, is_decoder) = match name.strip_prefix("model.") {
         Some(rest) if rest.starts_with("decoder.") => (rest, true),

@@ -37,7 +37,7 @@ const ENDS: &str = "</w>";
 /// The word that a line break is to ParlAI.
 const LINE_BREAK: &str = "__newln__";
 
-/// Runs of what Python's `\w` holds, and single characters that are neither that nor blank.
+/// Runs of characters of Python's `\w`, and single characters that are neither that nor blank.
 const PIECES: &str = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]";
 
 /// ParlAI's words and the merges that make them.
@@ -144,7 +144,7 @@ impl Vocabulary {
             let split = Split::new(
                 SplitPattern::Regex(PIECES.into()),
                 SplitDelimiterBehavior::Removed,
-                // What is not matched is removed.
+                // Text that does not match is removed.
                 true,
             )?;
             tokenizer.with_pre_tokenizer(Some(split));

@@ -14,7 +14,7 @@ use crate::{
     json::{self, parse},
 };
 
-/// What is made of the logits of a pair.
+/// The activation over the logits of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScoreActivation {
     /// Nothing.
@@ -62,7 +62,7 @@ struct Named {
 pub struct CrossEncoderFolder {
     /// The folder of the model itself.
     pub model: PathBuf,
-    /// What is put before the first text of every pair.
+    /// The prompt before the first text of every pair.
     pub prompt: String,
     activation: Option<Named>,
 }
@@ -116,8 +116,8 @@ impl CrossEncoderFolder {
         Ok(found)
     }
 
-    /// What becomes of the logits of a model with this number of labels: what the folder names, or else the sigmoid for
-    /// one label and nothing for several.
+    /// The activation over the logits of a model with this number of labels: the one that the folder names, or else the
+    /// sigmoid for one label and none for several.
     ///
     /// # Errors
     /// [`Error::Config`] for a function that is not one of this crate.

@@ -1,4 +1,4 @@
-//! `modules.json`: the encoder's folder, and what happens to its states.
+//! `modules.json`: the encoder's folder, and the modules after it.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -36,7 +36,7 @@ pub enum TruncationSide {
     Right,
 }
 
-/// What a folder's `tokenizer_config.json` says of cutting.
+/// The truncation settings of a folder's `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Cutting {
@@ -172,8 +172,8 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`: what a decoder that learned to write
-    /// whole texts begins with.
+    /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`. A decoder that generates whole
+    /// texts begins with them.
     ///
     /// # Errors
     /// As for `encode`.
@@ -280,13 +280,13 @@ impl Tokenizer {
         }
     }
 
-    /// What the `tokenizers` crate made of the file.
+    /// The tokenizer of the `tokenizers` crate.
     #[must_use]
     pub fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
     }
 
-    /// The error for what the `tokenizers` crate refuses.
+    /// Wraps an error of the `tokenizers` crate.
     #[must_use]
     pub fn wrong(&self, source: tokenizers::Error) -> Error {
         Error::Tokenizer { path: self.path.clone(), source }

@@ -183,8 +183,8 @@ impl StoredModel {
         Ok(map)
     }
 
-    /// The stored tensors that a model of `architecture` can start from, by its names, in f32: another head than the folder's
-    /// own is not among them, nor is one of another shape. Where the weights do not tie what the config ties, `architecture` is
+    /// The stored tensors that a model of `architecture` can start from, by its names, in f32. A head of another kind or shape than
+    /// the folder's is excluded. If the weights do not tie the embeddings as the config does, `architecture` is
     /// [untied](Architecture::untie).
     ///
     /// # Errors

@@ -183,7 +183,7 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Maps the weights of `folder`, and names the file that says what is in them.
+/// Maps the weights of `folder`, and returns the path of the file that lists them.
 pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
     for layout in LAYOUTS {
         let single = folder.join(layout.single);

@@ -37,7 +37,7 @@ impl Matcher {
     }
 }
 
-/// Two texts as a matching network reads them; what is too long loses its end.
+/// Two texts as a matching network reads them, truncated to its length.
 ///
 /// # Errors
 /// Where the tokenizer fails.

@@ -178,7 +178,7 @@ impl VerifierOptions {
     pub fn pairs(&self) -> PairOptions {
         PairOptions {
             max_tokens: self.max_tokens,
-            // The claim is short; what is too long is the evidence.
+            // The claim is short, so the evidence is truncated.
             truncation: Truncation::LongestFirst,
             first_room: None,
             precision: self.precision,

@@ -1,5 +1,5 @@
-//! Fusion-in-Decoder and RAG from requests to answers, with a tiny seeded BART. That their searches are right is tested
-//! where they are; here is what reads the passages.
+//! Fusion-in-Decoder and RAG from requests to answers, with a tiny seeded BART. The searches have their own
+//! tests; these cover the reading of passages.
 
 use std::path::{Path, PathBuf};
 

@@ -66,8 +66,8 @@ impl BiLstm {
         self.pack()?.pass(xs, lengths, seed)
     }
 
-    /// Goes back from the gradient of the states, adds those of the weights to `gradients`, which have the order of the
-    /// variables' names, and gives that of what was read.
+    /// The backward pass from the gradient of the states. Adds the gradients of the weights to `gradients`, in the order of
+    /// the variables' names, and returns the gradient of the inputs.
     ///
     /// # Errors
     /// [`Error::Batch`] where `to_states` is not as long as the states; [`Error::Training`] where the gradients are not those

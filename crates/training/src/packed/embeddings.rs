@@ -123,7 +123,7 @@ impl Embeddings {
             .for_each(|(at, states)| dropout.apply(isa, at * size, states));
     }
 
-    /// Writes what `forward` gave into the first narrow buffer.
+    /// Recomputes the output of `forward` into the first narrow buffer.
     pub(super) fn states_again(&self, seeds: Seeds, workspace: &mut Workspace) -> Result<()> {
         let Workspace { tokens, embedded, narrow: [below, _], .. } = workspace;
         let below = below.fit(*tokens * self.config.hidden_size);

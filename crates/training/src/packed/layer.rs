@@ -1,4 +1,4 @@
-//! One layer of a packed body: self-attention and the feed-forward part, each added to what it read and normalised.
+//! One layer of a packed body: self-attention and the feed-forward part, each with a residual connection and a norm.
 
 use rayon::prelude::*;
 use sporran_checkpoint::Result;
@@ -50,8 +50,8 @@ impl Norm {
         })
     }
 
-    /// Normalises `dropout(xs + bias)`, with `adds` plus `states`, into `states`. `kept` holds `xs`, and then what
-    /// the way back needs.
+    /// Normalises `dropout(xs + bias)`, with `adds` plus `states`, into `states`. `kept` holds `xs`, and
+    /// afterwards the activations for the backward pass.
     pub(super) fn forward(
         &self,
         bias: Option<&Weight>,
@@ -93,8 +93,8 @@ impl Norm {
         Ok(())
     }
 
-    /// From the gradient of the result, in `gradient`, to that of the sum, there, and to that of what was added to
-    /// the residual, in `to_xs`; adds those of the weights.
+    /// From the gradient of the result, in `gradient`, to the gradient of the sum, in place, and to that of the sublayer's
+    /// output, in `to_xs`. Adds the gradients of the weights.
     #[expect(
         clippy::too_many_arguments,
         reason = "the operands of one formula, which come from different sources"
@@ -253,14 +253,14 @@ impl Layer {
         self.feed_forward_norm.forward(bias, dropout, tokens, states, true, &mut kept.feed_forward)
     }
 
-    /// Writes what the layer gave into the first narrow buffer.
+    /// Recomputes the layer's output into the first narrow buffer.
     pub(super) fn states_again(&self, kept: usize, workspace: &mut Workspace) -> Result<()> {
         let Workspace { tokens, layers, narrow: [below, _], .. } = workspace;
         let below = below.fit(*tokens * self.query.outputs);
         self.feed_forward_norm.again(*tokens, &layers[kept].feed_forward, below)
     }
 
-    /// Goes back through the layer, which read what is in the first narrow buffer.
+    /// The backward pass of the layer, whose input is in the first narrow buffer.
     pub(super) fn backward(
         &self,
         seeds: Seeds,
@@ -301,7 +301,7 @@ impl Layer {
         norm.backward(bias, dropout, &kept.attention, tokens, gradient, other, partial, gradients)?;
         let mixed = kept.mixed.first(tokens * width);
         self.output.weight_gradient(mixed, other, 0, width, gradients);
-        // The normalised states are not needed any more; what comes next goes in their place.
+        // The normalised states are not needed any more; the next gradient reuses their buffer.
         let to_mixed = kept.attention.values.fit(tokens * width);
         self.output.input_gradient(other, 0, width, to_mixed, false)?;
         let to_projected = wide.fit(tokens * 3 * width);

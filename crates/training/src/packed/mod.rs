@@ -1,7 +1,7 @@
 //! The body of BERT and its kin for training on a CPU: forward without padding, backward by hand.
 //!
-//! candle's tape keeps every intermediate result until the whole graph is dropped, and pads. Here a layer keeps what
-//! its gradient cannot do without (the projections, the mixed values, the inputs of the activation and two normalised
+//! candle's tape keeps every intermediate result until the whole graph is dropped, and pads. Here a layer keeps only the
+//! values that its gradient needs (the projections, the mixed values, the inputs of the activation and two normalised
 //! states: ten values for each of a token's, where the inner part is four times as wide); attention weights, dropout
 //! masks and the outputs of normalisations are made again. Sums over tokens are taken in portions of a fixed size, so
 //! that no figure depends on the number of threads. [`Bert`](sporran_transformers::Bert) over candle's tape is its oracle.

@@ -8,7 +8,7 @@ use super::embeddings::Token;
 pub(super) struct Buffer(Vec<f32>);
 
 impl Buffer {
-    /// The first `count` values. What is in them is not defined.
+    /// The first `count` values. Their content is unspecified.
     pub(super) fn fit(&mut self, count: usize) -> &mut [f32] {
         if self.0.len() < count {
             // Nothing of the old values is wanted, so they need not be copied.
@@ -46,7 +46,7 @@ pub(super) struct Activations {
     pub(super) feed_forward: Normed,
 }
 
-/// A batch's states, what its layers keep, and room to work in.
+/// A batch's states, the activations of its layers, and scratch buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     /// The number of tokens of each sequence.

@@ -20,12 +20,12 @@ use crate::{
     variables::Variables,
 };
 
-/// What an evaluation may fail with.
+/// The error of an evaluation.
 pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A training that can be run.
 pub struct Training<'a, O> {
-    /// What is minimised, over `variables`.
+    /// The objective, a function of `variables`.
     pub objective: &'a O,
     /// The trained variables.
     pub variables: &'a Variables,
@@ -48,7 +48,7 @@ pub struct Progress {
     pub steps: u64,
     /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The mean loss of this step: of a target token in nats, or what the objective says.
+    /// The mean loss of this step: per target token in nats, or as the objective defines it.
     pub loss: f64,
     /// The learning rate of this step.
     pub learning_rate: f64,
@@ -341,7 +341,7 @@ impl<'a, O: Objective> Run<'a, O> {
     }
 }
 
-/// The time between checkpoints where the options do not say it in steps: what a kill costs at most.
+/// The time between checkpoints if the options do not set it in steps. A killed run loses at most this time.
 const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(300);
 
 /// Whether a checkpoint is written after a step, some time after the last one. When it is written does not change the model.

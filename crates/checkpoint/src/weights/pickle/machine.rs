@@ -1,4 +1,4 @@
-//! The stack machine that a pickle is a program for, without what would call anything.
+//! The stack machine that runs a pickle, without the instructions that call functions.
 
 use std::collections::HashMap;
 

@@ -16,14 +16,14 @@ use safetensors::Dtype;
 
 use machine::{Machine, Value};
 
-/// An error in a pickle, and where.
+/// An error in a pickle, with its position.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The offset of the instruction in the pickle.
     pub(super) at: usize,
-    /// What could stand there.
+    /// The expected content.
     pub(super) expected: String,
-    /// What does.
+    /// The found content.
     pub(super) found: String,
 }
 

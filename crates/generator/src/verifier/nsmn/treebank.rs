@@ -23,7 +23,7 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"--", " -- "),
         // Quotes that close.
         (r#"''|""#, " '' "),
-        // What follows an apostrophe.
+        // Text after an apostrophe.
         (r"([^' ])('[sS]|'[mM]|'[dD]|') ", "$1 $2 "),
         (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", "$1 $2 "),
         // Two words written as one.

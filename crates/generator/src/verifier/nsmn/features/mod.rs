@@ -65,7 +65,7 @@ struct Text {
     words: Vec<Vec<u32>>,
     /// The words' synsets and their synonyms', each with the words (places in `words`) it is of.
     synsets: HashMap<u32, Vec<u32>>,
-    /// What is above those.
+    /// The hypernyms of those.
     hypernyms: HashMap<u32, Hypernym>,
     antonyms: HashSet<u32>,
     lemmas: HashSet<u32>,

@@ -27,8 +27,8 @@ pub(super) const INVARIANT: [(&[&str], &[&str]); 2] = [
     (&["proceed", "exceed", "succeed"], &["", "s", "ed", "ing"]),
 ];
 
-/// What becomes of an ending. The first and the last leave more of R2 than [`Change::Become`] where R2 holds a part of the
-/// ending only.
+/// The change of an ending. The first and the last leave more of R2 than [`Change::Become`] if R2 contains only a part of
+/// the ending.
 #[derive(Clone, Copy)]
 pub(super) enum Change {
     /// This number of letters is cut.

@@ -152,7 +152,7 @@ impl WordNet {
         &self.names[name as usize]
     }
 
-    /// All lemma names; what `lemma_ids` and `antonym_ids` give are places in it.
+    /// All lemma names. `lemma_ids` and `antonym_ids` return indices into it.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.names
     }
