@@ -19,10 +19,10 @@ pub struct ModelKind {
     pub architectures: Option<Vec<String>>,
 }
 
-/// An embedding table and the other names that checkpoints give to the same tensor.
+/// An embedding table and the other names of the same tensor in checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Embedding {
-    /// The name that the model gives to the table.
+    /// The name of the table in the model.
     pub name: &'static str,
     /// Other names of the same values.
     pub others: &'static [&'static str],
@@ -35,7 +35,7 @@ fn too_large(field: String, expected: &str, found: impl ToString) -> Error {
     Error::Config { path, field, expected, found }
 }
 
-/// The config of an architecture. The model's own definition is the one list of its tensors; the rest says how
+/// The config of an architecture. The model's definition is the one list of its tensors; the rest says how
 /// checkpoints may differ from that list.
 pub trait Architecture {
     /// The `model_type` of a `config.json`.
@@ -109,7 +109,7 @@ pub trait Architecture {
         None
     }
 
-    /// Gives the model its own head, where the config ties the head to the embeddings.
+    /// Gives the model a separate head if the config ties the head to the embeddings.
     fn untie(&mut self) {}
 
     /// Whether the parameter `name` is fresh where a checkpoint does not have it.

@@ -81,7 +81,7 @@ pub enum Error {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// The size that the header asks for, in bytes (8 where not even the header's length is there).
+        /// The size that the header requires, in bytes (8 if the header's length is missing).
         expected: u64,
         /// The size of the file in bytes.
         found: u64,

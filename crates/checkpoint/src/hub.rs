@@ -1,9 +1,9 @@
 //! Models of the Hugging Face Hub, in the cache that every program of its kind shares.
 //!
 //! The cache has a folder for each model: `models--org--name/{blobs,refs,snapshots}`, where `refs/main` holds a commit
-//! and `snapshots/COMMIT` the files of it. A model that is there needs no network.
+//! and `snapshots/COMMIT` the files of it. A cached model needs no network.
 //!
-//! [`Remote`] asks for files, by names of our own only, and holds them to their hashes.
+//! [`Remote`] asks for files, by names of our own only, and checks them against their hashes.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ const FILES: [&str; 15] = [
     "README.md",
 ];
 
-/// A weights file and the index that may stand for it, in the order in which they are looked for.
+/// A weights file and the index that may replace it, in the order of the search.
 const WEIGHTS: [[&str; 2]; 2] = [
     ["model.safetensors", "model.safetensors.index.json"],
     ["pytorch_model.bin", "pytorch_model.bin.index.json"],
@@ -114,7 +114,7 @@ pub struct Hub {
 pub struct Progress<'a> {
     /// The file's name.
     pub file: &'a str,
-    /// The bytes that are there.
+    /// The bytes present.
     pub done: u64,
     /// The bytes that it has.
     pub total: u64,
@@ -174,7 +174,7 @@ impl Hub {
 
     fn open(&self, id: &ModelId, trust: Trust, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
         let snapshot = self.snapshot(id)?;
-        // Before anything is believed that they say, such as the names of shards.
+        // Before any of their content is used, such as the names of shards.
         let damaged = match (trust, &snapshot) {
             (Trust::Hashes, Some(folder)) => damage(folder)?,
             _ => None,
@@ -252,7 +252,7 @@ impl Hub {
         };
         let is_right = cached == Some(&*snapshot);
         let mut files = Fetching { id, files, is_right, progress };
-        // The branch leads to the commit once all of it is there.
+        // The branch refers to the commit once it is complete.
         let known = || {
             let path = folder.join("refs").join(&id.revision);
             let parent = path.parent().unwrap_or(&folder);
@@ -295,7 +295,7 @@ impl Hub {
 /// Which files of the cache are used without reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
-    /// Every file that is there.
+    /// Every existing file.
     Cache,
     /// A file whose content has its hash, and one whose hash is not known.
     Hashes,
@@ -369,7 +369,7 @@ struct Files<'a> {
 struct Fetching<'a> {
     id: &'a ModelId,
     files: Files<'a>,
-    /// Whether the files of the snapshot that are there are known to be right.
+    /// Whether the existing files of the snapshot are known to be valid.
     is_right: bool,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
@@ -381,7 +381,7 @@ impl Fetching<'_> {
             (Trust::Hashes, Some(etag)) if !self.is_right => {
                 Trust::Hashes.accepts(&place, &etag).map_err(Error::io(&place, "read"))?
             }
-            // Its hash is the hub's to say.
+            // The hub defines its hash.
             (Trust::Hashes, None) => false,
             _ => place.exists(),
         };
@@ -472,7 +472,7 @@ fn is_whole(snapshot: &Path) -> Result<bool> {
         && weights.iter().all(|file| snapshot.join(file).exists()))
 }
 
-/// The files of a snapshot's weights: one, or an index and its shards, which may be missing. None where there is neither.
+/// The files of a snapshot's weights: one, or an index and its shards, which may be missing. None if both are missing.
 fn weights(snapshot: &Path) -> Result<Vec<String>> {
     for [single, index] in WEIGHTS {
         if snapshot.join(single).exists() {

@@ -1,4 +1,4 @@
-//! A model folder written again: safetensors and `tokenizer.json`, whatever it had.
+//! Rewrites a model folder as safetensors and `tokenizer.json`, from any supported format.
 
 use std::{
     borrow::Cow,
@@ -29,7 +29,7 @@ const COMPANIONS: [&str; 9] = [
     "README.md",
 ];
 
-/// A tensor as it is stored, to be written without being made into one.
+/// A tensor in its stored bytes, written without conversion.
 struct Raw<'a> {
     dtype: Dtype,
     shape: &'a [usize],

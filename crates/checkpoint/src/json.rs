@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for TokenIds {
     }
 }
 
-/// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that there is not.
+/// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that does not exist.
 pub fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match deserialize_ids(deserializer)?.as_slice() {
         [] => Ok(None),

@@ -69,7 +69,7 @@ impl SimpleBackend for Recorder<'_> {
 }
 
 /// The parameters that `build` asks its builder for, in that order. Nothing is read and almost no memory is used,
-/// so the model's own definition is the one list of its tensors.
+/// so the model's definition is the one list of its tensors.
 ///
 /// # Errors
 /// Those of `build`.

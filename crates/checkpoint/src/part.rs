@@ -66,7 +66,7 @@ impl Part {
         })
     }
 
-    /// Where its tokenizer lies.
+    /// The path of its tokenizer.
     pub(crate) fn tokenizer_folder(self, folder: &Path) -> PathBuf {
         match self {
             Self::QuestionEncoder => folder.join("question_encoder_tokenizer"),

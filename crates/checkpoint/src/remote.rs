@@ -1,7 +1,7 @@
-//! A hub over HTTP: its answers, its redirects, and files that are fetched in parts and held to their hashes.
+//! A hub over HTTP: its answers, its redirects, and files that are fetched in parts and checked against their hashes.
 //!
 //! Redirects are followed here, not by the client, so that the token goes to the hub's own address alone: files of large
-//! models lie on other hosts, whose addresses carry a signature.
+//! models are on other hosts, whose addresses carry a signature.
 
 use std::{
     fs::{self, File},
@@ -18,7 +18,7 @@ use ureq::{Agent, Body, http::Response};
 /// The cause of [`crate::Error::Hub`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
-    /// No answer came: the connection failed or broke, or the answer's status says that the server failed (5xx).
+    /// There was no response: the connection failed or broke, or the status is a server error (5xx).
     #[error("{0}")]
     Unreachable(String),
     /// The response is not the requested one, or a local file cannot be written.

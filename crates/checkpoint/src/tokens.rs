@@ -37,7 +37,7 @@ pub struct TokenFields {
     decoder_start_token_id: Option<u32>,
 }
 
-/// The end tokens of a field that is there.
+/// The end tokens of an existing field.
 fn deserialize_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u32>>, D::Error> {
     deserialize_ids(deserializer).map(Some)
 }
@@ -58,7 +58,7 @@ impl TokenFields {
         }
     }
 
-    /// These fields of a `generation_config.json`, and those of its `config.json` where they say nothing.
+    /// These fields of a `generation_config.json`, and those of `config.json` where they are unset.
     pub fn over(self, config: Self) -> Self {
         Self { eos_token_id: self.eos_token_id.clone().filter(|ids| !ids.is_empty()), ..self }.or(config)
     }
@@ -75,7 +75,7 @@ impl TokenFields {
 
     /// The tokens of a model with `vocabulary` embeddings; `path` is for the error. Padding falls back to the end token and
     /// the decoder's start to the beginning of a sequence, as in `transformers`. A model may have no end token: its answers end
-    /// at their greatest length. Padding, which nothing sees, is a token that there is.
+    /// at their greatest length. Padding, which is never attended to, is an existing token.
     pub fn resolve(self, vocabulary: usize, path: &Path) -> Result<SpecialTokens> {
         let missing = |field: &str| Error::Config {
             path: path.into(),
@@ -131,7 +131,7 @@ mod tests {
         };
         assert_eq!(over(r#"{"eos_token_id": [4, 5]}"#), (3, vec![4, 5]));
         assert_eq!(over(r#"{"eos_token_id": null, "pad_token_id": 0}"#), (0, vec![2]));
-        // A config that says that there is none is not given the architecture's.
+        // A config without such a token does not get the architecture's default.
         let defaults = super::TokenFields::defaults(Some(0), Some(6), Some(7), None);
         let tokens = read(r#"{"eos_token_id": null}"#).or(defaults.clone());
         assert_eq!(tokens.resolve(8, Path::new("c")).unwrap().eos, [0u32; 0]);

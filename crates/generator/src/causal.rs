@@ -274,7 +274,7 @@ impl CausalGenerator {
     }
 }
 
-/// Text that cannot end a turn: the marks of turns are taken apart.
+/// Text that cannot end a turn: the marks of turns are split.
 fn quoted(text: &str) -> String {
     text.replace("<|", "< |")
 }

@@ -21,7 +21,7 @@ pub struct Conversation<'a> {
 
 /// Writes conversations by a model's chat template.
 ///
-/// A special token of the model in a turn's text is taken apart, so that a text cannot end its turn.
+/// A special token of the model in a turn's text is split, so that a text cannot end its turn.
 #[derive(Debug)]
 pub struct ChatPrompt {
     template: ChatTemplate,

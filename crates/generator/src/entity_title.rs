@@ -36,12 +36,11 @@ pub struct EntityTitleOptions {
     /// Whether only titles of the source can be generated. Without it, texts that are no title find no page.
     #[serde(default = "constrained")]
     pub constrained: bool,
-    /// Whether titles of redirects can be written as well, and mean the pages that they lead to; only where it is held to
-    /// titles.
+    /// Whether titles of redirects can be generated as well, and refer to their target pages. Only with `constrained`.
     #[serde(default)]
     pub redirects: bool,
-    /// `[retriever.generation]`: how titles are searched for: by default with 10 beams, which all come back, and at most
-    /// 32 tokens.
+    /// `[retriever.generation]`: the search for titles. By default it has 10 beams, returns all of them, and generates at
+    /// most 32 tokens.
     #[serde(default)]
     pub generation: GenerationOptions,
     /// Inputs that are worked on together, at most.

@@ -1,4 +1,4 @@
-//! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded apart and decoded together.
+//! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded separately and decoded together.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -10,7 +10,7 @@ use crate::{Candidate, Error, Request, Result};
 const START: &str = "[START_ENT]";
 const END: &str = "[END_ENT]";
 
-/// Where the passages stand.
+/// The position of the passages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -37,12 +37,12 @@ pub struct PromptOptions {
     pub separator: String,
     /// The input, with `{input}` and `{task}` (`fact`, `entity`, `slot`, `question`, `explain` or `dialogue`).
     pub input: String,
-    /// Where the passages stand.
+    /// The position of the passages.
     pub order: Order,
     /// Entity linking: words kept on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
-    /// Tokens of the whole text, at most. Passages are cut, never the input, unless it is too long alone.
+    /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
 }
@@ -113,7 +113,7 @@ impl Prompt {
             if tokens <= self.options.max_tokens || words == 0 {
                 return Ok(text);
             }
-            // All passages give way alike; a few rounds reach the budget, since tokens are about in proportion to words.
+            // All passages are shortened equally. A few rounds reach the budget, since tokens are about proportional to words.
             let fitting = words * self.options.max_tokens / tokens;
             words = fitting.min(words - 1);
         }

@@ -1,4 +1,4 @@
-//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage apart, and the passage is
+//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage separately, and the passage is
 //! marginalised over, with the softmax of the passages' scores as its probability.
 
 use std::{path::PathBuf, sync::Arc};

@@ -125,7 +125,7 @@ impl Model {
     }
 }
 
-/// Tokens of an answer where nothing says how many.
+/// The default number of tokens of an answer.
 pub(crate) const NEW_TOKENS: usize = 20;
 
 /// The tokens whose text has one of `stops` in it.

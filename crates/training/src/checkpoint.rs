@@ -13,7 +13,7 @@ use sporran_checkpoint::{Error, Result, tensor_bytes};
 
 use crate::{optimizer::AdamW, options::TrainingOptions};
 
-/// Where a training stands; with the weights and the moments it determines everything that follows.
+/// The position of a training. Together with the weights and the moments it determines all later steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Position {

@@ -100,7 +100,7 @@ impl ContrastiveBatch {
 }
 
 impl<'a> ContrastiveObjective<'a> {
-    /// Learns `contrasts` with `encoder`.
+    /// Trains on `contrasts` with `encoder`.
     ///
     /// # Errors
     /// [`Error::Options`] for another pooling than `cls` or `mean`, or a scale that is not above 0.
@@ -176,7 +176,7 @@ pub(super) fn pooled(pooling: Pooling, states: &Tensor, lengths: &[usize]) -> Re
 }
 
 impl TunedEncoder {
-    /// The vectors of rows with the weights as they are now, one after the other, in batches of at most `tokens` tokens.
+    /// The vectors of rows with the current weights, one after the other, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// Those of [`states`](Self::states).
@@ -232,7 +232,7 @@ impl Objective for ContrastiveObjective<'_> {
             }
             tokens += more;
         }
-        // With a single passage there is nothing to tell it from.
+        // With a single passage there is no negative.
         batches.retain(|batch| batch.passages().nth(1).is_some());
         Ok(batches)
     }
@@ -261,7 +261,7 @@ impl Objective for ContrastiveObjective<'_> {
             let answers = vectors.narrow(0, queries, passages)?.t()?;
             let mask = Tensor::from_vec(batch.mask(), (queries, passages), states.device())?;
             let scores = ((query_vectors.matmul(&answers)? * self.contrast.scale)? + mask)?;
-            // The passage of query i stands at place i.
+            // The passage of query `i` has index `i`.
             let own = Tensor::arange(0, queries as u32, states.device())?.unsqueeze(1)?;
             let own = scores.gather(&own, 1)?.sum_all()?;
             Ok(((scores.log_sum_exp(1)?.sum_all()? - own)? / weight)?)

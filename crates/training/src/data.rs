@@ -12,7 +12,7 @@ use tokenizers::Tokenizer;
 /// The label of a position that no loss is taken at.
 pub const IGNORED_LABEL: u32 = u32::MAX;
 
-/// One thing to learn: the text that the model reads and the text that it should write.
+/// A training example: the input text and the target text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextPair {

@@ -1,4 +1,4 @@
-//! Learning to read as DPR's reader does (Karpukhin et al. 2020, section 6.1): which of a question's passages holds the
+//! Training of DPR's reader (Karpukhin et al. 2020, section 6.1): which of a question's passages holds the
 //! answer, and where. The places of an answer are marginalised over.
 
 use candle_core::{Device, Tensor};
@@ -46,7 +46,7 @@ fn reader(encoder: &TunedEncoder) -> Result<&ReaderHead> {
 }
 
 impl<'a> ReaderObjective<'a> {
-    /// Learns from the questions that `epoch` gives for each pass over the data, a function of the pass's number alone.
+    /// Trains on the questions that `epoch` returns for each epoch. They must depend only on the epoch's number.
     ///
     /// # Errors
     /// [`Error::Training`] where the encoder has another head.

@@ -39,7 +39,7 @@ pub struct FidObjective<'a> {
 }
 
 impl<'a> FidObjective<'a> {
-    /// Learns `rows` with the `model` that was built from `variables`.
+    /// Trains on `rows` with the `model` that was built from `variables`.
     ///
     /// # Errors
     /// [`Error::Training`] for a row without a text.

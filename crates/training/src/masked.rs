@@ -1,4 +1,4 @@
-//! Masked language modelling (Devlin et al. 2019): an encoder learns to tell the tokens that were hidden from it, which
+//! Masked language modelling (Devlin et al. 2019): an encoder learns to predict the masked tokens, which
 //! fits it to the texts of a field before anything else is learned.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -67,7 +67,7 @@ pub struct MaskedBatch {
 }
 
 impl<'a> MaskedLmObjective<'a> {
-    /// Learns the tokens of `rows` with `encoder`.
+    /// Trains `encoder` on the tokens of `rows`.
     ///
     /// # Errors
     /// [`Error::Training`] where the encoder has another head than one for masked tokens.
@@ -135,7 +135,7 @@ impl Objective for MaskedLmObjective<'_> {
             }
             tokens += more;
         }
-        // Short texts may have nothing hidden, and nothing can be learned from a batch of them.
+        // Short texts may have no masked tokens, and a batch of them has no loss.
         batches.retain(|batch| !batch.hidden.is_empty());
         Ok(batches)
     }

@@ -86,7 +86,7 @@ pub struct MemoryObjective<'a> {
 }
 
 impl<'a> MemoryObjective<'a> {
-    /// Learns `rows` with the `model` that was built from `variables`.
+    /// Trains on `rows` with the `model` that was built from `variables`.
     ///
     /// # Errors
     /// [`Error::Options`] for shares out of range, and [`Error::Training`] for a gold piece that a row does not have.

@@ -6,7 +6,7 @@ use crate::{gradients::Gradients, options::TrainingOptions};
 
 /// A training objective: its batches, and the loss of a batch with its gradients.
 ///
-/// Everything must be a function of the epoch's number, the batch and the seed alone, or a resumed training goes
+/// Everything must depend only on the epoch's number, the batch and the seed, or a resumed training goes
 /// another way.
 pub trait Objective: Sync {
     /// A batch, the unit of a gradient.
@@ -31,7 +31,7 @@ pub trait Objective: Sync {
     fn tokens(&self, batch: &Self::Batch) -> usize;
 
     /// Adds the gradients of the batch's summed loss over `weight`, which is that of all batches of the step, to
-    /// `gradients`, which are zero; gives the summed loss over `weight`. Dropout is drawn from `seed`.
+    /// `gradients`, which are zero; returns the summed loss over `weight`. Dropout is sampled from `seed`.
     ///
     /// # Errors
     /// Where the model or memory fails.

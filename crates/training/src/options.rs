@@ -13,14 +13,14 @@ use crate::schedule::Decay;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TrainingOptions {
-    /// Decides the order of examples and the dropout masks.
+    /// The seed of the order of examples and of dropout.
     pub seed: u64,
     /// Optimiser steps in all; the learning rate's schedule ends there.
     #[schemars(range(min = 1))]
     pub steps: u64,
-    /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
-    /// that are left, and each pass ends with an evaluation.
-    #[schemars(extend("x-unit" = "passes"))]
+    /// Epochs. If not 0, it replaces `steps`, the last step of an epoch takes the remaining batches, and each epoch ends
+    /// with an evaluation.
+    #[schemars(extend("x-unit" = "epochs"))]
     pub epochs: u64,
     /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -159,7 +159,7 @@ impl TrainingOptions {
         Ok(())
     }
 
-    /// Refuses label smoothing, which says nothing `where_what` is learned.
+    /// Refuses label smoothing, which has no meaning `where_what`.
     pub fn refuse_smoothing(&self, where_what: &str) -> Result<()> {
         if self.label_smoothing == 0.0 {
             return Ok(());

@@ -53,7 +53,7 @@ pub struct PairObjective<'a> {
 }
 
 impl<'a> PairObjective<'a> {
-    /// Learns `examples` with `encoder` and `head`, whose weights are among the encoder's variables. Examples without
+    /// Trains on `examples` with `encoder` and `head`, whose weights are among the encoder's variables. Examples without
     /// targets are left out.
     ///
     /// # Errors
@@ -150,12 +150,12 @@ impl TunedEncoder {
         variables: Variables,
         device: &Device,
     ) -> Result<(Self, PairHead)> {
-        // The encoder trains all variables that there are when it is made.
+        // The encoder trains all variables that exist when it is created.
         let head = PairHead::new(head, &variables.builder(device))?;
         Ok((Self::new(config, variables, device)?, head))
     }
 
-    /// The logits of all pairs of each example with the weights as they are now, pair after pair, in batches of at most
+    /// The logits of all pairs of each example with the current weights, pair after pair, in batches of at most
     /// `tokens` tokens.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Objective for PairObjective<'_> {
         Ok(shuffled_batches(&lengths, self.tokens_per_batch, self.seed, number))
     }
 
-    /// Texts count alike, so that one with many pairs has no more say than one with few facts and few pairs.
+    /// Texts have equal weight, so a text with many pairs counts as much as one with few.
     fn weight(&self, batch: &Vec<usize>) -> f64 {
         batch.len() as f64
     }

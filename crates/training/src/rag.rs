@@ -92,7 +92,7 @@ impl RagModels<'_> {
         }
     }
 
-    /// The vectors of questions with the weights as they are now, in batches of at most `tokens` tokens.
+    /// The vectors of questions with the current weights, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// Those of [`TunedEncoder::states`].
@@ -114,7 +114,7 @@ impl RagModels<'_> {
 
 /// The loss of RAG, per token of the answers.
 ///
-/// Each batch looks its passages up with the question encoder as it is then, as the paper does.
+/// Each batch retrieves its passages with the current question encoder, as in the paper.
 pub struct RagObjective<'a> {
     models: RagModels<'a>,
     /// The generator's, in the order of the gradients.
@@ -128,7 +128,7 @@ pub struct RagObjective<'a> {
 }
 
 impl<'a> RagObjective<'a> {
-    /// Learns `questions` with the passages that `find` returns. A question's texts have about `tokens_each` tokens.
+    /// Trains on `questions` with the passages that `find` returns. A question's texts have about `tokens_each` tokens.
     ///
     /// # Errors
     /// [`Error::Options`] for a pooling that is not learned.
@@ -303,7 +303,7 @@ mod tests {
         Ok(batch.iter().zip(vectors).map(of).collect())
     }
 
-    /// All passages, whatever the vectors are, so that the loss is differentiable everywhere.
+    /// All passages for any vectors, so that the loss is differentiable everywhere.
     fn all(batch: &[usize], _: &[Vec<f32>]) -> Result<Vec<Vec<FoundPassage>>> {
         let of = |question: &usize| {
             (0..6).map(|at| FoundPassage { vector: vector(at), text: text(*question, at) }).collect()

@@ -77,7 +77,7 @@ impl RankingBatch {
 }
 
 impl<'a> RankingObjective<'a> {
-    /// Learns `queries` with the head of `encoder`, for sequence classification of one label or two, over joined texts. With
+    /// Trains on `queries` with the head of `encoder`, for sequence classification of one label or two, over joined texts. With
     /// `candidates`, an epoch shows at most that number per query, sampled again each epoch: half of them with a target
     /// above 0 if there are enough of both.
     ///
@@ -95,7 +95,7 @@ impl<'a> RankingObjective<'a> {
         Self::with_scorer(encoder, scorer, queries, loss, candidates, options)
     }
 
-    /// Learns `queries` by the cosine of the mean states of query and candidate, times `scale`; otherwise as
+    /// Trains on `queries` by the cosine of the mean states of query and candidate, times `scale`; otherwise as
     /// [`new`](Self::new).
     ///
     /// # Errors
@@ -228,7 +228,7 @@ fn cosines(states: &Tensor, lengths: &[usize], counts: &[usize], scale: f64) -> 
 }
 
 impl TunedEncoder {
-    /// The cosine of the mean states of `query` with those of each row, with the weights as they are now.
+    /// The cosine of the mean states of `query` with those of each row, with the current weights.
     ///
     /// # Errors
     /// Those of [`states`](Self::states).
@@ -239,7 +239,7 @@ impl TunedEncoder {
         Ok(cosines(&states, &lengths, &[rows.len()], 1.0)?.to_vec1()?)
     }
 
-    /// The score of each row with the weights as they are now, in batches of at most `tokens` tokens.
+    /// The score of each row with the current weights, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// [`Error::Training`] where the head does not score, and those of [`states`](Self::states).
@@ -277,7 +277,7 @@ impl Objective for RankingObjective<'_> {
             let query = &self.queries[at];
             let shown = self.shown(query, &mut rng);
             let targets: Vec<f32> = shown.iter().map(|&row| query.targets[row]).collect();
-            // A query that nothing can be learned from would only cost time.
+            // A query without a loss would only cost time.
             if self.loss.weight(&targets) == 0.0 {
                 continue;
             }

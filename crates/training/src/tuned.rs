@@ -118,10 +118,10 @@ impl TunedEncoder {
         &self.model.head
     }
 
-    /// The states (tokens, d) that `pick` takes, for inference with the weights as they are now.
+    /// The states (tokens, d) that `pick` takes, for inference with the current weights.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a row is empty or too long, or holds a token that there is not; a tensor error.
+    /// [`Error::Batch`] where a row is empty or too long, or holds a token that does not exist; a tensor error.
     pub fn states(&self, rows: &[&EncoderRow], pick: Pick<'_>) -> Result<Tensor> {
         match &self.packed {
             Some(packed) => {
@@ -136,7 +136,7 @@ impl TunedEncoder {
     }
 
     /// Adds the gradients of a loss of the states (tokens, d) that `pick` takes to `gradients`, which have the order
-    /// of the variables' names; gives the loss. `loss` makes a scalar of the states, with the mode that its head is to
+    /// of the variables' names; returns the loss. `loss` makes a scalar of the states, with the mode that its head is to
     /// run in.
     ///
     /// # Errors
@@ -352,7 +352,7 @@ pub(crate) mod tests {
                 assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} {expected}");
                 for ((name, _), (a, b)) in packed.variables.all().iter().zip(found.iter().zip(&wanted)) {
                     let size = b.iter().map(|x| x.abs()).fold(0.0, f32::max);
-                    // Keys' biases move all scores of a query alike, so their gradient is nothing but rounding.
+                    // Keys' biases shift all scores of a query equally, so their gradient is only rounding.
                     let bound = 2e-4 * size.max(0.5);
                     for (x, y) in a.iter().zip(b) {
                         assert!((x - y).abs() < bound, "{family:?} {name}: {x} {y}");
@@ -452,7 +452,7 @@ pub(crate) mod tests {
             assert!(error <= 0.03 * norm(&mut exact.iter().copied()) + 1e-4, "{error}");
         }
         assert_eq!(exact != rounded, TrainingPrecision::Bf16.rounds());
-        // Whoever asks next is not concerned.
+        // The next caller is not affected.
         assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1.to_vec());
     }
 

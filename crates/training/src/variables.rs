@@ -1,4 +1,4 @@
-//! The variables of a model under training: drawn from a seed, or taken from a checkpoint.
+//! The variables of a model in training: initialised from a seed, or taken from a checkpoint.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -25,7 +25,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// No variables yet; those that a model asks for are drawn from `seed`.
+    /// No variables yet; those that a model requests are initialised from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, table: Table::default(), initial: Arc::default() }

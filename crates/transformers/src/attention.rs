@@ -30,14 +30,14 @@ impl Attention {
         Ok(KeyValue { keys: self.heads(&self.key, source)?, values: self.heads(&self.value, source)? })
     }
 
-    /// The weights that `xs` (b, t, d) give their sources, the mean over heads and positions: (b, s).
+    /// The attention weights of `xs` (b, t, d) on their sources, the mean over heads and positions: (b, s).
     pub(crate) fn weights(&self, xs: &Tensor, source: &KeyValue, bias: &Tensor) -> Result<Tensor> {
         let queries = self.heads(&self.query, xs)?;
         let scores = (queries.matmul(&source.keys.t()?)? * self.scale)?.broadcast_add(bias)?;
         Ok(softmax(&scores, &Mode::Inference)?.mean((1, 2))?)
     }
 
-    /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and gives (r, t, d).
+    /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and returns (r, t, d).
     ///
     /// `r` is `b`, or a multiple of it: then rows are grouped by source, and a group's queries run against the
     /// one copy of its keys. `bias` is added to the scores and is broadcastable to (b, heads, r / b * t, s).

@@ -32,7 +32,7 @@ pub(crate) struct LayerCache {
     pub(crate) cross: Option<KeyValue>,
     /// Whether `weights` is wanted.
     watching: bool,
-    /// The weights that the last tokens give the memory, the mean over them and over heads, (b, s).
+    /// The attention weights of the last tokens on the memory, the mean over them and over heads, (b, s).
     weights: Option<Tensor>,
 }
 
@@ -48,13 +48,13 @@ impl LayerCache {
         Ok(())
     }
 
-    /// Notes the weights that cross-attention gives the memory, (b, s), where that is wanted.
+    /// Records the weights of cross-attention on the memory, (b, s), if requested.
     pub(crate) fn watch(&mut self, weights: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         self.weights = if self.watching { Some(weights()?) } else { None };
         Ok(())
     }
 
-    /// Appends the self-attention keys and values of new positions, and gives all of them.
+    /// Appends the self-attention keys and values of new positions, and returns all positions.
     pub(crate) fn extend(&mut self, new: KeyValue) -> Result<&KeyValue> {
         let new = new.detach();
         let all = match self.own.take() {
@@ -97,7 +97,7 @@ impl Cache {
         Self { watching: true, ..Self::default() }
     }
 
-    /// For each input, the weights that cross-attention gives the positions of the memory: the mean over layers, heads and
+    /// For each input, the weights of cross-attention on the positions of the memory: the mean over layers, heads and
     /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding after an
     /// input's tokens may be present or absent.
     ///

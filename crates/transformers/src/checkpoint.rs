@@ -55,7 +55,7 @@ fn generation_files(
 }
 
 impl Checkpoint {
-    /// Reads the JSON files and where the weights lie, and checks that every tensor that the config asks for is
+    /// Reads the JSON files and the positions of the weights, and checks that every tensor that the config requires is
     /// there with its shape. A tensor that the model does not use is logged as a warning and listed by
     /// [`surplus`](Self::surplus). The weights are those of the first of `model.safetensors`,
     /// `model.safetensors.index.json`, `pytorch_model.bin` and `pytorch_model.bin.index.json` that is there. No code
@@ -91,7 +91,7 @@ impl Checkpoint {
         };
         let mut config = ModelConfig::from_json(&config_path, &text)?;
         let kind: ModelKind = parse(&config_path, &text)?;
-        // An encoder generates nothing, whatever its files say of tokens and generation.
+        // An encoder does not generate, so generation settings in its files are ignored.
         let (tokens, generation) = match config.architecture().default_tokens() {
             None => (None, GenerationOptions::default()),
             Some(defaults) => {

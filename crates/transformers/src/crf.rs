@@ -114,7 +114,7 @@ impl Crf {
     }
 
     /// Forwards and backwards over a sequence; none where no path is in the sets. Both are scaled token by token, so that
-    /// neither long sequences nor great scores leave the numbers.
+    /// neither long sequences nor large scores overflow.
     fn sums(&self, scores: &[f32], allowed: Option<&[u32]>) -> Option<Sums> {
         let count = self.grammar.labels;
         let tokens = scores.len() / count;

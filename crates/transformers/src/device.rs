@@ -120,7 +120,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// The numbers that a model computes with. Its logits and scores are f32 whatever they are.
+/// The numeric type of a model's computation. Logits and scores are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {

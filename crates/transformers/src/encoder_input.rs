@@ -29,10 +29,10 @@ pub enum Text<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truncation {
-    /// The longer text of a pair, then both alike; a single text at its end.
+    /// The longer text of a pair, then both equally; a single text at its end.
     #[default]
     LongestFirst,
-    /// The second text of a pair alone. A first text that leaves no room is an error, and so is a single text that
+    /// Only the second text of a pair. A first text that leaves no room is an error, and so is a single text that
     /// is too long.
     OnlySecond,
     /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
@@ -49,7 +49,7 @@ pub enum Truncation {
 pub struct EncoderRow {
     /// The token ids, special tokens included.
     pub ids: Vec<u32>,
-    /// For each token, which part of the input it belongs to, as the tokenizer says.
+    /// The token type of each token, from the tokenizer.
     pub types: Vec<u32>,
 }
 
@@ -116,7 +116,7 @@ impl EncoderInput {
 
     /// Inputs for the encoder of `checkpoint`: of `most` tokens, or else as many as its folder sets, in
     /// sentence-transformers' `sentence_bert_config.json` or as the `model_max_length` of its `tokenizer_config.json`, but
-    /// no more than `length`, for which the model has positions. Texts are lowercased where the folder says so.
+    /// no more than `length`, for which the model has positions. Texts are lowercased if the folder says so.
     ///
     /// # Errors
     /// Those of reading a tokenizer and the settings, and of [`new`](Self::new).

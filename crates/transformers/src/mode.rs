@@ -38,7 +38,7 @@ impl Mode {
         }
     }
 
-    /// Drops elements of `xs` with probability `rate` in training; gives `xs` back in inference.
+    /// Drops elements of `xs` with probability `rate` in training; returns `xs` in inference.
     ///
     /// # Errors
     /// A tensor error.

@@ -95,7 +95,7 @@ impl PairHead {
     /// States (n, d) to logits (pairs, labels).
     ///
     /// # Errors
-    /// [`Error::Batch`] where there is no pair, or a pair has a state or a feature that there is not, or another number of
+    /// [`Error::Batch`] where there is no pair, or a pair has a state or a feature that does not exist, or another number of
     /// features than the first; a tensor error.
     pub fn forward(&self, states: &Tensor, pairs: &[StatePair], mode: &mut Mode) -> Result<Tensor> {
         let count = states.dim(0)?;

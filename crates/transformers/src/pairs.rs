@@ -26,7 +26,7 @@ pub struct PairOptions {
     pub batch_tokens: usize,
 }
 
-/// An encoder that reads two texts together and gives a logit for each label.
+/// An encoder that reads two texts together and returns a logit for each label.
 pub struct PairClassifier {
     body: Box<dyn Encoder>,
     head: SequenceHead,

@@ -108,7 +108,7 @@ pub trait Seq2Seq: Send + Sync {
         self.max_input_length()
     }
 
-    /// Where the weights lie.
+    /// The device of the weights.
     fn device(&self) -> &Device;
 }
 

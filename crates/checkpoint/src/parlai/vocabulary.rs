@@ -74,7 +74,7 @@ impl Vocabulary {
                 Some(start) => start.to_owned(),
                 None => word + ENDS,
             };
-            // ParlAI, too, counts a word once where it stands twice.
+            // ParlAI, too, counts a repeated word once.
             if known.insert(symbol.clone()) {
                 words.push(symbol);
             }

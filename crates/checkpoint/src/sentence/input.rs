@@ -10,7 +10,7 @@ use crate::{
     json::{self, parse},
 };
 
-/// The names that the file has had; the first one that is there counts.
+/// The names of the file in several versions; the first existing one counts.
 pub const INPUT_FILES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -46,7 +46,7 @@ struct Fields {
 }
 
 impl InputSettings {
-    /// Reads the file of an encoder's folder; a folder without one sets nothing.
+    /// Reads the file of an encoder's folder; without one all settings are unset.
     ///
     /// # Errors
     /// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.

@@ -87,7 +87,7 @@ pub struct SentenceSettings {
     /// The prompts by name; those of [`BUILT_IN`] are always there.
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
-    /// How near two vectors are: cosine where the folder does not say it, as in sentence-transformers.
+    /// The similarity of two vectors: cosine if the folder does not set it, as in sentence-transformers.
     pub similarity: VectorSimilarity,
     /// How many values of a vector are kept, from the first on.
     pub truncate_dim: Option<usize>,
@@ -206,7 +206,7 @@ impl SentenceSettings {
     /// The prompt of this name. `query` and `document` are always there, and empty where the folder does not set them.
     ///
     /// # Errors
-    /// [`Error::Options`] with the names that there are.
+    /// [`Error::Options`] with the existing names.
     pub fn named_prompt(&self, name: &str) -> Result<&str> {
         self.prompts.get(name).map(String::as_str).ok_or_else(|| Error::Options {
             option: "prompt-name",
@@ -239,7 +239,7 @@ mod tests {
             (r#"{"prompts": {"query": "q: ", "document": "d: "}}"#, "q: ", "d: ", ""),
             (r#"{"prompts": {"passage": "p: ", "corpus": "c: "}}"#, "", "", ""),
             (r#"{"prompts": {"document": "", "passage": "p: "}}"#, "", "", ""),
-            // The default prompt stands before texts without a role alone.
+            // The default prompt precedes only texts without a role.
             (r#"{"prompts": {"query": null, "x": "x: "}, "default_prompt_name": "x"}"#, "", "", "x: "),
             (r#"{"prompts": {"passage": "p: "}, "default_prompt_name": "passage"}"#, "", "", "p: "),
             (r#"{"prompts": {"query": "q: "}, "default_prompt_name": "query"}"#, "q: ", "", "q: "),

@@ -86,7 +86,7 @@ impl Tokenizer {
         Ok(Self { side, gives_types: types::are_given(folder)?, ..tokenizer })
     }
 
-    /// The end at which long texts are cut, where the folder says it.
+    /// The end at which long texts are cut, if the folder sets it.
     #[must_use]
     pub fn truncation_side(&self) -> Option<TruncationSide> {
         self.side
@@ -136,7 +136,7 @@ impl Tokenizer {
         Ok(Self { inner, path: path.into(), json, side: None, gives_types: true })
     }
 
-    /// The same tokenizer, to which these words of its vocabulary are tokens wherever a text has them.
+    /// The same tokenizer, with these words of its vocabulary as added tokens.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] for a word that the vocabulary lacks.
@@ -184,7 +184,7 @@ impl Tokenizer {
         Ok(whole)
     }
 
-    /// The tokens of `text` with the special tokens around it, and where each stands.
+    /// The tokens of `text` with the special tokens around it, and the range of each.
     ///
     /// # Errors
     /// As for `encode`.
@@ -367,7 +367,7 @@ mod tests {
     fn token_offsets_count_characters() {
         let tokens = tokenizer().encode_places("é b").unwrap();
         let places: Vec<_> = tokens.iter().map(|token| token.place.clone()).collect();
-        // `é` is two bytes and one character; the end token stands nowhere.
+        // `é` is two bytes and one character; the end token has an empty range.
         assert_eq!(places, [Some(0..1), Some(2..3), None]);
         assert_eq!(tokens[1].id, 3);
     }

@@ -22,7 +22,7 @@ pub(super) struct WeightFile {
 }
 
 impl WeightFile {
-    /// Maps `path` and reads where its tensors lie; `expected` names the file where there is none.
+    /// Maps `path` and reads the positions of its tensors; `expected` names the file where there is none.
     pub(super) fn open(path: &Path, expected: &'static str) -> Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -90,7 +90,7 @@ impl WeightFile {
     }
 }
 
-/// The tensors of a safetensors file, in the order in which they lie.
+/// The tensors of a safetensors file, in the order of their positions.
 fn safetensors(path: &Path, bytes: &[u8]) -> Result<Vec<StoredTensor>> {
     let file = SafeTensors::deserialize(bytes).map_err(|source| wrong(path, bytes, source))?;
     let mut tensors: Vec<StoredTensor> = file
@@ -126,7 +126,7 @@ fn wrong(path: &Path, bytes: &[u8], source: SafeTensorError) -> Error {
     }
 }
 
-/// The size in bytes that a header which is whole asks for.
+/// The size in bytes that a complete header requires.
 fn expected_length(bytes: &[u8]) -> Option<u64> {
     let header = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
     let end = usize::try_from(header).ok()?.checked_add(8)?;

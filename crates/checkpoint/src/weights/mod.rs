@@ -76,7 +76,7 @@ impl StoredModel {
         &self.folder
     }
 
-    /// Which of the folder's models it is, where there are several.
+    /// The part of the folder's models, if there are several.
     #[must_use]
     pub fn part(&self) -> Option<Part> {
         self.part

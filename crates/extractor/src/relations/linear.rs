@@ -25,7 +25,7 @@ pub struct LinearTraining {
     #[schemars(range(min = 1))]
     pub buckets: u32,
     /// The number of epochs.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub passes: usize,
     /// The learning rate of AdaGrad (Duchi et al., 2011).
     #[schemars(extend("exclusiveMinimum" = 0))]

@@ -28,7 +28,7 @@ impl Matcher {
         Self::new(Arc::new(Nsmn::load(folder)?), tokenizer, batch_tokens)
     }
 
-    /// A network that is loaded already, with its weights as they are now.
+    /// A network that is loaded already, with its current weights.
     ///
     /// # Errors
     /// A tensor error.

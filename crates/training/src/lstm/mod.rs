@@ -49,7 +49,7 @@ impl BiLstm {
         Ok(self.weights[at].flatten_all()?.to_vec1()?)
     }
 
-    /// The weights as they are now, packed for inference.
+    /// The current weights, packed for inference.
     ///
     /// # Errors
     /// A tensor error.

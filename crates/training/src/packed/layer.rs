@@ -29,7 +29,7 @@ pub(super) struct Layer {
     weights_dropout: f64,
     attention_dropout: f64,
     dropout: f64,
-    /// The number of the layer, which its dropout is drawn by.
+    /// The number of the layer, which seeds its dropout.
     number: u64,
 }
 

@@ -101,7 +101,7 @@ impl PackedBody {
     /// backward pass is possible; without, every layer uses the same buffers.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a row is empty or too long, or holds a token or a type that there is not.
+    /// [`Error::Batch`] where a row is empty or too long, or holds a token or a type that does not exist.
     pub(crate) fn forward(
         &self,
         rows: &[&EncoderRow],

@@ -11,7 +11,7 @@ impl Buffer {
     /// The first `count` values. Their content is unspecified.
     pub(super) fn fit(&mut self, count: usize) -> &mut [f32] {
         if self.0.len() < count {
-            // Nothing of the old values is wanted, so they need not be copied.
+            // The old values are not needed, so they are not copied.
             self.0 = Vec::new();
             self.0.resize(count, 0.0);
         }

@@ -241,7 +241,7 @@ impl<'a, O: Objective> Run<'a, O> {
         })
     }
 
-    /// One optimiser step; gives its line of history and the number of tokens that it saw.
+    /// One optimiser step; returns its line of history and the number of tokens that it saw.
     fn step(&mut self) -> Result<(HistoryLine, usize)> {
         let (options, objective) = (self.training.options, self.training.objective);
         let batches = self.next_batches()?;

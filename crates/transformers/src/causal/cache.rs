@@ -12,7 +12,7 @@ pub struct CausalCache {
     /// The cache of a packed model, which needs no other field.
     pub(crate) packed: Option<KvCache>,
     pub(crate) layers: Vec<LayerCache>,
-    /// For each row and each kept position, whether a token stands there.
+    /// For each row and each cached position, whether it has a token.
     kept: Vec<Vec<bool>>,
 }
 
@@ -74,7 +74,7 @@ impl CausalCache {
             let mut tokens = row.iter().filter(|is_token| **is_token).count();
             for is_token in mask.iter().map(|mask| *mask != 0.0) {
                 row.push(is_token);
-                // Padding has no place; any will do, as nothing sees it.
+                // Padding may have any position, since it is never attended to.
                 positions.push(if is_token { tokens as u32 } else { 0 });
                 tokens += usize::from(is_token);
             }

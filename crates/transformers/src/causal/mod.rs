@@ -54,14 +54,14 @@ pub trait CausalLm: Send + Sync {
     /// The number of logits, which may be more than the tokenizer has tokens.
     fn vocab_size(&self) -> usize;
 
-    /// The tokens of the longest sequence that the model was trained for, as its config says.
+    /// The longest sequence in tokens that the model was trained for, from its config.
     fn max_length(&self) -> usize;
 
     /// Whether positions are a learned table, which ends a sequence at [`max_length`](Self::max_length). Rotary positions
     /// go on beyond it, though the model may write worse there.
     fn has_learned_positions(&self) -> bool;
 
-    /// Where the weights lie.
+    /// The device of the weights.
     fn device(&self) -> &Device;
 }
 
@@ -172,7 +172,7 @@ impl<B: Body> CausalLm for B {
     }
 }
 
-/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and gives (r, t, heads * w). Heads
+/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and returns (r, t, heads * w). Heads
 /// that follow each other share a group (Ainslie et al. 2023); with as many groups as heads this is the usual
 /// attention.
 pub(crate) fn attend(

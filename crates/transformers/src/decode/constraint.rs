@@ -1,6 +1,6 @@
 //! Sequences of which only some are allowed.
 
-/// Says which tokens may follow, as `prefix_allowed_tokens_fn` does in `transformers`.
+/// Determines the tokens that may follow, as `prefix_allowed_tokens_fn` does in `transformers`.
 pub trait Constraint: Sync {
     /// Appends the tokens that may follow `tokens` to `allowed`, each once. `tokens` are the new tokens of a sequence
     /// of input `input`, without its prompt. If no token may follow, nothing is appended, and the sequence cannot

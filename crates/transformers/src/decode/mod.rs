@@ -62,7 +62,7 @@ pub fn generate(
     generate_with(model, &model.encode(input)?, options, &inputs)
 }
 
-/// [`generate`] for inputs that have been encoded. Sampling draws by an input's place.
+/// [`generate`] for encoded inputs. Sampling is seeded by an input's index.
 ///
 /// # Errors
 /// As for `generate`, and [`Error::Options`] for an `encoder-no-repeat-ngram-size`, which needs the source's tokens.
@@ -91,7 +91,7 @@ pub fn generate_with(
 /// Generates sequences according to `options`; unset options have their defaults.
 ///
 /// # Errors
-/// As for [`generate_from`], and whatever `sequences` say.
+/// As for [`generate_from`], and errors of `sequences`.
 pub fn search(
     sequences: &mut dyn Sequences,
     special: &SpecialTokens,

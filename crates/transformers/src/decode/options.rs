@@ -95,12 +95,12 @@ pub struct GenerationOptions {
     /// When a beam search ends. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<EarlyStopping>,
-    /// How many sequences come back for each input, best first; at most
-    /// `num-beams`. Sampling without beams gives any number, in the order in which they were drawn. Default 1.
+    /// The number of sequences to return for each input, best first; at most `num-beams`. Sampling without beams allows
+    /// any number, in the order of sampling. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_return_sequences: Option<usize>,
-    /// Draws tokens by their probability, where otherwise the most probable ones are taken. Default `false`.
+    /// Samples tokens by their probability instead of taking the most probable ones. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub do_sample: Option<bool>,
     /// Sampling: scores are divided by this before they become probabilities. Default 1.

@@ -1,5 +1,5 @@
 //! Retrieval-augmented generation (Lewis et al. 2020, "Retrieval-Augmented Generation for Knowledge-Intensive NLP
-//! Tasks"): an input is read with each of its passages apart, and the passage is marginalised over.
+//! Tasks"): an input is read with each of its passages separately, and the passage is marginalised.
 //!
 //! RAG-Token does that for every token: `p(y|x) = prod_i sum_z p(z|x) p(y_i|x,z,y_<i)`. RAG-Sequence does it for
 //! whole sequences: `p(y|x) = sum_z p(z|x) prod_i p(y_i|x,z,y_<i)`. As in `transformers`, a beginning-of-sequence
@@ -65,7 +65,7 @@ pub fn generate_rag_token(
     search(&mut sequences, model.special_tokens(), &options.or(model.generation_defaults()), inputs)
 }
 
-/// Sequences whose next tokens have the probabilities that all passages of their input give them together.
+/// Sequences whose next tokens have the probabilities marginalised over the passages of their input.
 struct Marginal<'a> {
     /// The decoder's inputs are passages.
     decoder: Decoder<'a>,
@@ -181,7 +181,7 @@ impl Sequences for Marginal<'_> {
 /// hypothesis's score is its log-probability with the passages marginalised out, without a length penalty.
 ///
 /// # Errors
-/// As for [`generate_rag_token`], and [`Error::Options`] where tokens would be drawn.
+/// As for [`generate_rag_token`], and [`Error::Options`] for sampling.
 pub fn generate_rag_sequence(
     model: &dyn Seq2Seq,
     memory: &Memory,

@@ -78,7 +78,7 @@ impl<'a> Rules<'a> {
     }
 
     /// The logarithm of the sum of the exponentials of each row, and the rules applied to log-probabilities, which
-    /// are the scores less that number. The scores are not rewritten but where a rule says so.
+    /// are the scores minus that number. Only rules change scores.
     pub(crate) fn apply_normalised(
         &self,
         input: usize,
@@ -193,7 +193,7 @@ impl<'a> Rules<'a> {
                 *score = zero;
             }
         };
-        // A causal model's prompt stands where an encoder-decoder has its first token.
+        // A causal model's prompt takes the place of an encoder-decoder's first token.
         if let Some(bos) = settings.forced_bos.filter(|_| length == 1) {
             force(bos, scores);
         }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn repeated_tokens_are_penalised() {
         let options = GenerationOptions { repetition_penalty: Some(2.0), ..Default::default() };
-        // Also the start token was said; a negative score is multiplied.
+        // The start token is also in the sequence; a negative score is multiplied.
         assert_eq!(applied(options, Inputs::default(), &[0, 3, 3]), [-2.0, -1.0, -1.0, -2.0, -1.0, -1.0]);
     }
 

@@ -28,7 +28,7 @@ pub(super) fn search(
         .collect();
     let mut open: Vec<usize> = (0..found.len()).collect();
     let mut scores = sequences.begin()?;
-    // Before the first step one row stands for all sequences of an input.
+    // Before the first step one row represents all sequences of an input.
     let mut rows_each = 1;
     loop {
         let mut drawing: Vec<(usize, &mut Vec<Drawn>)> = found.iter_mut().enumerate().collect();
@@ -81,7 +81,7 @@ pub(super) fn search(
     Ok(found.into_iter().enumerate().map(hypotheses).collect())
 }
 
-/// A sequence that is being drawn.
+/// A sequence that is being sampled.
 struct Drawn {
     tokens: Vec<u32>,
     last: u32,

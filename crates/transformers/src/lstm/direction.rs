@@ -93,7 +93,7 @@ pub(super) struct Back {
     pub(super) to_xs: Vec<f32>,
 }
 
-/// Goes back through a direction. `to_states` are rows, of which this direction has given its part.
+/// The backward pass of a direction. `to_states` are rows; this direction takes its part of them.
 pub(super) fn backward(
     [input, recurrent]: &[Vec<f32>; 2],
     (inputs, width): (usize, usize),

@@ -1,6 +1,6 @@
 //! Which row of a packed batch each token is in.
 
-/// The order in which an LSTM goes through a batch: first the first steps of all sequences, the longest sequence first, then the
+/// The order in which an LSTM processes a batch: first the first steps of all sequences, the longest sequence first, then the
 /// second steps of those that have one, and so on. On the way back a sequence's first step is its last token.
 #[derive(Debug)]
 pub(super) struct Packing {

@@ -186,7 +186,7 @@ impl PackedLlama {
         part.add(machine, Some(normed), inner, xs);
     }
 
-    /// Continues every sequence by a token, and gives the states after the last norm.
+    /// Continues every sequence by a token, and returns the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
         let rotations = self.rotations(kept.rows.iter().map(|row| row.prompt.length + row.path.len()));
         let places: Vec<usize> = (0..kept.rows.len()).collect();

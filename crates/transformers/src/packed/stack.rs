@@ -15,7 +15,7 @@ pub(super) struct Layer {
     pub(super) feed_forward: FeedForward,
 }
 
-/// How a stack knows positions.
+/// The position encoding of a stack.
 #[derive(Debug)]
 pub(super) enum Positions {
     /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.

@@ -95,7 +95,7 @@ impl Step {
         matches!(self, Self::Normalize)
     }
 
-    /// The field of its module's config that says how many values it takes.
+    /// The field of the input width in its module's config.
     pub(super) fn inputs_field(&self) -> &'static str {
         if matches!(self, Self::LayerNorm { .. }) { "dimension" } else { "in_features" }
     }

@@ -21,9 +21,9 @@ pub struct TextEncoderOptions {
     pub pooling: Option<Pooling>,
     /// The pooling of hidden states into a vector if the folder has no setting.
     pub fallback: Option<Pooling>,
-    /// How many values of a vector are kept, from the first on; by default as many as the folder says.
+    /// How many values of a vector are kept, from the first on; by default as many as the folder sets.
     pub dimensions: Option<usize>,
-    /// Tokens of an input, at most; by default as many as the folder says.
+    /// Tokens of an input, at most; by default as many as the folder sets.
     pub max_tokens: Option<usize>,
     /// The truncation of a longer input.
     pub truncation: Truncation,
@@ -36,7 +36,7 @@ pub struct TextEncoderOptions {
 }
 
 impl TextEncoderOptions {
-    /// A folder's model as the folder says, in f32 on a CPU, with 4,096 tokens a batch.
+    /// A folder's model as the folder sets, in f32 on a CPU, with 4,096 tokens a batch.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self {
@@ -69,7 +69,7 @@ struct Prompt {
     skipped: usize,
 }
 
-/// An encoder that gives each text a vector. Copies share the weights.
+/// An encoder of texts as vectors. Copies share the weights.
 #[derive(Clone)]
 pub struct TextEncoder {
     body: Arc<dyn Encoder>,
@@ -79,7 +79,7 @@ pub struct TextEncoder {
     batch_tokens: usize,
     /// The width of the vectors that are kept.
     width: usize,
-    /// The numbers that states come in.
+    /// The numeric type of hidden states.
     dtype: DType,
 }
 
@@ -127,7 +127,7 @@ impl TextEncoder {
             Reduction::Sentences(sentences) => sentences.settings.truncate_dim,
         };
         let width = match options.dimensions {
-            // A folder may ask for more values than there are, and has them all.
+            // A folder may set more values than the vectors have; then all are kept.
             None => own.map_or(whole, |own| own.min(whole)),
             Some(wanted) if (1..=whole).contains(&wanted) => wanted,
             Some(wanted) => {
@@ -157,7 +157,7 @@ impl TextEncoder {
         }
     }
 
-    /// How near two vectors are, as the folder says: sentence-transformers' setting, and the inner product for DPR.
+    /// The similarity of two vectors: sentence-transformers' setting, and the inner product for DPR.
     #[must_use]
     pub fn similarity(&self) -> VectorSimilarity {
         self.settings().map_or(VectorSimilarity::Dot, |settings| settings.similarity)
@@ -205,13 +205,13 @@ impl TextEncoder {
         self.width
     }
 
-    /// Where the weights lie.
+    /// The device of the weights.
     #[must_use]
     pub fn device(&self) -> &Device {
         self.body.device()
     }
 
-    /// The tokens of inputs, as the model reads them. The prompt stands before each, before the first text of a pair.
+    /// The tokens of inputs, as the model reads them. The prompt precedes each input, or the first text of a pair.
     ///
     /// # Errors
     /// Where the tokenizer fails.

@@ -96,7 +96,7 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     Ok((StateDict { storages: machine.storages, tensors }, end))
 }
 
-/// Reads a pickle of plain values, and gives the number of bytes that it takes.
+/// Reads a pickle of plain values, and returns the number of bytes that it takes.
 pub(super) fn skip(bytes: &[u8]) -> Result<usize, Fault> {
     let mut machine = Machine::new(bytes);
     machine.run()?;

@@ -82,7 +82,7 @@ fn a_damaged_pickle_is_an_error_wherever_it_ends() {
     for length in 0..whole.len() {
         assert!(state_dict(&whole[..length]).is_err(), "{length}");
     }
-    // And no byte of it, whatever it is changed to, brings the reader down.
+    // No changed byte makes the reader panic.
     for at in 0..whole.len() {
         for value in 0..=255 {
             let mut changed = whole.clone();

@@ -178,7 +178,7 @@ pub struct PackedNsmn {
 }
 
 impl PackedNsmn {
-    /// Packs the weights as they are now.
+    /// Packs the current weights.
     ///
     /// # Errors
     /// A tensor error.
@@ -201,7 +201,7 @@ impl PackedNsmn {
     /// other pairs.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a text is empty or has a token that there is not.
+    /// [`Error::Batch`] where a text is empty or has a token that does not exist.
     pub fn logits(&self, pairs: &[TokenPair], tokens: usize) -> Result<Vec<Vec<f32>>> {
         let lengths: Vec<usize> = pairs.iter().map(TokenPair::tokens).collect();
         in_batches(&lengths, tokens, |batch| {

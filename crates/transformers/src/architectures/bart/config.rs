@@ -75,7 +75,7 @@ pub struct BartConfig {
     pub forced_eos_token_id: Option<u32>,
 }
 
-/// A model without a padding token pads with the usual one, which nothing sees.
+/// A model without a padding token pads with the usual one, which is never attended to.
 fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(deserialize_id(deserializer)?.unwrap_or(1))
 }

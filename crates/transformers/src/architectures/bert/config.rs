@@ -130,7 +130,7 @@ impl BertConfig {
         }
     }
 
-    /// Whether the model was trained with the token types that its tokenizer gives.
+    /// Whether the model was trained with its tokenizer's token types.
     #[must_use]
     pub fn takes_types(&self) -> bool {
         matches!(self.family, BertFamily::Bert | BertFamily::Dpr)

@@ -273,7 +273,7 @@ impl MaskedLmHead {
         let (width, vocabulary) = (config.hidden_size, config.vocab_size);
         Ok(Self {
             inner: linear(config, width, width, &inner)?,
-            // RoBERTa's head has this one whatever the config says.
+            // RoBERTa's head has this one for every config.
             activation: match config.family {
                 BertFamily::Roberta | BertFamily::XlmRoberta => Activation::Gelu,
                 _ => config.activation()?,

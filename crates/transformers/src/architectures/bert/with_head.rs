@@ -24,7 +24,7 @@ pub struct BertModel {
 }
 
 impl BertModel {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
     /// As for [`Bert::new`].

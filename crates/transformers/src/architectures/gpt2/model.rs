@@ -40,7 +40,7 @@ struct Layer {
 }
 
 impl Gpt2 {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
     /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error

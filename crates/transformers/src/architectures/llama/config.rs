@@ -13,7 +13,7 @@ use sporran_checkpoint::{
 use super::model::Llama;
 use crate::layers::Activation;
 
-/// Which of the models of this shape one is.
+/// The kinds of models of this shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LlamaKind {
     /// LLaMA and models with its `model_type`.
@@ -37,7 +37,7 @@ pub struct RopeParameters {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LlamaConfig {
-    /// Which model of this shape it is; the `model_type` says it.
+    /// The kind of model, from `model_type`.
     #[serde(skip)]
     pub kind: LlamaKind,
     /// The number of logits and of embeddings.

@@ -44,7 +44,7 @@ struct Layer {
 }
 
 impl Llama {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
     /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error

@@ -60,7 +60,7 @@ pub struct T5Config {
     pub decoder_start_token_id: Option<u32>,
 }
 
-/// A model without a padding token pads with the usual one, which nothing sees.
+/// A model without a padding token pads with the usual one, which is never attended to.
 fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(deserialize_id(deserializer)?.unwrap_or(0))
 }
@@ -115,7 +115,7 @@ impl T5Config {
     /// The activation of the feed-forward part, and whether it is gated.
     pub(crate) fn activation(&self) -> Result<(Activation, bool)> {
         let (name, gated) = match self.feed_forward_proj.strip_prefix("gated-") {
-            // The name stands for the tanh approximation here and here only.
+            // Only here the name means the tanh approximation.
             Some("gelu") => ("gelu_new", true),
             Some(name) => (name, true),
             None => (self.feed_forward_proj.as_str(), false),

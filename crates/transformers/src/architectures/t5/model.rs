@@ -30,7 +30,7 @@ pub struct T5 {
 }
 
 impl T5 {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
     /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error where `vb` lacks a

@@ -15,7 +15,7 @@ use super::{MAGIC, SAMPLE, TrieCounts, VERSION, places};
 
 /// Gathers token sequences and writes them as a [`Trie`](super::Trie).
 ///
-/// Sequences may come in any order and more than once; neither that nor the memory changes a byte of the file. Sequences
+/// Sequences may come in any order and more than once; neither the order nor the memory changes the file. Sequences
 /// that exceed the memory are sorted into temporary files in the target's folder. The tree itself, about 2.4
 /// bytes a node, is held in memory before it is written.
 #[derive(Debug)]

@@ -162,7 +162,7 @@ impl Trie {
         (0..count).map(move |i| (self.token(first + u64::from(i)), Node(first + u64::from(i))))
     }
 
-    /// The beginning that `token` makes of another one, if a sequence has it.
+    /// The node after `token`, if a sequence has it.
     #[must_use]
     pub fn child(&self, node: Node, token: u32) -> Option<Node> {
         let (first, count) = self.range(node);
@@ -204,7 +204,7 @@ impl Trie {
         }
     }
 
-    /// The place of the 0 that `before` others stand before.
+    /// The position of the 0 with `before` others before it.
     fn zero(&self, before: u64) -> Option<u64> {
         if before >= self.counts.nodes {
             return None;
@@ -255,7 +255,7 @@ fn line(bytes: &[u8], start: usize) -> Option<(&str, usize)> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, start + end + 1))
 }
 
-/// Sequences of a trie and nothing else, each with its end token.
+/// Only sequences of a trie, each with its end token.
 #[derive(Debug, Clone, Copy)]
 pub struct TrieConstraint<'a> {
     trie: &'a Trie,
@@ -264,7 +264,7 @@ pub struct TrieConstraint<'a> {
 }
 
 impl<'a> TrieConstraint<'a> {
-    /// `begin` stands before every sequence, as BART's `<s>` does; `end` is the end token, which stands after it.
+    /// `begin` precedes every sequence, as BART's `<s>` does; `end` is the end token, which follows it.
     #[must_use]
     pub fn new(trie: &'a Trie, begin: &'a [u32], end: u32) -> Self {
         Self { trie, begin, end }
