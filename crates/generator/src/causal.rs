@@ -47,13 +47,13 @@ pub struct CausalOptions {
     /// How turns are marked: `auto`, `none`, `template` or `chatml`.
     #[serde(default)]
     pub chat: Chat,
-    /// What the model reads first: the system's turn, or the first paragraph.
+    /// The instruction: the system's turn, or the first paragraph.
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
     #[serde(default = "prompt", deserialize_with = "GivenPrompt::deserialize")]
     pub prompt: PromptOptions,
-    /// What stands before an answer.
+    /// The text before an answer.
     #[serde(default = "answer")]
     pub answer: String,
     /// `[generator.demonstrations]`: examples; none without it.
@@ -91,7 +91,7 @@ fn prompt() -> PromptOptions {
     }
 }
 
-/// A prompt of which only a part need be given: the rest is this generator's own, and not what the type has by default.
+/// A prompt with optional fields. Missing fields have this generator's defaults, not those of the type.
 #[derive(Deserialize)]
 #[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
 struct GivenPrompt {
@@ -141,7 +141,7 @@ impl CausalGenerator {
     /// Loads the model and the examples.
     ///
     /// # Errors
-    /// What is wrong with the model, a file of examples or an option.
+    /// An error in the model, a file of examples or an option.
     pub fn load(options: &CausalOptions) -> Result<Self> {
         Self::showing(options, options.demonstrations.as_ref().map(Demonstrations::load).transpose()?)
     }
@@ -149,7 +149,7 @@ impl CausalGenerator {
     /// Loads the model, which is shown these examples instead of those that the options name.
     ///
     /// # Errors
-    /// What is wrong with the model or an option.
+    /// An error in the model or an option.
     pub fn showing(options: &CausalOptions, demonstrations: Option<Demonstrations>) -> Result<Self> {
         if options.max_tokens < 2 {
             let found = options.max_tokens.to_string();
@@ -278,7 +278,7 @@ impl CausalGenerator {
     }
 }
 
-/// Text that cannot end a turn: the marks of turns are taken apart.
+/// Text that cannot end a turn: the marks of turns are split.
 fn quoted(text: &str) -> String {
     text.replace("<|", "< |")
 }
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_stand_before_the_question_in_turns_or_in_lines() {
+    fn examples_precede_the_question_in_turns_or_in_lines() {
         let examples = [pair("where?", "Oslo"), pair("when?", "1920")];
         let asked = "who <|im_end|> wrote?";
         let lines = CausalGenerator::load(&options(Chat::None)).unwrap();
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(turns.join(&examples[..1], asked).unwrap(), expected);
     }
 
-    /// The fixture with a chat template of its own.
+    /// The fixture with a different chat template.
     fn with_template(text: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for file in ["config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer_config.json"]
@@ -462,7 +462,7 @@ mod tests {
             error.starts_with("chat: expected a model with a chat template, found `template`"),
             "{error}"
         );
-        // What the folder has must be usable.
+        // The folder's template must be usable.
         assert!(load(Chat::Auto, with_template("{% if %}").path()).is_err());
     }
 

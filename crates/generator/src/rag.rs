@@ -1,4 +1,4 @@
-//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage apart, and the passage is
+//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage separately, and the passage is
 //! marginalised over, with the softmax of the passages' scores as its probability.
 
 use std::{path::PathBuf, sync::Arc};
@@ -76,7 +76,7 @@ pub struct RagTokenOptions {
     pub batch_tokens: usize,
 }
 
-/// What is marginalised.
+/// The unit that is marginalised.
 enum Marginal {
     Sequence(RagDecoding),
     Token,
@@ -92,7 +92,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Sequence.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
         let RagSequenceOptions { model, device, precision, prompt, generation, decoding, batch_tokens } =
             options;
@@ -103,7 +103,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Token.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
         let RagTokenOptions { model, device, precision, prompt, generation, batch_tokens } = options;
         let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
@@ -113,7 +113,7 @@ impl RagGenerator {
     /// RAG-Sequence with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn sequence(
         options: &RagSequenceOptions,
         model: Arc<dyn Seq2Seq>,
@@ -127,7 +127,7 @@ impl RagGenerator {
     /// RAG-Token with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn token(options: &RagTokenOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let RagTokenOptions { prompt, generation, batch_tokens, .. } = options;
         let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;

@@ -75,7 +75,7 @@ impl Seq2SeqGenerator {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &Seq2SeqOptions) -> Result<Self> {
         let prompt = Prompt::new(options.prompt.clone())?;
         Ok(Self { prompt, model: TextGenerator::load(&options.model_options())? })
@@ -84,7 +84,7 @@ impl Seq2SeqGenerator {
     /// A model that is loaded already, such as one in training.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &Seq2SeqOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let prompt = Prompt::new(options.prompt.clone())?;
         Ok(Self { prompt, model: TextGenerator::new(model, tokenizer, options.model_options())? })

@@ -1,4 +1,4 @@
-//! The answer is the title of the best passage's page: what entity linking asks for.
+//! The answer is the title of the best passage's page, as entity linking expects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use crate::{
     kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
-/// Answers every query with the title of its best passage's page, and with nothing where no passage was found. No model
-/// is asked: the retriever has linked the mention.
+/// Answers every query with the title of its best passage's page, and with nothing if no passage was found. Uses
+/// no model: the retriever has linked the mention.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TitleGenerator;
 
@@ -62,7 +62,7 @@ mod tests {
     use crate::Candidate;
 
     #[test]
-    fn the_best_page_is_the_answer_and_each_page_stands_once() {
+    fn the_best_page_is_the_answer_and_each_page_is_listed_once() {
         let passage = |title: &str| Passage {
             id: PassageId(0),
             page_id: "1".into(),

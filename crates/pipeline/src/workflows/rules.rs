@@ -119,7 +119,7 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let mut batches = 0;
     let found = rules::mine(&graph, &options.rules, options.seed, &mut |progress| {
         batches = progress.batches;
-        let note = format!("{} rules of {} met", progress.rules, progress.judged);
+        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

@@ -170,7 +170,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
     let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
-        let note = format!("{} rules of {} met", progress.rules, progress.judged);
+        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

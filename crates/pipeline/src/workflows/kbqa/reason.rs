@@ -10,7 +10,7 @@ use sporran_kilt::{
     korc::Question,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
+use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
     answers::{self, Test},
@@ -298,11 +298,11 @@ fn predictions_of(
 ) -> Result<Vec<Record>> {
     match system {
         System::Model(model) => {
-            let asked: Vec<Asked<'_>> = questions
+            let inputs: Vec<QuestionInput<'_>> = questions
                 .iter()
-                .map(|question| Asked { question: &question.question, document: question.document() })
+                .map(|question| QuestionInput { question: &question.question, document: question.document() })
                 .collect();
-            let answered = model.answer(&asked, most)?;
+            let answered = model.answer(&inputs, most)?;
             Ok(questions
                 .iter()
                 .zip(answered)

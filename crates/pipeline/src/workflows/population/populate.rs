@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_extractor::{Argument, Document, Fact, Populated, Populator, Span, relations::Properties};
+use sporran_extractor::{Argument, Document, Fact, FactExtractor, Populated, Span, relations::Properties};
 use sporran_kilt::{Output, Record, jsonl, knowledgenet};
 
 use super::{
@@ -172,7 +172,7 @@ fn name_of(path: &Path) -> String {
 struct Populating<'a> {
     options: &'a PopulationOptions,
     input: &'a InputOptions,
-    populator: &'a Populator,
+    populator: &'a FactExtractor,
     pages: &'a Pages,
     path: &'a Path,
 }

@@ -261,7 +261,7 @@ fn judged(reader: &TripletReader, judges: &[Lesson<'_>]) -> Result<(Thresholds, 
         outcomes(judge.source, properties, &read, &mut all);
     }
     let thresholds = Thresholds::fitted(&all);
-    let judged = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.judged(*threshold));
-    let f1 = judged.sum::<sporran_extractor::relations::Judged>().f1();
+    let judged = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.counts(*threshold));
+    let f1 = judged.sum::<sporran_extractor::relations::ThresholdCounts>().f1();
     Ok((thresholds, f1))
 }

@@ -14,7 +14,7 @@ use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq
 /// The body of BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR for inference on a CPU. Its oracle is
 /// [`Bert`](crate::Bert).
 #[derive(Debug)]
-pub struct FastEncoder {
+pub struct PackedEncoder {
     /// (vocabulary, width)
     pub(super) words: Vec<f32>,
     /// (positions, width)
@@ -27,7 +27,7 @@ pub struct FastEncoder {
     pub(super) machines: Machines,
 }
 
-impl FastEncoder {
+impl PackedEncoder {
     /// The rows of the table of positions for `tokens`.
     fn position_rows(&self, tokens: &[Token]) -> Vec<usize> {
         if self.config.first_position() == 0 {
@@ -82,7 +82,7 @@ impl FastEncoder {
     }
 }
 
-impl FastEncoder {
+impl PackedEncoder {
     /// The tokens of a batch.
     fn ragged(&self, input: &Batch) -> Result<Ragged> {
         let most = self.config.max_input_length();
@@ -109,7 +109,7 @@ impl FastEncoder {
     }
 }
 
-impl Encoder for FastEncoder {
+impl Encoder for PackedEncoder {
     fn states(&self, input: &Batch) -> Result<Tensor> {
         let ragged = self.ragged(input)?;
         let xs = self.run(input, &ragged, None, &mut |_| {})?;

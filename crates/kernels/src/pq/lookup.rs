@@ -2,7 +2,7 @@
 
 use std::{arch::x86_64::*, sync::OnceLock};
 
-use crate::codes::reaching;
+use crate::pq::reaching;
 
 const ROWS: usize = 64;
 

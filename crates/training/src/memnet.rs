@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
-use sporran_transformers::{Apart, Mode, Trainable, piece_attention};
+use sporran_transformers::{EncodedTexts, Mode, Trainable, piece_attention};
 
 use crate::{
     data::{IGNORED_LABEL, shifted, shuffled_batches},
@@ -21,11 +21,11 @@ use crate::{
 /// A dialogue with pieces of knowledge and its answer, as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
-    /// What was said.
+    /// The dialogue so far.
     pub dialogue: Vec<u32>,
-    /// What is known, a row for each piece.
+    /// The pieces of knowledge, one row each.
     pub pieces: Vec<Vec<u32>>,
-    /// The piece that the answer rests on, where it is known.
+    /// The gold piece for the answer, if known.
     pub gold: Option<usize>,
     /// Decoder tokens, without the start token.
     pub target: Vec<u32>,
@@ -37,14 +37,14 @@ impl MemoryRow {
     }
 }
 
-/// `[train.knowledge]`: what a memory network's loss is made of.
+/// `[train.knowledge]`: the parts of a memory network's loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KnowledgeOptions {
-    /// The share of the choice of knowledge in the loss; the rest is the answer's.
+    /// The weight of the choice of knowledge in the loss; the rest is the answer's.
     #[schemars(range(min = 0, max = 1))]
     pub weight: f64,
-    /// How often the decoder reads the dialogue alone, so that it does not rely on what may be chosen wrong.
+    /// The probability that the decoder reads only the dialogue, so that it does not rely on wrong choices of knowledge.
     #[schemars(range(min = 0, max = 1))]
     pub dropout: f64,
 }
@@ -56,7 +56,7 @@ impl Default for KnowledgeOptions {
 }
 
 impl KnowledgeOptions {
-    /// Whether a memory network can learn by these.
+    /// Checks the values.
     ///
     /// # Errors
     /// [`Error::Options`] naming the option at fault.
@@ -86,7 +86,7 @@ pub struct MemoryObjective<'a> {
 }
 
 impl<'a> MemoryObjective<'a> {
-    /// Learns `rows` with the `model` that was built from `variables`.
+    /// Trains on `rows` with the `model` that was built from `variables`.
     ///
     /// # Errors
     /// [`Error::Options`] for shares out of range, and [`Error::Training`] for a gold piece that a row does not have.
@@ -123,11 +123,11 @@ impl<'a> MemoryObjective<'a> {
             places.push((texts.len()..texts.len() + row.pieces.len()).collect());
             texts.extend(row.pieces.iter().map(Vec::as_slice));
         }
-        let apart = Apart::encode(self.model, &texts, &mut mode)?;
+        let encoded = EncodedTexts::encode(self.model, &texts, &mut mode)?;
         let dialogues: Vec<usize> = (0..rows.len()).collect();
         let scores = if texts.len() > rows.len() {
             let pieces: Vec<&[usize]> = places.iter().map(Vec::as_slice).collect();
-            Some(piece_attention(&apart, &dialogues, &pieces)?)
+            Some(piece_attention(&encoded, &dialogues, &pieces)?)
         } else {
             None
         };
@@ -143,7 +143,7 @@ impl<'a> MemoryObjective<'a> {
             let piece = places[at].get(chosen).filter(|_| !dropped);
             piece.copied().into_iter().chain([at]).collect()
         });
-        let memory = apart.fuse(&read.collect::<Vec<Vec<usize>>>())?;
+        let memory = encoded.fuse(&read.collect::<Vec<Vec<usize>>>())?;
         let (special, device) = (self.model.special_tokens(), self.model.device());
         let targets: Vec<&[u32]> = rows.iter().map(|row| row.target.as_slice()).collect();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, device)?;
@@ -194,7 +194,7 @@ impl Objective for MemoryObjective<'_> {
 mod tests {
     use super::*;
     use crate::seq2seq::tests::{assert_gradients, build};
-    use sporran_transformers::{attend_to_pieces, decode::log_probabilities, encode_apart, fuse};
+    use sporran_transformers::{attend_to_pieces, decode::log_probabilities, encode_separately, fuse};
 
     fn rows() -> Vec<MemoryRow> {
         let text = |salt: u32, length: u32| -> Vec<u32> {
@@ -218,7 +218,7 @@ mod tests {
         let (mut answers, mut choices, mut tokens, mut known) = (0.0, 0.0, 0, 0);
         for row in rows {
             let texts: Vec<&Vec<u32>> = std::iter::once(&row.dialogue).chain(&row.pieces).collect();
-            let mut states = encode_apart(model, &texts, 1).unwrap();
+            let mut states = encode_separately(model, &texts, 1).unwrap();
             let dialogue = states.remove(0);
             let scores = attend_to_pieces(&dialogue, &states).unwrap();
             if let Some(gold) = row.gold {

@@ -11,7 +11,7 @@ use crate::Result;
 
 /// The name of a knowledge-base entity in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct LinkedName {
     /// The first byte.
     pub start: usize,
     /// The byte after the last.
@@ -56,8 +56,8 @@ impl Linker {
     }
 
     /// The names in a text, in order of position, without overlaps.
-    pub fn link(&self, text: &str) -> Vec<Named> {
-        let mut found: Vec<Named> = Vec::new();
+    pub fn link(&self, text: &str) -> Vec<LinkedName> {
+        let mut found: Vec<LinkedName> = Vec::new();
         let mut inside = false;
         let mut free = 0;
         for (start, character) in text.char_indices() {
@@ -74,7 +74,7 @@ impl Linker {
             };
             if let Some((name, entity)) = names.iter().find(whole) {
                 free = start + name.len();
-                found.push(Named { start, end: free, entity: *entity });
+                found.push(LinkedName { start, end: free, entity: *entity });
             }
         }
         found
@@ -88,16 +88,16 @@ fn first_word(text: &str) -> &str {
 
 /// A question and its document as tokens.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct EncodedQuestion {
     /// Question, then document.
     pub row: EncoderRow,
     /// The question's tokens in the row.
     pub question: Range<usize>,
     /// The names in the document, each with its first token.
-    pub named: Vec<(usize, Named)>,
+    pub named: Vec<(usize, LinkedName)>,
 }
 
-/// Creates readings.
+/// Encodes questions and documents.
 #[derive(Clone, Debug)]
 pub struct QuestionReader {
     tokenizer: Tokenizer,
@@ -127,13 +127,13 @@ impl QuestionReader {
     ///
     /// # Errors
     /// Errors of the tokenizer.
-    pub fn read(&self, question: &str, document: &str, linker: &Linker) -> Result<Reading> {
+    pub fn read(&self, question: &str, document: &str, linker: &Linker) -> Result<EncodedQuestion> {
         let (before, after) = &self.around;
         let mut ids = before.clone();
         ids.extend(self.tokenizer.encode_plain(question)?);
         let most = self.max_tokens.saturating_sub(2 * after.len()).max(before.len() + 1);
         ids.truncate(most);
-        let asked = before.len()..ids.len();
+        let span = before.len()..ids.len();
         ids.extend(after);
         let first = ids.len();
         let mut named = Vec::new();
@@ -155,7 +155,7 @@ impl QuestionReader {
         named.retain(|(token, _)| *token < ids.len());
         ids.extend(after);
         let types = (0..ids.len()).map(|at| u32::from(at >= first)).collect();
-        Ok(Reading { row: EncoderRow { ids, types }, question: asked, named })
+        Ok(EncodedQuestion { row: EncoderRow { ids, types }, question: span, named })
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_counts_and_the_better_known_entity() {
+    fn the_longest_name_and_the_most_frequent_entity_win() {
         let text = "New York City of New Yorkers, New York; NYC.";
         let found: Vec<(&str, u32)> =
             linker().link(text).iter().map(|name| (&text[name.start..name.end], name.entity)).collect();
@@ -188,22 +188,22 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_knows_its_question_and_its_names_and_is_cut() {
+    fn an_encoded_question_marks_its_question_and_names_and_is_truncated() {
         let texts = ["Where is the town?", "They live in New York City now."];
         let options = VocabularyOptions { size: 300, min_frequency: 1, marks: vec![] };
         let tokenizer = train_vocabulary(texts.iter(), &options).unwrap();
         let json = tokenizer.to_string(false).unwrap();
         let tokenizer = Tokenizer::from_json(std::path::Path::new("t"), json).unwrap();
         let reader = QuestionReader::new(tokenizer.clone(), 200).unwrap();
-        let reading = reader.read(texts[0], texts[1], &linker()).unwrap();
-        assert_eq!(tokenizer.decode(&reading.row.ids[reading.question.clone()]).unwrap(), texts[0]);
-        let [(token, name)] = reading.named[..] else { panic!("{reading:?}") };
-        assert!(tokenizer.decode(&reading.row.ids[token..]).unwrap().starts_with("New York City now."));
-        assert_eq!((name.entity, reading.row.types[token], reading.row.types[0]), (1, 1, 0));
+        let input = reader.read(texts[0], texts[1], &linker()).unwrap();
+        assert_eq!(tokenizer.decode(&input.row.ids[input.question.clone()]).unwrap(), texts[0]);
+        let [(token, name)] = input.named[..] else { panic!("{input:?}") };
+        assert!(tokenizer.decode(&input.row.ids[token..]).unwrap().starts_with("New York City now."));
+        assert_eq!((name.entity, input.row.types[token], input.row.types[0]), (1, 1, 0));
         // Truncated before the name.
         let short =
             QuestionReader::new(tokenizer, token).unwrap().read(texts[0], texts[1], &linker()).unwrap();
         assert_eq!((short.row.ids.len(), short.named.len()), (token, 0));
-        assert_eq!(short.row.ids[..token - 1], reading.row.ids[..token - 1]);
+        assert_eq!(short.row.ids[..token - 1], input.row.ids[..token - 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Learning to read as DPR's reader does (Karpukhin et al. 2020, section 6.1): which of a question's passages holds the
+//! Training of DPR's reader (Karpukhin et al. 2020, section 6.1): which of a question's passages holds the
 //! answer, and where. The places of an answer are marginalised over.
 
 use candle_core::{Device, Tensor};
@@ -46,7 +46,7 @@ fn reader(encoder: &TunedEncoder) -> Result<&ReaderHead> {
 }
 
 impl<'a> ReaderObjective<'a> {
-    /// Learns from the questions that `epoch` gives for each pass over the data, a function of the pass's number alone.
+    /// Trains on the questions that `epoch` returns for each epoch. They must depend only on the epoch's number.
     ///
     /// # Errors
     /// [`Error::Training`] where the encoder has another head.
@@ -178,8 +178,8 @@ impl TunedEncoder {
         Self::new(&reader, Variables::with_initial(seed, tensors), device)
     }
 
-    /// What the reader says of each row with the weights as they are now: its relevance, and the logits of where an answer
-    /// starts and ends, one for each token.
+    /// The reader's scores of each row with the current weights: its relevance, and for each token the logits of the start
+    /// and the end of an answer.
     ///
     /// # Errors
     /// As for [`states`](Self::states), and [`Error::Training`] where the head is another.
@@ -214,10 +214,10 @@ impl TunedEncoder {
     }
 }
 
-/// What a reader says of a question beside a passage.
+/// A reader's scores for a question and a passage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReaderScores {
-    /// How relevant the passage is beside the others of its question.
+    /// The relevance of the passage among those of its question.
     pub relevance: f32,
     /// For each token, the logit of an answer that starts there.
     pub start: Vec<f32>,

@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 
 use super::{Codes, ROWS};
 use crate::{
-    codes::lookup::{has_vbmi, reaching_avx512},
     isa::Isa,
+    pq::lookup::{has_vbmi, reaching_avx512},
     scan::{Filter, best},
     top::Top,
 };

@@ -19,12 +19,12 @@ use crate::{
 
 /// A T5 or BART model for inference on a CPU.
 #[derive(Debug)]
-pub struct FastSeq2Seq {
+pub struct PackedSeq2Seq {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) embedding_scale: f32,
     pub(super) head: Linear,
-    /// What the decoder's states are multiplied by before the head.
+    /// The factor of the decoder's states before the head.
     pub(super) head_scale: f32,
     pub(super) encoder: Stack,
     pub(super) decoder: Stack,
@@ -36,7 +36,7 @@ pub struct FastSeq2Seq {
     pub(super) machines: Machines,
 }
 
-impl FastSeq2Seq {
+impl PackedSeq2Seq {
     /// Writes the embedding of `token` at `position`.
     fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
         match &self.embeddings {
@@ -109,7 +109,7 @@ impl FastSeq2Seq {
     }
 }
 
-impl Seq2Seq for FastSeq2Seq {
+impl Seq2Seq for PackedSeq2Seq {
     fn encode(&self, input: &Batch) -> Result<Memory> {
         Self::check_length(&self.encoder, "input", input.length())?;
         let ragged = Ragged::new(input)?;
@@ -118,7 +118,7 @@ impl Seq2Seq for FastSeq2Seq {
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
             let xs = self.encoder.encode(machine, xs, &ragged.lengths, None, &mut |_| {});
-            // They have room for all tokens of a batch, which a decoder's steps never need, and would stay beside its caches.
+            // The buffers have room for all tokens of a batch. A decoder's steps never need that much memory.
             machine.buffers = Buffers::default();
             Ok(xs)
         })?;

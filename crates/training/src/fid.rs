@@ -1,8 +1,9 @@
-//! Learning of Fusion-in-Decoder (Izacard and Grave 2021): texts are encoded apart, and the answer is decoded from all of them.
+//! Training of Fusion-in-Decoder (Izacard and Grave 2021): texts are encoded separately, and the answer is decoded from all
+//! of them.
 
 use candle_core::{Tensor, Var};
 use sporran_checkpoint::{Error, Result};
-use sporran_transformers::{Apart, Mode, Trainable};
+use sporran_transformers::{EncodedTexts, Mode, Trainable};
 
 use crate::{
     data::{shifted, shuffled_batches},
@@ -15,37 +16,37 @@ use crate::{
 
 /// The texts that an answer is read from and the answer, as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FusionRow {
+pub struct FidRow {
     /// A row for each text.
     pub texts: Vec<Vec<u32>>,
     /// Decoder tokens, without the start token.
     pub target: Vec<u32>,
 }
 
-impl FusionRow {
+impl FidRow {
     fn tokens(&self) -> usize {
         self.target.len() + self.texts.iter().map(Vec::len).sum::<usize>()
     }
 }
 
 /// The cross-entropy of target tokens, each target decoded from all texts of its row.
-pub struct FusionObjective<'a> {
+pub struct FidObjective<'a> {
     model: &'a dyn Trainable,
     /// In the order of the gradients.
     variables: Vec<Var>,
-    rows: &'a [FusionRow],
+    rows: &'a [FidRow],
     options: &'a TrainingOptions,
 }
 
-impl<'a> FusionObjective<'a> {
-    /// Learns `rows` with the `model` that was built from `variables`.
+impl<'a> FidObjective<'a> {
+    /// Trains on `rows` with the `model` that was built from `variables`.
     ///
     /// # Errors
     /// [`Error::Training`] for a row without a text.
     pub fn new(
         model: &'a dyn Trainable,
         variables: &Variables,
-        rows: &'a [FusionRow],
+        rows: &'a [FidRow],
         options: &'a TrainingOptions,
     ) -> Result<Self> {
         if let Some(at) = rows.iter().position(|row| row.texts.is_empty()) {
@@ -56,7 +57,7 @@ impl<'a> FusionObjective<'a> {
         Ok(Self { model, variables, rows, options })
     }
 
-    fn batch<'b>(&'b self, members: &'b [usize]) -> impl Iterator<Item = &'b FusionRow> {
+    fn batch<'b>(&'b self, members: &'b [usize]) -> impl Iterator<Item = &'b FidRow> {
         members.iter().map(|&at| &self.rows[at])
     }
 
@@ -68,7 +69,7 @@ impl<'a> FusionObjective<'a> {
             places.push((texts.len()..texts.len() + row.texts.len()).collect());
             texts.extend(row.texts.iter().map(Vec::as_slice));
         }
-        let memory = Apart::encode(self.model, &texts, &mut mode)?.fuse(&places)?;
+        let memory = EncodedTexts::encode(self.model, &texts, &mut mode)?.fuse(&places)?;
         let (special, device) = (self.model.special_tokens(), self.model.device());
         let targets: Vec<&[u32]> = self.batch(members).map(|row| row.target.as_slice()).collect();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, device)?;
@@ -77,7 +78,7 @@ impl<'a> FusionObjective<'a> {
     }
 }
 
-impl Objective for FusionObjective<'_> {
+impl Objective for FidObjective<'_> {
     /// The numbers of rows.
     type Batch = Vec<usize>;
 
@@ -86,7 +87,7 @@ impl Objective for FusionObjective<'_> {
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<Vec<usize>>> {
-        let lengths: Vec<usize> = self.rows.iter().map(FusionRow::tokens).collect();
+        let lengths: Vec<usize> = self.rows.iter().map(FidRow::tokens).collect();
         Ok(shuffled_batches(&lengths, self.options.tokens_per_batch, self.options.seed, number))
     }
 
@@ -95,7 +96,7 @@ impl Objective for FusionObjective<'_> {
     }
 
     fn tokens(&self, batch: &Vec<usize>) -> usize {
-        self.batch(batch).map(FusionRow::tokens).sum()
+        self.batch(batch).map(FidRow::tokens).sum()
     }
 
     fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
@@ -109,13 +110,13 @@ impl Objective for FusionObjective<'_> {
 mod tests {
     use super::*;
     use crate::seq2seq::tests::{assert_gradients, build};
-    use sporran_transformers::{decode::log_probabilities, encode_apart, fuse};
+    use sporran_transformers::{decode::log_probabilities, encode_separately, fuse};
 
-    fn rows() -> Vec<FusionRow> {
+    fn rows() -> Vec<FidRow> {
         let text = |salt: u32, length: u32| -> Vec<u32> {
             (0..length).map(|at| 5 + (salt * 17 + at * 11) % 33).chain([1]).collect()
         };
-        let row = |salt: u32, texts: u32| FusionRow {
+        let row = |salt: u32, texts: u32| FidRow {
             texts: (0..texts).map(|at| text(salt * 5 + at, 2 + (at * 3 + salt) % 6)).collect(),
             target: text(salt + 9, 1 + salt % 3),
         };
@@ -126,10 +127,10 @@ mod tests {
     fn the_loss_is_that_of_answers_decoded_from_all_texts() {
         let (model, variables) = build(0.0);
         let (rows, options) = (rows(), TrainingOptions::default());
-        let objective = FusionObjective::new(&model, &variables, &rows, &options).unwrap();
+        let objective = FidObjective::new(&model, &variables, &rows, &options).unwrap();
         let (mut expected, mut tokens) = (0.0, 0);
         for row in &rows {
-            let memory = fuse(&[&encode_apart(&model, &row.texts, 1).unwrap()]).unwrap();
+            let memory = fuse(&[&encode_separately(&model, &row.texts, 1).unwrap()]).unwrap();
             let found = log_probabilities(&model, &memory, std::slice::from_ref(&row.target)).unwrap();
             expected -= found[0][0].iter().map(|value| f64::from(*value)).sum::<f64>();
             tokens += row.target.len();
@@ -139,8 +140,8 @@ mod tests {
         let loss = objective.learn(&batch, objective.weight(&batch), 3, &mut gradients).unwrap();
         let expected = expected / f64::from(tokens as u32);
         assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
-        let without = [FusionRow { texts: Vec::new(), target: vec![1] }];
-        assert!(FusionObjective::new(&model, &variables, &without, &options).is_err());
+        let without = [FidRow { texts: Vec::new(), target: vec![1] }];
+        assert!(FidObjective::new(&model, &variables, &without, &options).is_err());
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
         let (model, variables) = build(0.0);
         let rows = rows();
         let options = TrainingOptions { label_smoothing: 0.1, ..TrainingOptions::default() };
-        let objective = FusionObjective::new(&model, &variables, &rows, &options).unwrap();
+        let objective = FidObjective::new(&model, &variables, &rows, &options).unwrap();
         assert_gradients(&variables, |gradients| objective.learn(&vec![0, 1, 2], 6.0, 3, gradients).unwrap());
     }
 }

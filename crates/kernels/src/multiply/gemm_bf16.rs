@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::{
     multiply::{Scaled, Shared, View},
-    simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, strip::tile, transpose},
+    simd::{LANES, MOST_ROWS, SQUARE, Simd, Vnni, microkernel::tile, transpose},
 };
 
 /// The largest number of inputs summed at once: a panel of them fits the L1 cache, and a part's operands the
@@ -235,7 +235,7 @@ impl Operands<'_> {
             for first in rows.clone().step_by(MOST_ROWS) {
                 let height = MOST_ROWS.min(rows.end - first);
                 let rows = &self.rows[first * depth..][..MOST_ROWS * depth];
-                // SAFETY: both slices hold what the tile reads.
+                // SAFETY: both slices hold the values that the tile reads.
                 unsafe { tile!(Vnni::tile_bf16, height, depth, rows.as_ptr(), values.as_ptr(), &mut sums) };
                 for (row, sums) in sums[..height].iter().enumerate() {
                     // SAFETY: elements of this part, by the contract.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sporran_transformers::{
     Cache, Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities},
-    encode_apart, fuse, generate_from,
+    encode_separately, fuse, generate_from,
 };
 
 #[derive(Clone, Deserialize)]
@@ -64,7 +64,7 @@ fn folders() -> Vec<(Folder, Box<dyn Seq2Seq>)> {
 /// The states of every text, grouped by input.
 fn states(model: &dyn Seq2Seq, texts: &[Vec<Vec<u32>>], tokens: usize) -> Vec<Vec<Tensor>> {
     let rows: Vec<&Vec<u32>> = texts.iter().flatten().collect();
-    let mut states = encode_apart(model, &rows, tokens).unwrap().into_iter();
+    let mut states = encode_separately(model, &rows, tokens).unwrap().into_iter();
     texts.iter().map(|texts| states.by_ref().take(texts.len()).collect()).collect()
 }
 
@@ -73,7 +73,7 @@ fn fused(states: &[Vec<Tensor>]) -> Memory {
     fuse(&states.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
 }
 
-/// Every text in a row of its own.
+/// Every text in a separate row.
 fn apart(states: &[Vec<Tensor>]) -> Memory {
     fuse(&states.iter().flatten().map(std::slice::from_ref).collect::<Vec<_>>()).unwrap()
 }

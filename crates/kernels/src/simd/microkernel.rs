@@ -2,7 +2,7 @@
 
 use std::{iter, ops::Range};
 
-use super::{Asks, LANES, Piece, Simd, To};
+use super::{LANES, Piece, Prefetch, Simd, To};
 
 /// Calls `$set::$tile::<M>` with `M` the number of rows, which must be at most `$set::ROWS`.
 macro_rules! tile {
@@ -74,12 +74,12 @@ pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = 
             return None;
         }
         let count = longest.min(steps - from);
-        let asks = match rows {
-            ..=MANY => Asks::Ahead,
-            _ if at < SHARES => Asks::From(count + at * (count / SHARES)),
-            _ => Asks::Nothing,
+        let prefetch = match rows {
+            ..=MANY => Prefetch::Ahead,
+            _ if at < SHARES => Prefetch::From(count + at * (count / SHARES)),
+            _ => Prefetch::Nothing,
         };
-        let piece = Piece { adds: from > 0, asks, to: None };
+        let piece = Piece { adds: from > 0, prefetch, to: None };
         let tile = Tile { rows: cut(at)..cut(at + 1), ends: from + count == steps, from, count, piece };
         at += 1;
         if at == tiles {

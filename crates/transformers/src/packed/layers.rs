@@ -7,7 +7,7 @@ use std::{
 
 use sporran_kernels::{Activation, Matrix, Norm, Product, Rows, Store};
 
-/// What runs a model, and the memory of the states inside a layer.
+/// The resources to run a model, and buffers for the states inside a layer.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     pub(super) core: sporran_kernels::Machine,
@@ -24,7 +24,7 @@ pub(super) struct Buffers {
 }
 
 /// Machines of a model that are not in use. Fresh memory is costly (the system clears it page by page), so a call
-/// takes what the last one had.
+/// reuses the memory of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Machines(Mutex<Vec<Machine>>);
 

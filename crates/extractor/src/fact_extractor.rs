@@ -6,31 +6,31 @@ use crate::{
     Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder,
     MentionForm, Result, Span, proposals,
     relations::{
-        Asked, Background, Candidates, EntityFacts, Properties, RelationModel, Stated, Thresholds, decode,
-        sentences,
+        Background, Candidates, EntityFacts, PredictedProperty, Properties, RelationInput, RelationModel,
+        Thresholds, decode, sentences,
     },
     triplets::{ReadTriplet, TripletReader},
 };
 
 /// Rule-based mentions from [`proposals`]: names, dates and pronouns.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Proposals;
+pub struct RuleMentions;
 
-impl MentionFinder for Proposals {
+impl MentionFinder for RuleMentions {
     fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>> {
         Ok(documents.par_iter().map(proposals).collect())
     }
 }
 
 /// Another finder's mentions, filtered by form.
-pub struct Formed {
+pub struct FilteredMentions {
     /// The wrapped finder.
     pub finder: Box<dyn MentionFinder>,
     /// The forms to keep.
     pub forms: Vec<MentionForm>,
 }
 
-impl MentionFinder for Formed {
+impl MentionFinder for FilteredMentions {
     fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>> {
         let mut found = self.finder.mentions(documents)?;
         found.iter_mut().for_each(|own| own.retain(|mention| self.forms.contains(&mention.form)));
@@ -73,7 +73,7 @@ impl Relations {
 }
 
 /// An extractor composed of parts.
-pub struct Populator {
+pub struct FactExtractor {
     /// The mention finder.
     pub mentions: Box<dyn MentionFinder>,
     /// The coreference; without it each mention is a separate entity.
@@ -115,7 +115,7 @@ struct Prepared {
 type End = (Span, Option<usize>);
 
 /// A candidate fact.
-struct Likely {
+struct CandidateFact {
     sentence: usize,
     subject: End,
     object: End,
@@ -125,7 +125,7 @@ struct Likely {
     linked: Option<f32>,
 }
 
-impl Populator {
+impl FactExtractor {
     /// Extracts from documents; result `i` is that of `documents[i]`.
     ///
     /// # Errors
@@ -167,11 +167,11 @@ impl Populator {
         let names = self.linker.as_ref().map(Linker::table);
         let background =
             Background { chains: &chains, links: &links, knowledge: names.zip(self.knowledge.as_ref()) };
-        background.tell(document, &mentions, &mut candidates);
+        background.annotate(document, &mentions, &mut candidates);
         Ok(Prepared { mentions, chains, links, candidates })
     }
 
-    fn populated(&self, document: &Document, prepared: Prepared, likely: Vec<Likely>) -> Populated {
+    fn populated(&self, document: &Document, prepared: Prepared, likely: Vec<CandidateFact>) -> Populated {
         let Prepared { mentions, chains, links, .. } = prepared;
         let mut names: Vec<Span> = mentions.iter().map(|mention| mention.span).collect();
         for chain in &chains {
@@ -181,7 +181,7 @@ impl Populator {
         }
         let properties = self.relations.properties().all();
         let thresholds = self.relations.thresholds().all();
-        let includes_links = |likely: &Likely| {
+        let includes_links = |likely: &CandidateFact| {
             let threshold = self.relations.link_thresholds().and_then(|all| all.all().get(likely.label));
             threshold.zip(likely.linked).is_none_or(|(threshold, linked)| linked >= *threshold)
         };
@@ -224,8 +224,8 @@ fn between(
     documents: &[Document],
     prepared: &[Prepared],
     low: &Thresholds,
-) -> Result<Vec<Vec<Likely>>> {
-    let asked: Vec<(usize, Asked<'_>)> = documents
+) -> Result<Vec<Vec<CandidateFact>>> {
+    let inputs: Vec<(usize, RelationInput<'_>)> = documents
         .iter()
         .zip(prepared)
         .enumerate()
@@ -234,21 +234,30 @@ fn between(
             own.candidates.iter().map(of)
         })
         .collect();
-    let mut likely: Vec<Vec<Likely>> = documents.iter().map(|_| Vec::new()).collect();
-    for portion in asked.chunks(PORTION) {
-        let sentences: Vec<Asked<'_>> = portion.iter().map(|(_, asked)| *asked).collect();
+    let mut likely: Vec<Vec<CandidateFact>> = documents.iter().map(|_| Vec::new()).collect();
+    for portion in inputs.chunks(PORTION) {
+        let sentences: Vec<RelationInput<'_>> = portion.iter().map(|(_, input)| *input).collect();
         for (scores, (document, (_, mentions, candidates))) in
             model.score(&sentences)?.into_iter().zip(portion)
         {
             let joint = scores.joint(&candidates.pairs, model.properties());
-            for Stated { pair, label, probability, linked } in decode(&joint, candidates.pairs.len(), low) {
+            for PredictedProperty { pair, label, probability, linked } in
+                decode(&joint, candidates.pairs.len(), low)
+            {
                 let end = |at: u32| {
                     let mention = candidates.mentions[at as usize];
                     (mentions[mention].span, Some(mention))
                 };
                 let ends = &candidates.pairs[pair];
                 let (sentence, subject, object) = (candidates.sentence, end(ends.first), end(ends.second));
-                likely[*document].push(Likely { sentence, subject, object, label, probability, linked });
+                likely[*document].push(CandidateFact {
+                    sentence,
+                    subject,
+                    object,
+                    label,
+                    probability,
+                    linked,
+                });
             }
         }
     }
@@ -257,7 +266,7 @@ fn between(
 
 /// The generated facts with confidences of at least `low`. Each end has the mention that contains it, or the
 /// only one inside it.
-fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Likely> {
+fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<CandidateFact> {
     let mentions = &prepared.mentions;
     let end = |span: Span| {
         let around = mentions.iter().position(|mention| mention.span.contains(span));
@@ -266,7 +275,7 @@ fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Li
     };
     read.iter()
         .filter(|read| read.confidence >= low[read.triplet.label])
-        .map(|read| Likely {
+        .map(|read| CandidateFact {
             sentence: read.sentence,
             subject: end(read.triplet.head),
             object: end(read.triplet.tail),
@@ -277,7 +286,7 @@ fn at_mentions(prepared: &Prepared, read: &[ReadTriplet], low: &[f32]) -> Vec<Li
         .collect()
 }
 
-impl Extractor for Populator {
+impl Extractor for FactExtractor {
     fn extract(&self, documents: &[Document]) -> Result<Vec<Vec<Fact>>> {
         Ok(self.read(documents)?.into_iter().map(|populated| populated.facts).collect())
     }
@@ -303,8 +312,8 @@ mod tests {
             &self.1
         }
 
-        fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-            Ok(asked.iter().map(|(_, _, own)| Scores::new(1, vec![1.0; own.pairs.len()])).collect())
+        fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+            Ok(inputs.iter().map(|(_, _, own)| Scores::new(1, vec![1.0; own.pairs.len()])).collect())
         }
     }
 
@@ -316,15 +325,15 @@ mod tests {
         names.add("Gaul", "Q38060", 1.0);
         let property = Property { id: "6".into(), name: "HEADQUARTERS".into(), symmetric: true };
         let model = Always(Properties::new(vec![property]), Thresholds::even(1, 0.5));
-        let populator = Populator {
-            mentions: Box::new(Proposals),
+        let fact_extractor = FactExtractor {
+            mentions: Box::new(RuleMentions),
             coreference: None,
             linker: Some(Linker::new(names.build(), LinkerOptions::default())),
             knowledge: None,
             relations: Relations::Pairs(Box::new(model)),
         };
         let document = Document::new("d", "Lutetia is Paris in Gaul.");
-        let read = populator.read(std::slice::from_ref(&document)).unwrap();
+        let read = fact_extractor.read(std::slice::from_ref(&document)).unwrap();
         let name = |argument: &Argument| {
             let link = argument.link.as_ref().map_or("none", |link| link.entity.as_str());
             format!("{} {link}", document.slice(argument.span).unwrap())

@@ -8,7 +8,7 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
-    kept::{Heads, Kept, Prompt, Row},
+    kv_cache::{Heads, KvCache, Prompt, Row},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
 };
@@ -30,7 +30,7 @@ pub(super) struct CausalLayer {
 
 /// A LLaMA or Qwen 2 model for inference on a CPU. Its oracle is [`Llama`](crate::Llama).
 #[derive(Debug)]
-pub struct FastLlama {
+pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) head: Linear,
@@ -38,7 +38,7 @@ pub struct FastLlama {
     pub(super) norm: Norm,
     pub(super) heads: Heads,
     pub(super) width: usize,
-    /// What a position is multiplied by to give its angles, half as many as a head is wide.
+    /// The factors from a position to its angles, half as many as a head is wide.
     pub(super) steps: Vec<f32>,
     pub(super) max_length: usize,
     pub(super) tokens: SpecialTokens,
@@ -47,7 +47,7 @@ pub struct FastLlama {
     pub(super) machines: Machines,
 }
 
-impl FastLlama {
+impl PackedLlama {
     fn embeddings(&self, machine: &Machine, tokens: &[u32]) -> Result<Rows> {
         let vocabulary = self.vocab_size();
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
@@ -102,8 +102,8 @@ impl FastLlama {
         (self.heads.width as f32).powf(-0.5)
     }
 
-    /// Takes whole prompts, which lie one after the other and have `lengths`, through the layers. Gives the states after
-    /// the last norm, and what is kept of each prompt.
+    /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
+    /// norm, and the cache of each prompt.
     fn read(
         &self,
         machine: &mut Machine,
@@ -117,7 +117,7 @@ impl FastLlama {
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
         let rotations = self.rotations(0..longest);
-        // By the distance from query to key: what comes later is hidden.
+        // By the distance from query to key: later keys are masked.
         let mut order = vec![0f32; longest];
         order.resize(2 * longest - 1, HIDDEN);
         let mut blocks = Vec::with_capacity(lengths.len());
@@ -186,8 +186,8 @@ impl FastLlama {
         part.add(machine, Some(normed), inner, xs);
     }
 
-    /// Continues every sequence by a token, and gives the states after the last norm.
-    fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut Kept) -> Result<Rows> {
+    /// Continues every sequence by a token, and returns the states after the last norm.
+    fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
         let rotations = self.rotations(kept.rows.iter().map(|row| row.prompt.length + row.path.len()));
         let places: Vec<usize> = (0..kept.rows.len()).collect();
         let mut xs = self.embeddings(machine, tokens)?;
@@ -228,7 +228,7 @@ impl FastLlama {
     }
 }
 
-impl CausalLm for FastLlama {
+impl CausalLm for PackedLlama {
     fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>> {
         if cache.rows() != 0 {
             let found = format!("one of {} rows", cache.rows());
@@ -244,7 +244,8 @@ impl CausalLm for FastLlama {
                 last.row_mut(row).copy_from_slice(xs.row(end - 1));
             }
             let rows = prompts.into_iter().map(|prompt| Row { prompt: Arc::new(prompt), path: Vec::new() });
-            cache.packed = Some(Kept { rows: rows.collect(), blocks: vec![Vec::new(); self.layers.len()] });
+            cache.packed =
+                Some(KvCache { rows: rows.collect(), blocks: vec![Vec::new(); self.layers.len()] });
             Ok(self.head.values(machine, &last))
         })
     }

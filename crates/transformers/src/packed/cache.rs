@@ -1,4 +1,4 @@
-//! What a decoder keeps between steps.
+//! The state of a decoder between steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Keeps the keys and values of this step for `layer`: what follows the first `width` values of each row.
+    /// Stores the keys and values of this step for `layer`: the values after the first `width` of each row.
     pub(super) fn extend(&mut self, layer: usize, inputs: &Rows, width: usize) {
         let mut block = Rows::new(inputs.count(), inputs.width() - width);
         for row in 0..inputs.count() {
@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`.
+    /// Makes row `i` the continuation of the previous row `rows[i]`.
     ///
     /// # Errors
     /// [`Error::Batch`] where a row does not exist.

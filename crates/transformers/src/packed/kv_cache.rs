@@ -43,9 +43,9 @@ impl Heads {
     }
 }
 
-/// The keys and values of sequences in the making.
+/// The keys and values of partial sequences.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KvCache {
     pub(super) rows: Vec<Row>,
     /// For each layer, a block for each step with a row for each sequence that was followed then.
     pub(super) blocks: Vec<Vec<Rows>>,
@@ -66,7 +66,7 @@ pub(super) struct Prompt {
     pub(super) layers: Vec<Vec<f32>>,
 }
 
-impl Kept {
+impl KvCache {
     /// The number of sequences.
     pub(crate) fn rows(&self) -> usize {
         self.rows.len()
@@ -77,7 +77,7 @@ impl Kept {
         self.rows.iter().map(|row| row.prompt.length + row.path.len()).max().unwrap_or(0)
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`.
+    /// Makes row `i` the continuation of the previous row `rows[i]`.
     pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
         let one = |row: &u32| {
             self.rows.get(*row as usize).cloned().ok_or_else(|| Error::Batch {
@@ -89,7 +89,7 @@ impl Kept {
         Ok(())
     }
 
-    /// What `row` sees of a group in `layer`, oldest first: a key and a value each.
+    /// The cached keys and values of a group that `row` attends to in `layer`, oldest first.
     pub(super) fn seen(&self, layer: usize, row: usize, group: usize, heads: Heads) -> Vec<&[f32]> {
         let Row { prompt, path } = &self.rows[row];
         let part = 2 * heads.width;

@@ -1,4 +1,4 @@
-//! What a batch keeps, in memory that the next batch uses again: fresh memory is costly, since the system clears it
+//! The activations of a batch, in memory that the next batch reuses: fresh memory is costly, since the system clears it
 //! page by page.
 
 use super::embeddings::Token;
@@ -8,10 +8,10 @@ use super::embeddings::Token;
 pub(super) struct Buffer(Vec<f32>);
 
 impl Buffer {
-    /// The first `count` values. What is in them is not defined.
+    /// The first `count` values. Their content is unspecified.
     pub(super) fn fit(&mut self, count: usize) -> &mut [f32] {
         if self.0.len() < count {
-            // Nothing of the old values is wanted, so they need not be copied.
+            // The old values are not needed, so they are not copied.
             self.0 = Vec::new();
             self.0.resize(count, 0.0);
         }
@@ -31,24 +31,24 @@ pub(super) struct Normed {
     pub(super) deviations: Buffer,
 }
 
-/// What a layer keeps for its gradient.
+/// The activations of a layer for its gradient.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Activations {
     /// Queries, keys and values of each token.
     pub(super) projected: Buffer,
-    /// What attention gives.
+    /// The output of attention.
     pub(super) mixed: Buffer,
     /// For each sequence, head and query: the logarithm of the sum of the scores' exponentials.
     pub(super) sums: Buffer,
     pub(super) attention: Normed,
-    /// What the activation reads.
+    /// The input of the activation.
     pub(super) inner: Buffer,
     pub(super) feed_forward: Normed,
 }
 
-/// A batch's states, what its layers keep, and room to work in.
+/// A batch's states, the activations of its layers, and scratch buffers.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Workspace {
     /// The number of tokens of each sequence.
     pub(super) lengths: Vec<usize>,
     pub(super) tokens: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Memory {
     /// The states, and on the way back the gradient of the states.
     pub(super) states: Buffer,
     pub(super) embedded: Normed,
-    pub(super) layers: Vec<Kept>,
+    pub(super) layers: Vec<Activations>,
     /// As wide as the states.
     pub(super) narrow: [Buffer; 2],
     /// As wide as the inner part of the feed-forward part, or as queries, keys and values.
@@ -66,14 +66,14 @@ pub(crate) struct Memory {
     pub(super) partial: Buffer,
 }
 
-impl Memory {
+impl Workspace {
     /// Begins a batch of sequences of these lengths in `layers` layers.
     pub(super) fn open(&mut self, lengths: impl Iterator<Item = usize>, layers: usize) {
         self.lengths.clear();
         self.lengths.extend(lengths);
         self.tokens = self.lengths.iter().sum();
         if self.layers.len() < layers {
-            self.layers.resize_with(layers, Kept::default);
+            self.layers.resize_with(layers, Activations::default);
         }
     }
 

@@ -8,9 +8,9 @@
 //! set.
 
 #[cfg(target_arch = "x86_64")]
-mod lookup;
+mod batched;
 #[cfg(target_arch = "x86_64")]
-mod together;
+mod lookup;
 
 use std::ops::Range;
 
@@ -186,7 +186,7 @@ impl<'a> Codes<'a> {
         assert!(isa <= Isa::detected(), "{isa:?} is not available here");
         let count = tables.len() / size;
         #[cfg(target_arch = "x86_64")]
-        if self.bits == CodeBits::Four && together::is_faster(isa, count) {
+        if self.bits == CodeBits::Four && batched::is_faster(isa, count) {
             return self.search_together(tables, k.min(self.rows), filter);
         }
         best(self.chunks(), count, k.min(self.rows), &|chunk, tops| {

@@ -1,4 +1,4 @@
-//! Texts that are encoded apart and read together: Fusion-in-Decoder (Izacard and Grave 2021, "Leveraging Passage
+//! Texts that are encoded separately and read together: Fusion-in-Decoder (Izacard and Grave 2021, "Leveraging Passage
 //! Retrieval with Generative Models for Open Domain Question Answering").
 //!
 //! The decoder attends to the states of all passages of an input, one after the other. Neither T5 nor BART has
@@ -18,7 +18,11 @@ use crate::{
 ///
 /// # Errors
 /// As for [`Seq2Seq::encode`], and [`Error::Batch`] for a row without tokens.
-pub fn encode_apart<R: AsRef<[u32]>>(model: &dyn Seq2Seq, rows: &[R], tokens: usize) -> Result<Vec<Tensor>> {
+pub fn encode_separately<R: AsRef<[u32]>>(
+    model: &dyn Seq2Seq,
+    rows: &[R],
+    tokens: usize,
+) -> Result<Vec<Tensor>> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let length = |at: &usize| rows[*at].as_ref().len();
     order.sort_by_key(|at| (std::cmp::Reverse(length(at)), *at));
@@ -68,15 +72,15 @@ pub fn fuse(texts: &[&[Tensor]]) -> Result<Memory> {
 /// Texts shorter than this share of a portion's longest are encoded with the next portion, so that padding stays small.
 const LEAST_SHARE: f64 = 0.75;
 
-/// The states of texts that were encoded apart, for a loss that goes back through them.
-pub struct Apart {
+/// The hidden states of texts that are encoded separately, for a loss with gradients through them.
+pub struct EncodedTexts {
     /// The states of all texts and of their padding, (tokens, d).
     states: Tensor,
-    /// Where the states of each text begin, and how many they are.
+    /// The start and the number of the states of each text.
     places: Vec<(usize, usize)>,
 }
 
-impl Apart {
+impl EncodedTexts {
     /// Encodes rows of tokens, those of like length together.
     ///
     /// # Errors
@@ -148,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_stand_one_after_the_other_and_padding_comes_last() {
+    fn states_are_concatenated_and_padding_comes_last() {
         let states = |values: &[f32]| Tensor::from_slice(values, (values.len(), 1), &Device::Cpu).unwrap();
         let (a, b, c) = (states(&[1.0, 2.0]), states(&[3.0]), states(&[4.0]));
         let memory = fuse(&[&[a, b], &[c]]).unwrap();

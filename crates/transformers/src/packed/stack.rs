@@ -1,4 +1,4 @@
-//! The layers of an encoder or of a decoder, and what runs through them.
+//! The layers of an encoder or of a decoder, and their forward pass.
 
 use sporran_kernels::{Distances, Lines, Norm, PackedHead, Queries, Rows, attend, attend_steps};
 
@@ -15,7 +15,7 @@ pub(super) struct Layer {
     pub(super) feed_forward: FeedForward,
 }
 
-/// How a stack knows positions.
+/// The position encoding of a stack.
 #[derive(Debug)]
 pub(super) enum Positions {
     /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.
@@ -34,7 +34,7 @@ pub(super) struct Stack {
     pub(super) norm_first: bool,
     pub(super) heads: usize,
     pub(super) head_width: usize,
-    /// What the products of queries and keys are multiplied by.
+    /// The factor of the products of queries and keys.
     pub(super) scale: f32,
     pub(super) positions: Positions,
     pub(super) embedding_norm: Option<Norm>,
@@ -46,7 +46,7 @@ impl Stack {
         self.heads * self.head_width
     }
 
-    /// For each head, what the distances `first..=last` (key less query) add to a score.
+    /// For each head, the biases on the scores of the distances `first..=last` (key minus query).
     pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> Option<Vec<Vec<f32>>> {
         let Positions::Relative { weights, buckets, max_distance } = &self.positions else { return None };
         let places: Vec<usize> = (first..=last)
@@ -199,7 +199,7 @@ impl Stack {
         xs
     }
 
-    /// Adds a layer's share to what is watched; `queries` are those of an input's first row, head after head.
+    /// Adds a layer's share to the recorded weights; `queries` are those of an input's first row, head after head.
     fn watch<'q>(
         &self,
         state: &State,
@@ -222,7 +222,7 @@ impl Stack {
         }
     }
 
-    /// What a part reads: the states, normalised into `normed` where the norm comes first.
+    /// The input of a sublayer: the states, normalised into `normed` if the norm comes first.
     fn before<'a>(&self, machine: &Machine, norm: &Norm, xs: &'a Rows, normed: &'a mut Rows) -> &'a Rows {
         if !self.norm_first {
             return xs;

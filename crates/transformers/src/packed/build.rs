@@ -5,11 +5,11 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Activation, Matrix, Norm, Precision};
 
 use super::{
-    causal::{CausalLayer, FastLlama},
-    encoder::FastEncoder,
-    kept::Heads,
+    causal::{CausalLayer, PackedLlama},
+    encoder::PackedEncoder,
+    kv_cache::Heads,
     layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
-    seq2seq::FastSeq2Seq,
+    seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     layers,
 };
 
-/// Reads the values of a tensor by its name. Each tensor is asked for once, and dropped when it is packed.
+/// Reads the values of a tensor by its name. Each tensor is read once, and dropped when it is packed.
 type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<f32>>;
 
 /// Where the weights come from and how they are kept.
@@ -79,11 +79,11 @@ fn activation(activation: layers::Activation) -> Activation {
     }
 }
 
-impl FastSeq2Seq {
+impl PackedSeq2Seq {
     /// Packs a T5 model.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and those of `read`.
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and those of `read`.
     pub(crate) fn t5(
         config: &T5Config,
         tokens: SpecialTokens,
@@ -150,11 +150,11 @@ impl FastSeq2Seq {
     }
 }
 
-impl FastLlama {
+impl PackedLlama {
     /// Packs a model of LLaMA's shape.
     ///
     /// # Errors
-    /// As for [`FastSeq2Seq::t5`].
+    /// As for [`PackedSeq2Seq::t5`].
     pub(crate) fn llama(
         config: &LlamaConfig,
         tokens: SpecialTokens,
@@ -213,11 +213,11 @@ impl FastLlama {
     }
 }
 
-impl FastEncoder {
+impl PackedEncoder {
     /// Packs the body of an encoder.
     ///
     /// # Errors
-    /// As for [`FastSeq2Seq::t5`].
+    /// As for [`PackedSeq2Seq::t5`].
     pub(crate) fn bert(config: &BertConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         let at = |name: &str| match config.prefix() {
