@@ -1,6 +1,9 @@
 //! One generator for each kind of question: fact checking is best done by a classifier, questions by a reader.
 
-use std::{collections::BTreeMap, ops::Deref};
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Deref},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +11,7 @@ use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::Dataset;
 
 use crate::{
-    Generation, Generator, Request, Result,
+    Generation, Generator, Request, Result, Sink,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
@@ -116,8 +119,20 @@ impl ByDataset {
     }
 }
 
-impl Generator for ByDataset {
-    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+/// The sink of a group of requests.
+struct GroupSink<'a> {
+    sink: &'a dyn Sink,
+    members: &'a [usize],
+}
+
+impl Sink for GroupSink<'_> {
+    fn write(&self, request: usize, text: &str) -> ControlFlow<()> {
+        self.sink.write(self.members[request], text)
+    }
+}
+
+impl ByDataset {
+    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
         let mut groups: BTreeMap<Option<Dataset>, Vec<usize>> = BTreeMap::new();
         for (at, request) in requests.iter().enumerate() {
             groups.entry(self.of(request)).or_default().push(at);
@@ -133,12 +148,26 @@ impl Generator for ByDataset {
                     Request { query, passages: &passages[..passages.len().min(generator.passages())] }
                 })
                 .collect();
-            for (at, answer) in members.into_iter().zip(generator.generate(&own)?) {
+            let generations = match sink {
+                None => generator.generate(&own)?,
+                Some(sink) => generator.generate_into(&own, &GroupSink { sink, members: &members })?,
+            };
+            for (at, answer) in members.into_iter().zip(generations) {
                 answers[at] = Some(answer);
             }
         }
         // Every request is in exactly one group.
         Ok(answers.into_iter().flatten().collect())
+    }
+}
+
+impl Generator for ByDataset {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        self.answer(requests, None)
+    }
+
+    fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        self.answer(requests, Some(sink))
     }
 
     fn passages(&self) -> usize {

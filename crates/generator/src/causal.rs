@@ -11,7 +11,7 @@ use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
-    Generator, ModelOptions, Order, Prompt, PromptOptions, Request, Result, TextGenerator,
+    Generator, ModelOptions, Order, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     short_answer::cleaned,
     text::NEW_TOKENS,
@@ -283,8 +283,8 @@ fn quoted(text: &str) -> String {
     text.replace("<|", "< |")
 }
 
-impl Generator for CausalGenerator {
-    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+impl CausalGenerator {
+    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
         let queries: Vec<_> = requests.iter().map(|request| request.query).collect();
         let shown = match &self.demonstrations {
             Some(demonstrations) => demonstrations.choose(&queries)?,
@@ -292,7 +292,7 @@ impl Generator for CausalGenerator {
         };
         let rows: Result<Vec<Vec<u32>>> =
             requests.iter().zip(&shown).map(|(request, shown)| self.row(request, shown)).collect();
-        let outputs = self.model.generate_from(&rows?)?;
+        let outputs = self.model.generate_from(&rows?, sink)?;
         let answers = requests.iter().zip(outputs).map(|(request, outputs)| {
             let tokens = outputs.first().map_or(0, |output| output.tokens);
             let task = request.query.dataset.map(sporran_kilt::Dataset::task);
@@ -304,6 +304,16 @@ impl Generator for CausalGenerator {
             Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
         });
         Ok(answers.collect())
+    }
+}
+
+impl Generator for CausalGenerator {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        self.answer(requests, None)
+    }
+
+    fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        self.answer(requests, Some(sink))
     }
 
     fn passages(&self) -> usize {

@@ -174,6 +174,7 @@ impl EntityTitle {
         let inputs = Inputs {
             sources: Some(&sources),
             constraint: if self.options.constrained { Some(&constraint) } else { None },
+            sink: None,
         };
         let memory = self.model.encode(&input)?;
         let found = generate_with(self.model.as_ref(), &memory, &self.options.generation(), &inputs)?;

@@ -442,15 +442,9 @@ mod tests {
     #[test]
     fn the_answer_is_a_span_of_the_best_passage_as_it_is_written_there() {
         let passage = |title: &str, text: &str| Passage {
-            id: PassageId(0),
             page_id: "1".into(),
             title: title.into(),
-            section: String::new(),
-            text: text.into(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
+            ..Passage::of_text(text)
         };
         let passages = [passage("A", "in Oslo"), passage("B", TEXT), passage("C", "Ann sang in Oslo")];
         let candidates: Vec<_> = passages.iter().map(|passage| Candidate { passage, score: 0.0 }).collect();

@@ -130,7 +130,7 @@ impl Generator for FidGenerator {
                 fuse(&states.iter().map(Vec::as_slice).collect::<Vec<&[Tensor]>>())?
             };
             let sources: Vec<Vec<u32>> = portion.rows.iter().map(|rows| rows.concat()).collect();
-            let inputs = Inputs { sources: Some(&sources), constraint: None };
+            let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
             let model = self.reader.model.as_ref();
             let found = generate_with(model, &memory, &self.reader.generation, &inputs)?;
             for (number, (at, found)) in portion.requests.iter().zip(found).enumerate() {

@@ -29,6 +29,7 @@ mod rag;
 mod registry;
 mod seq2seq;
 mod short_answer;
+mod sink;
 mod text;
 mod title;
 mod verifier;
@@ -51,6 +52,7 @@ pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
+pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
@@ -71,6 +73,20 @@ pub trait Generator: Send + Sync {
     /// # Errors
     /// An [`Error`] where the model or its tokenizer fails.
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>>;
+
+    /// [`generate`](Self::generate), with a sink that receives the answers while they are generated and can end them. Kinds
+    /// that do not generate token by token write each answer as a whole.
+    ///
+    /// # Errors
+    /// As for `generate`.
+    fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        let generations = self.generate(requests)?;
+        for (at, generation) in generations.iter().enumerate() {
+            // Nothing is left that could be ended.
+            let _ = sink.write(at, &generation.text);
+        }
+        Ok(generations)
+    }
 
     /// How many passages of a request it reads at most.
     fn passages(&self) -> usize;

@@ -256,7 +256,7 @@ impl Generator for MemNet {
                 rankings.push(ranking);
             }
             let memory = fuse(&read.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-            let inputs = Inputs { sources: Some(&sources), constraint: None };
+            let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
             let found = generate_with(self.reader.model.as_ref(), &memory, &self.reader.generation, &inputs)?;
             for ((at, found), evidence) in portion.requests.iter().zip(found).zip(rankings) {
                 let generation = self.reader.generation(&requests[*at], &found)?;

@@ -145,7 +145,7 @@ impl RagGenerator {
             Marginal::Sequence(decoding) => generate_rag_sequence(model, memory, scores, options, decoding)?,
             Marginal::Token => {
                 let sources: Vec<Vec<u32>> = portion.rows.iter().map(|rows| rows.concat()).collect();
-                let inputs = Inputs { sources: Some(&sources), constraint: None };
+                let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
                 generate_rag_token(model, memory, scores, options, &inputs)?
             }
         })

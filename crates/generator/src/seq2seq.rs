@@ -9,7 +9,7 @@ use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
 use crate::{
-    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator,
+    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
 };
 
@@ -91,13 +91,13 @@ impl Seq2SeqGenerator {
     }
 }
 
-impl Generator for Seq2SeqGenerator {
-    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+impl Seq2SeqGenerator {
+    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
         let texts: Result<Vec<String>> =
             requests.iter().map(|request| self.prompt.text(request, self.model.tokenizer())).collect();
         let texts = texts?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let outputs = self.model.generate(&texts)?;
+        let outputs = self.model.generate_into(&texts, sink)?;
         Ok(requests
             .iter()
             .zip(outputs)
@@ -111,6 +111,16 @@ impl Generator for Seq2SeqGenerator {
                 Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
             })
             .collect())
+    }
+}
+
+impl Generator for Seq2SeqGenerator {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        self.answer(requests, None)
+    }
+
+    fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        self.answer(requests, Some(sink))
     }
 
     fn passages(&self) -> usize {

@@ -12,10 +12,14 @@ use candle_core::Device;
 use sporran_checkpoint::{Tokenizer, TruncationSide, find_gguf};
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
-    each_batch, generate, generate_causal_until, length_batches,
+    decode::{Inputs, TokenSink},
+    each_batch, generate_causal_until, generate_with, length_batches,
 };
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    sink::{Sink, Writer},
+};
 
 /// A model, and how it generates.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,15 +115,18 @@ impl Model {
         rows: &[&[u32]],
         options: &GenerationOptions,
         stops: &[u32],
+        sink: Option<&dyn TokenSink>,
     ) -> Result<Vec<Vec<Hypothesis>>> {
         Ok(match self {
             Self::Seq2Seq(model) => {
                 let input = Batch::new(rows, model.special_tokens().pad, model.device())?;
-                generate(model.as_ref(), &input, options)?
+                let sources = input.rows()?;
+                let inputs = Inputs { sources: Some(&sources), sink, ..Inputs::default() };
+                generate_with(model.as_ref(), &model.encode(&input)?, options, &inputs)?
             }
             Self::Causal(model) => {
                 let prompts: Vec<Vec<u32>> = rows.iter().map(|row| row.to_vec()).collect();
-                generate_causal_until(model.as_ref(), &prompts, options, stops)?
+                generate_causal_until(model.as_ref(), &prompts, options, stops, sink)?
             }
         })
     }
@@ -273,6 +280,18 @@ impl TextGenerator {
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn generate(&self, texts: &[&str]) -> Result<Vec<Vec<GeneratedText>>> {
+        self.generate_into(texts, None)
+    }
+
+    /// [`generate`](Self::generate), with a sink that receives the answers while they are generated.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn generate_into(
+        &self,
+        texts: &[&str],
+        sink: Option<&dyn Sink>,
+    ) -> Result<Vec<Vec<GeneratedText>>> {
         let mut rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
         for (row, text) in rows.iter_mut().zip(texts) {
             if text.trim().is_empty() {
@@ -282,7 +301,7 @@ impl TextGenerator {
                 self.note_cut(self.tokenizer.encode(text, None)?.len(), row.len());
             }
         }
-        self.generate_from(&rows)
+        self.generate_from(&rows, sink)
     }
 
     /// [`generate`](Self::generate) for texts that have been [encoded](Self::encode). A row without a token has an empty
@@ -290,12 +309,16 @@ impl TextGenerator {
     ///
     /// # Errors
     /// Where the model fails.
-    pub fn generate_from(&self, rows: &[Vec<u32>]) -> Result<Vec<Vec<GeneratedText>>> {
+    pub fn generate_from(
+        &self,
+        rows: &[Vec<u32>],
+        sink: Option<&dyn Sink>,
+    ) -> Result<Vec<Vec<GeneratedText>>> {
         let asked: Vec<usize> = (0..rows.len()).filter(|at| !rows[*at].is_empty()).collect();
         let lengths: Vec<usize> = asked.iter().map(|at| rows[*at].len()).collect();
         let mut batches = length_batches(&lengths, self.options.batch_size, self.options.batch_tokens);
         batches.iter_mut().flatten().for_each(|at| *at = asked[*at]);
-        let answers = each_batch(self.model.device(), &batches, |batch| self.answer(batch, rows))?;
+        let answers = each_batch(self.model.device(), &batches, |batch| self.answer(batch, rows, sink))?;
         let returned = self.options.generation.or(self.model.generation_defaults()).num_return_sequences;
         let nothing = GeneratedText { text: String::new(), score: 0.0, tokens: 0 };
         let mut outputs = vec![vec![nothing; returned.unwrap_or(1)]; rows.len()];
@@ -305,13 +328,16 @@ impl TextGenerator {
         Ok(outputs)
     }
 
-    fn answer(&self, batch: &[usize], rows: &[Vec<u32>]) -> Result<Answers> {
+    fn answer(&self, batch: &[usize], rows: &[Vec<u32>], sink: Option<&dyn Sink>) -> Result<Answers> {
         let inputs: Vec<&[u32]> = batch.iter().map(|&at| rows[at].as_slice()).collect();
-        let hypotheses = self.model.generate(&inputs, &self.options.generation, &self.stops)?;
+        let writer = sink.map(|sink| Writer::new(sink, &self.tokenizer, &self.options.stops, batch.to_vec()));
+        let tokens = writer.as_ref().map(|writer| writer as &dyn TokenSink);
+        let hypotheses = self.model.generate(&inputs, &self.options.generation, &self.stops, tokens)?;
         batch
             .iter()
             .zip(hypotheses)
-            .map(|(&at, hypotheses)| {
+            .enumerate()
+            .map(|(input, (&at, hypotheses))| {
                 let longest = hypotheses.iter().map(|hypothesis| hypothesis.tokens.len()).max();
                 self.note_length(rows[at].len() + longest.unwrap_or(0));
                 let outputs: Result<Vec<GeneratedText>> = hypotheses
@@ -323,7 +349,11 @@ impl TextGenerator {
                         Ok(GeneratedText { text, score: hypothesis.score, tokens: hypothesis.tokens.len() })
                     })
                     .collect();
-                Ok((at, outputs?))
+                let outputs = outputs?;
+                if let (Some(writer), Some(best)) = (&writer, outputs.first()) {
+                    writer.finish(input, &best.text);
+                }
+                Ok((at, outputs))
             })
             .collect()
     }

@@ -63,17 +63,8 @@ mod tests {
 
     #[test]
     fn the_best_page_is_the_answer_and_each_page_is_listed_once() {
-        let passage = |title: &str| Passage {
-            id: PassageId(0),
-            page_id: "1".into(),
-            title: title.into(),
-            section: String::new(),
-            text: String::new(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
-        };
+        let passage =
+            |title: &str| Passage { page_id: "1".into(), title: title.into(), ..Passage::of_text("") };
         let passages = [passage("B"), passage("A"), passage("B")];
         let candidates: Vec<_> = passages
             .iter()

@@ -61,6 +61,23 @@ pub struct Passage {
 }
 
 impl Passage {
+    /// A text that is no page's, for rerankers and generators.
+    pub fn of_text(text: impl Into<String>) -> Self {
+        Self {
+            id: PassageId(0),
+            page_id: String::new(),
+            title: String::new(),
+            section: String::new(),
+            text: text.into(),
+            start_paragraph: 0,
+            start_character: 0,
+            end_paragraph: 0,
+            end_character: 0,
+        }
+    }
+}
+
+impl Passage {
     /// The span as KILT evidence.
     pub fn provenance(&self) -> Provenance {
         Provenance {

@@ -78,20 +78,6 @@ mod tests {
         }
     }
 
-    fn passage(text: &str) -> Passage {
-        Passage {
-            id: sporran_kilt::PassageId(0),
-            page_id: String::new(),
-            title: String::new(),
-            section: String::new(),
-            text: text.into(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
-        }
-    }
-
     #[test]
     fn scores_are_brought_to_one_scale_before_they_are_summed_where_that_is_asked_for() {
         let fixed = |scores: [f32; 3]| -> Box<dyn Reranker> { Box::new(Fixed(scores.into())) };
@@ -105,7 +91,7 @@ mod tests {
             ..term(3, 0.25, false)
         });
         let whole = Combined::new(rerankers.into(), terms);
-        let (a, b, c) = (passage("a"), passage("b"), passage("c"));
+        let (a, b, c) = (Passage::of_text("a"), Passage::of_text("b"), Passage::of_text("c"));
         let scores = whole.score(&Query::of_text("q", "q"), &[&a, &b, &c]).unwrap();
         // Deviations sqrt(2/3) and 100 sqrt(2/3): (-1, 0, 1) and half of (1, -1, 0), over sqrt(2/3).
         let unit = 1.5f32.sqrt();

@@ -44,17 +44,8 @@ mod tests {
 
     #[test]
     fn passages_of_a_page_share_its_score() {
-        let passage = |id: u32, page: &str| Passage {
-            id: PassageId(id),
-            page_id: page.into(),
-            title: String::new(),
-            section: String::new(),
-            text: String::new(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
-        };
+        let passage =
+            |id: u32, page: &str| Passage { id: PassageId(id), page_id: page.into(), ..Passage::of_text("") };
         let passages = [passage(0, "a"), passage(1, "b"), passage(2, "a")];
         let passages: Vec<&Passage> = passages.iter().collect();
         assert_eq!(PagePool::Best.pool(&passages, &[1.0, 9.0, 4.0]), [4.0, 9.0, 4.0]);

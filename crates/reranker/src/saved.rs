@@ -169,20 +169,6 @@ mod tests {
 
     use super::*;
 
-    fn passage(text: &str) -> Passage {
-        Passage {
-            id: sporran_kilt::PassageId(0),
-            page_id: String::new(),
-            title: String::new(),
-            section: String::new(),
-            text: text.into(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
-        }
-    }
-
     #[test]
     fn a_folder_says_what_it_holds() {
         let folder = tempfile::tempdir().unwrap();
@@ -201,7 +187,7 @@ mod tests {
         saved.write(folder.path()).unwrap();
         assert_eq!(Saved::read(folder.path()).unwrap(), saved);
         let reranker = open(folder.path(), computing).unwrap();
-        let (a, b) = (passage("milk"), passage("sea"));
+        let (a, b) = (Passage::of_text("milk"), Passage::of_text("sea"));
         let scores = reranker.score(&Query::of_text("q", "milk"), &[&a, &b]).unwrap();
         assert!(scores[0] > scores[1]);
         std::fs::write(folder.path().join(RERANKER), r#"{"kind": "tf-idf"}"#).unwrap();

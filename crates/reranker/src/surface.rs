@@ -48,12 +48,7 @@ mod tests {
             id: PassageId(id),
             page_id: title.into(),
             title: title.into(),
-            section: String::new(),
-            text: "Tea.".into(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
+            ..Passage::of_text("Tea.")
         };
         let passages = [passage(0, "Tea"), passage(1, "Élan"), passage(2, "Tea"), passage(3, "")];
         let passages: Vec<&Passage> = passages.iter().collect();

@@ -97,13 +97,7 @@ mod tests {
         let passage = |id: u32, page: &str, text: &str| Passage {
             id: PassageId(id),
             page_id: page.into(),
-            title: String::new(),
-            section: String::new(),
-            text: text.into(),
-            start_paragraph: 0,
-            start_character: 0,
-            end_paragraph: 0,
-            end_character: 0,
+            ..Passage::of_text(text)
         };
         let passages = [passage(0, "p", "ab"), passage(1, "p", "cx"), passage(2, "q", "b")];
         let passages: Vec<&Passage> = passages.iter().collect();

@@ -1,13 +1,13 @@
-//! A retriever restricted to some of the passages.
+//! Retrieval among some of the passages.
 
 use sporran_kilt::{Hit, PassageId, Query};
 
 use crate::{Result, Retriever};
 
-/// Filters the results of another retriever.
-///
-/// The other one returns increasingly many results until enough are left or it has no more. So the ranking is
-/// that of all passages without the unwanted ones, even if few are wanted.
+/// Accepts the passages that a search may return, for example by their page, title or section in the store.
+pub type PassageFilter<'a> = dyn Fn(PassageId) -> bool + Sync + 'a;
+
+/// A retriever restricted to some of the passages.
 pub struct Filtered<R, F> {
     base: R,
     wanted: F,
@@ -18,35 +18,51 @@ impl<R: Retriever, F: Fn(PassageId) -> bool + Send + Sync> Filtered<R, F> {
     pub fn new(base: R, wanted: F) -> Self {
         Self { base, wanted }
     }
-
-    fn kept(&self, hits: Vec<Hit>, k: usize) -> Vec<Hit> {
-        hits.into_iter().filter(|hit| (self.wanted)(hit.passage)).take(k).collect()
-    }
 }
 
 impl<R: Retriever, F: Fn(PassageId) -> bool + Send + Sync> Retriever for Filtered<R, F> {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        let mut found: Vec<Vec<Hit>> = vec![Vec::new(); queries.len()];
-        let mut open: Vec<usize> = (0..queries.len()).collect();
-        let mut depth = k.saturating_mul(2);
-        while !open.is_empty() && k > 0 {
-            let asked: Vec<Query> = open.iter().map(|&query| queries[query].clone()).collect();
-            let rankings = self.base.retrieve(&asked, depth)?;
-            let mut short = Vec::new();
-            for (query, ranking) in open.into_iter().zip(rankings) {
-                let exhausted = ranking.len() < depth;
-                let kept = self.kept(ranking, k);
-                if kept.len() < k && !exhausted {
-                    short.push(query);
-                } else {
-                    found[query] = kept;
-                }
-            }
-            open = short;
-            depth = depth.saturating_mul(4);
-        }
-        Ok(found)
+        self.base.retrieve_filtered(queries, k, &self.wanted)
     }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        self.base.retrieve_filtered(queries, k, &|passage| (self.wanted)(passage) && filter(passage))
+    }
+}
+
+/// The accepted results of a search that has no filter: it is repeated with more results until enough are accepted or it
+/// has no more. So the ranking is that of all passages without the others, even if few are accepted.
+pub(crate) fn widen(
+    search: impl Fn(&[Query], usize) -> Result<Vec<Vec<Hit>>>,
+    queries: &[Query],
+    k: usize,
+    filter: &PassageFilter<'_>,
+) -> Result<Vec<Vec<Hit>>> {
+    let mut found: Vec<Vec<Hit>> = vec![Vec::new(); queries.len()];
+    let mut open: Vec<usize> = (0..queries.len()).collect();
+    let mut depth = k.saturating_mul(2);
+    while !open.is_empty() && k > 0 {
+        let rest: Vec<Query> = open.iter().map(|&query| queries[query].clone()).collect();
+        let rankings = search(&rest, depth)?;
+        let mut short = Vec::new();
+        for (query, ranking) in open.into_iter().zip(rankings) {
+            let is_exhausted = ranking.len() < depth;
+            let kept: Vec<Hit> = ranking.into_iter().filter(|hit| filter(hit.passage)).take(k).collect();
+            if kept.len() < k && !is_exhausted {
+                short.push(query);
+            } else {
+                found[query] = kept;
+            }
+        }
+        open = short;
+        depth = depth.saturating_mul(4);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

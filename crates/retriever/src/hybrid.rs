@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::{Hit, Query, hash_json};
 
-use crate::{Error, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site};
+use crate::{Error, PassageFilter, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site};
 
 /// `kind = "hybrid"`
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -86,27 +86,39 @@ impl Hybrid {
         Ok(Self { parts, options })
     }
 
-    /// The parts' rankings of each query: `[part][query]`.
-    ///
-    /// # Errors
-    /// Errors of a part.
-    pub fn rankings(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Vec<Hit>>>> {
-        let depth = self.options.depth.max(k);
-        self.parts.iter().map(|part| part.retrieve(queries, depth)).collect()
-    }
-}
-
-impl Retriever for Hybrid {
-    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        let rankings = self.rankings(queries, k)?;
+    /// The fused rankings of queries, given the search of a part.
+    fn fused(
+        &self,
+        count: usize,
+        k: usize,
+        search: impl Fn(&dyn Retriever, usize) -> Result<Vec<Vec<Hit>>>,
+    ) -> Result<Vec<Vec<Hit>>> {
         let options = FusionOptions { depth: self.options.depth.max(k), ..self.options.clone() };
-        let fused = (0..queries.len()).map(|query| {
+        let rankings: Result<Vec<_>> = self.parts.iter().map(|part| search(&**part, options.depth)).collect();
+        let rankings = rankings?;
+        let fused = (0..count).map(|query| {
             let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
             let mut hits = options.fuse(&rows);
             hits.truncate(k);
             hits
         });
         Ok(fused.collect())
+    }
+}
+
+impl Retriever for Hybrid {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.fused(queries.len(), k, |part, depth| part.retrieve(queries, depth))
+    }
+
+    /// Fuses the filtered rankings of the parts.
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        self.fused(queries.len(), k, |part, depth| part.retrieve_filtered(queries, depth, filter))
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {

@@ -21,7 +21,7 @@ pub mod sparse;
 mod titles;
 
 pub use error::{Error, Result};
-pub use filter::Filtered;
+pub use filter::{Filtered, PassageFilter};
 pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
 pub use registry::RetrieverOptions;
@@ -39,6 +39,23 @@ pub trait Retriever: Send + Sync {
     /// # Errors
     /// An [`Error`] if an index is damaged or a model fails; a query without a match is no error.
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>>;
+
+    /// [`retrieve`](Self::retrieve) among the passages that a filter accepts. The scores are those of the whole
+    /// collection.
+    ///
+    /// Without an implementation of its own, a retriever is asked for more and more passages until enough of them
+    /// are accepted or it has no more.
+    ///
+    /// # Errors
+    /// As [`retrieve`](Self::retrieve).
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        filter::widen(|queries, k| self.retrieve(queries, k), queries, k, filter)
+    }
 
     /// Explains a query's ranking.
     ///
@@ -80,6 +97,15 @@ pub trait PassageScorer: Send + Sync {
 impl<R: Retriever + ?Sized> Retriever for Box<R> {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
         (**self).retrieve(queries, k)
+    }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        (**self).retrieve_filtered(queries, k, filter)
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {

@@ -84,7 +84,7 @@ fn run(model: &dyn Seq2Seq, rows: &[Vec<u32>], case: &Case) -> Vec<Vec<Hypothesi
     let batch = Batch::new(rows, model.special_tokens().pad, &device()).unwrap();
     let Some(titles) = &case.titles else { return generate(model, &batch, &case.options).unwrap() };
     let titles = Titles::new(titles, model.special_tokens().eos[0]);
-    let inputs = Inputs { sources: Some(rows), constraint: Some(&titles) };
+    let inputs = Inputs { sources: Some(rows), constraint: Some(&titles), sink: None };
     generate_with(model, &model.encode(&batch).unwrap(), &case.options, &inputs).unwrap()
 }
 
@@ -318,7 +318,7 @@ fn source_tokens_are_required_by_rules_that_read_them() {
     let error = search(&mut fixed, &special(), &options, &Inputs::default()).unwrap_err();
     assert!(error.to_string().contains("encoder-no-repeat-ngram-size"), "{error}");
     let sources = [vec![1], vec![2]];
-    let inputs = Inputs { sources: Some(&sources), constraint: None };
+    let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
     let error = search(&mut fixed, &special(), &options, &inputs).unwrap_err();
     assert!(error.to_string().contains("the sources of 1 inputs, found 2"), "{error}");
 }

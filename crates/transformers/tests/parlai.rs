@@ -100,7 +100,7 @@ fn the_network_attends_and_answers_as_parlais_does() {
             chosen.push([pieces[best].clone(), dialogue]);
         }
         let memory = fuse(&chosen.iter().map(|both| both.as_slice()).collect::<Vec<_>>()).unwrap();
-        let inputs = Inputs { sources: None, constraint: None };
+        let inputs = Inputs::default();
         let answers = generate_with(model.as_ref(), &memory, &options, &inputs).unwrap();
         for (answer, case) in answers.iter().zip(&expected.cases) {
             assert_eq!(answer[0].tokens, case.tokens);

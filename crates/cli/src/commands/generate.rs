@@ -134,7 +134,7 @@ impl Generate {
                     }
                 }
             }
-            generator.generate_from(&rows)?.iter().try_for_each(|outputs| print(context, outputs))?;
+            generator.generate_from(&rows, None)?.iter().try_for_each(|outputs| print(context, outputs))?;
             end
         });
         if blank > 0 {

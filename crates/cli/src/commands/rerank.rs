@@ -9,12 +9,12 @@ use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ScoreActivation;
 use sporran_kilt::{
-    PassageStore,
+    Passage, PassageStore, Query,
     scores::ranking::{RELEVANT, Report},
     wowpp,
 };
 use sporran_pipeline::knowledge_selection;
-use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions};
+use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions, Reranker, Saved};
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     models,
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
     paths,
@@ -37,7 +37,7 @@ use crate::{
         An input line is {\"query\": \"..\", \"passages\": [\"..\"]}. With --json, an output line is {\"scores\": [..]}.\n\
         A score is a number, or a list of two for a model with two labels; null if query and passage are empty.\n\
         \n\
-        Scores are those of CrossEncoder.predict in sentence-transformers. They pass through the activation\n\
+        The scores of a cross-encoder are those of CrossEncoder.predict in sentence-transformers. They pass through the activation\n\
         of the folder; by default the sigmoid for one label, and none for two.\n\
         \n\
         Output lines have the order of the input lines.")]
@@ -120,20 +120,52 @@ impl Score {
     }
 }
 
+/// A reranker, as its folder has it.
+enum Model {
+    /// Its logits pass through an activation, and a pair without tokens has none.
+    CrossEncoder(Box<CrossEncoder>, ScoreActivation),
+    Other(Box<dyn Reranker>),
+}
+
+impl Model {
+    /// The scores of each request's passages.
+    fn scores(&self, requests: &[Request]) -> Result<Vec<Vec<Option<Score>>>> {
+        match self {
+            Self::CrossEncoder(model, activation) => {
+                let pairs: Vec<(&str, &str)> = requests
+                    .iter()
+                    .flat_map(|request| {
+                        request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
+                    })
+                    .collect();
+                let mut logits = model.logits_where_read(&pairs)?.into_iter();
+                let score = |row: Option<Vec<f32>>| row.map(|row| Score::of(activation.scores(&row)));
+                let scores =
+                    |request: &Request| logits.by_ref().take(request.passages.len()).map(score).collect();
+                Ok(requests.iter().map(scores).collect())
+            }
+            Self::Other(model) => {
+                let scores = |request: &Request| {
+                    let passages: Vec<Passage> =
+                        request.passages.iter().map(|text| Passage::of_text(text.as_str())).collect();
+                    let passages: Vec<&Passage> = passages.iter().collect();
+                    let query = Query::of_text("", request.query.as_str());
+                    let scores = model.score(&query, &passages)?;
+                    Ok(scores.into_iter().map(|score| Some(Score::One(score))).collect())
+                };
+                requests.iter().map(scores).collect()
+            }
+        }
+    }
+}
+
 impl Rerank {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         if let (Some(dialogues), Some(output)) = (&self.wowpp, &self.output) {
             return self.select(dialogues, output, context);
         }
         at_least_one("--batch-size", self.batch_size)?;
-        let model = CrossEncoder::load(&CrossEncoderOptions {
-            precision: self.precision,
-            device: self.device,
-            max_tokens: self.max_tokens,
-            batch_tokens: self.batch_tokens,
-            ..CrossEncoderOptions::new(models::resolve(&self.model, context.quiet)?)
-        })?;
-        let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
+        let model = self.open(models::resolve(&self.model, context.quiet)?)?;
         let mut blank = 0usize;
         let mut line = 0;
         let parse = |text: String| {
@@ -147,17 +179,7 @@ impl Rerank {
                 .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
         };
         let done = Lines::stdin(self.batch_size).each_portion(parse, |requests| {
-            let pairs: Vec<(&str, &str)> = requests
-                .iter()
-                .flat_map(|request| {
-                    request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
-                })
-                .collect();
-            let mut logits = model.logits_where_read(&pairs)?.into_iter();
-            for request in requests {
-                let rows = logits.by_ref().take(request.passages.len());
-                let score = |row: Option<Vec<f32>>| row.map(|row| Score::of(activation.scores(&row)));
-                let scores: Vec<Option<Score>> = rows.map(score).collect();
+            for (request, scores) in requests.iter().zip(model.scores(&requests)?) {
                 if scores.iter().any(Option::is_none) {
                     tracing::warn!(
                         "standard input:{}: an empty query and an empty passage have no tokens, and no score",
@@ -175,6 +197,32 @@ impl Rerank {
             tracing::warn!("standard input: blank lines have no scores: {blank} of them");
         }
         done.map(|()| Outcome::default())
+    }
+
+    /// Loads the reranker of a folder.
+    fn open(&self, folder: PathBuf) -> Result<Model> {
+        let Self { precision, device, batch_tokens, .. } = *self;
+        let saved = Saved::read(&folder)?;
+        if let Saved::CrossEncoder { .. } = saved {
+            let model = CrossEncoder::load(&CrossEncoderOptions {
+                precision,
+                device,
+                max_tokens: self.max_tokens,
+                batch_tokens,
+                ..CrossEncoderOptions::new(folder)
+            })?;
+            let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
+            return Ok(Model::CrossEncoder(Box::new(model), activation));
+        }
+        for (flag, is_given) in
+            [("--max-tokens", self.max_tokens.is_some()), ("--raw-scores", self.raw_scores)]
+        {
+            if is_given {
+                let message = format!("{flag} is for a cross-encoder, and {} has", folder.display());
+                return Err(Error::Usage(format!("{message} a reranker of kind `{}`", saved.kind())));
+            }
+        }
+        Ok(Model::Other(sporran_reranker::open(&folder, Computing { precision, device, batch_tokens })?))
     }
 
     /// Ranks the sentences of dialogues, and scores the ranking by the annotators' confidence.

@@ -262,7 +262,7 @@ impl TripletReader {
             spans: &spans,
             relations: &self.relations,
         };
-        let inputs = Inputs { sources: Some(sources), constraint: Some(&constraint) };
+        let inputs = Inputs { sources: Some(sources), constraint: Some(&constraint), sink: None };
         let memory = self.model.encode(&Batch::new(sources, special.pad, self.model.device())?)?;
         let found = generate_with(self.model.as_ref(), &memory, &self.generation(), &inputs)?;
         Ok(found.iter().zip(&spans).map(|(hypotheses, spans)| self.facts(hypotheses, spans)).collect())

@@ -10,7 +10,7 @@ use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, Prompt,
     VectorIndex, fingerprint::encoder_hash,
 };
-use crate::{Error, PassageScorer, Result, Retriever};
+use crate::{Error, PassageFilter, PassageScorer, Result, Retriever};
 
 /// A dense retriever of passages.
 ///
@@ -227,15 +227,39 @@ impl Dense {
     }
 }
 
-impl Retriever for Dense {
-    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+impl Dense {
+    fn search(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: Option<&PassageFilter<'_>>,
+    ) -> Result<Vec<Vec<Hit>>> {
         if queries.is_empty() {
             return Ok(Vec::new());
         }
         let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
-        let found = self.index.search(&self.encode(&texts)?, k, None)?;
+        let vectors = self.encode(&texts)?;
+        let found = match filter {
+            None => self.index.search(&vectors, k, None)?,
+            Some(filter) => self.index.search(&vectors, k, Some(&|id| filter(PassageId(id))))?,
+        };
         let hit = |(id, score)| Hit { passage: PassageId(id), score };
         Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
+    }
+}
+
+impl Retriever for Dense {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.search(queries, k, None)
+    }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        self.search(queries, k, Some(filter))
     }
 }
 

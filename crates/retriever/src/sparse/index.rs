@@ -129,7 +129,7 @@ impl Index {
     pub(crate) fn retrieve<'a, M: Model>(
         &'a self,
         model: &M,
-        queries: &[Query],
+        (queries, filter): (&[Query], Option<&PassageFilter<'_>>),
         k: usize,
         pruning: Pruning,
         cursors: impl Fn(&str) -> Result<Vec<Cursor<'a>>> + Sync,
@@ -138,7 +138,8 @@ impl Index {
         queries
             .par_iter()
             .map_init(Scratch::default, |scratch, query| {
-                search(cursors(&query.text)?, self.header.passages, k, &scorer, pruning, scratch)
+                let passages = (self.header.passages, filter);
+                search(cursors(&query.text)?, passages, k, &scorer, pruning, scratch)
             })
             .collect()
     }

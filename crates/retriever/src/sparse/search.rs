@@ -15,7 +15,7 @@ use std::{cmp::Ordering, collections::BinaryHeap};
 use sporran_kilt::{Hit, PassageId};
 
 use super::postings::{Cursor, Scorer};
-use crate::Result;
+use crate::{PassageFilter, Result};
 
 /// The number of passages in a window: their scores stay in the L1 cache.
 const WINDOW: usize = 4096;
@@ -113,10 +113,11 @@ impl Default for Scratch {
     }
 }
 
-/// The best `k` of `passages` passages by the sum of the terms' weighted impacts; only positive sums.
+/// The best `k` of `passages` passages by the sum of the terms' weighted impacts, among those that the filter accepts; only
+/// positive sums.
 pub(crate) fn search(
     mut terms: Vec<Cursor<'_>>,
-    passages: u32,
+    (passages, filter): (u32, Option<&PassageFilter<'_>>),
     k: usize,
     scorer: &impl Scorer,
     pruning: Pruning,
@@ -133,7 +134,7 @@ pub(crate) fn search(
     let mut from = 0;
     while from < passages {
         let width = WINDOW.min((passages - from) as usize);
-        search_window(&mut terms, from, width, slack, scorer, pruning, scratch, &mut best)?;
+        search_window(&mut terms, filter, from, width, slack, scorer, pruning, scratch, &mut best)?;
         from += width as u32;
     }
     Ok(best.into_hits())
@@ -142,6 +143,7 @@ pub(crate) fn search(
 #[expect(clippy::too_many_arguments, reason = "the state of one loop, split off to be read alone")]
 fn search_window(
     terms: &mut [Cursor<'_>],
+    filter: Option<&PassageFilter<'_>>,
     from: u32,
     width: usize,
     slack: f64,
@@ -180,7 +182,8 @@ fn search_window(
 
     candidates.clear();
     let mut consider = |place: usize, score: f32| {
-        if score > 0.0 && f64::from(score) + reach > threshold {
+        let is_accepted = || filter.is_none_or(|filter| filter(PassageId(from + place as u32)));
+        if score > 0.0 && f64::from(score) + reach > threshold && is_accepted() {
             candidates.push((from + place as u32, score));
         }
     };

@@ -19,7 +19,7 @@ use super::{
     search::Pruning,
     segment::SegmentBuilder,
 };
-use crate::{Error, Result, Retriever};
+use crate::{Error, PassageFilter, Result, Retriever};
 
 /// Options of indexing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -194,12 +194,22 @@ impl TfIdf {
     /// # Errors
     /// As [`Retriever::retrieve`].
     pub fn retrieve_exhaustively(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        self.index.retrieve(&self.model, queries, k, Pruning::Off, |query| self.cursors(query))
+        self.index.retrieve(&self.model, (queries, None), k, Pruning::Off, |query| self.cursors(query))
     }
 }
 
 impl Retriever for TfIdf {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, (queries, None), k, Pruning::On, |query| self.cursors(query))
+    }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let queries = (queries, Some(filter));
         self.index.retrieve(&self.model, queries, k, Pruning::On, |query| self.cursors(query))
     }
 }

@@ -5,7 +5,7 @@ use sporran_checkpoint::Result;
 use super::{CausalCache, CausalLm};
 use crate::{
     batch::Batch,
-    decode::{GenerationOptions, Hypothesis, Inputs, Sequences, search},
+    decode::{GenerationOptions, Hypothesis, Inputs, Sequences, TokenSink, search},
 };
 
 /// The sequences of a decoder-only model.
@@ -68,10 +68,11 @@ pub fn generate_causal(
     prompts: &[Vec<u32>],
     options: &GenerationOptions,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    generate_causal_until(model, prompts, options, &[])
+    generate_causal_until(model, prompts, options, &[], None)
 }
 
-/// [`generate_causal`], where each of `stops` ends a sequence as the model's own end token does.
+/// [`generate_causal`], where each of `stops` ends a sequence as the model's own end token does, and a sink receives the
+/// tokens.
 ///
 /// # Errors
 /// As for `generate_causal`.
@@ -80,11 +81,12 @@ pub fn generate_causal_until(
     prompts: &[Vec<u32>],
     options: &GenerationOptions,
     stops: &[u32],
+    sink: Option<&dyn TokenSink>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let mut special = model.special_tokens().clone();
     special.eos.extend(stops.iter().filter(|stop| !model.special_tokens().eos.contains(stop)));
     let options = options.or(model.generation_defaults());
-    let inputs = Inputs { sources: Some(prompts), constraint: None };
+    let inputs = Inputs { sources: Some(prompts), sink, ..Inputs::default() };
     let cache = CausalCache::new();
     let mut sequences = Prompts { model, prompts, inputs: prompts.len(), cache };
     search(&mut sequences, &special, &options, &inputs)

@@ -39,12 +39,14 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let count = open.len();
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
-            if search.is_open(rules) {
+            let input = search.input;
+            if rules.sink_ends(input, None) {
+                found[input] = search.interrupted(rules);
+            } else if search.is_open(rules) {
                 kept.push(at as u32);
                 rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
                 going_on.push(search);
             } else {
-                let input = search.input;
                 found[input] = search.finish(rules);
             }
         }
@@ -264,6 +266,14 @@ impl Search {
         // Where too little is possible, the rest cannot win.
         drawn.resize(count, Candidate { beam: 0, token: 0, score: f32::NEG_INFINITY });
         drawn
+    }
+
+    /// The finished sequences, or else the running ones.
+    fn interrupted(mut self, rules: &Rules<'_>) -> Vec<Hypothesis> {
+        if !self.finished.iter().any(|beam| beam.complete) {
+            self.finished.clone_from(&self.running);
+        }
+        self.finish(rules)
     }
 
     fn finish(mut self, rules: &Rules<'_>) -> Vec<Hypothesis> {

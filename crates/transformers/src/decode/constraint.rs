@@ -1,5 +1,7 @@
 //! Sequences of which only some are allowed.
 
+use super::sink::TokenSink;
+
 /// Determines the tokens that may follow, as `prefix_allowed_tokens_fn` does in `transformers`.
 pub trait Constraint: Sync {
     /// Appends the tokens that may follow `tokens` to `allowed`, each once. `tokens` are the new tokens of a sequence
@@ -24,11 +26,16 @@ pub struct Inputs<'a> {
     pub sources: Option<&'a [Vec<u32>]>,
     /// Which tokens may follow.
     pub constraint: Option<&'a dyn Constraint>,
+    /// Receives the tokens of every step.
+    pub sink: Option<&'a dyn TokenSink>,
 }
 
 impl std::fmt::Debug for Inputs<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let constraint = self.constraint.map(|_| "..");
-        f.debug_struct("Inputs").field("sources", &self.sources).field("constraint", &constraint).finish()
+        f.debug_struct("Inputs")
+            .field("sources", &self.sources)
+            .field("constraint", &self.constraint.map(|_| ".."))
+            .field("sink", &self.sink.map(|_| ".."))
+            .finish()
     }
 }

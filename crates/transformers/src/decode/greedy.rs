@@ -37,7 +37,8 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
             }
             *sum += best.score;
             tokens.push(best.token);
-            if !rules.ends(open[row], best.token, new) {
+            let is_ended = rules.sink_ends(open[row], Some(best.token));
+            if !is_ended && !rules.ends(open[row], best.token, new) {
                 kept.push(row as u32);
             }
         }

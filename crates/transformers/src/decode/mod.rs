@@ -14,6 +14,7 @@ mod sample;
 mod scores;
 mod sequences;
 mod settings;
+mod sink;
 mod trie;
 
 pub use constraint::{Constraint, Inputs};
@@ -21,6 +22,7 @@ pub use options::{EarlyStopping, GenerationOptions};
 pub use rag::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities};
 use sequences::Decoder;
 pub use sequences::Sequences;
+pub use sink::TokenSink;
 pub use trie::{Node, Trie, TrieBuilder, TrieConstraint, TrieCounts};
 
 use sporran_checkpoint::{Error, Result, SpecialTokens};
@@ -58,7 +60,7 @@ pub fn generate(
     options: &GenerationOptions,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let sources = input.rows()?;
-    let inputs = Inputs { sources: Some(&sources), constraint: None };
+    let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
     generate_with(model, &model.encode(input)?, options, &inputs)
 }
 

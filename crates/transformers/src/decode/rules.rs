@@ -67,6 +67,11 @@ impl<'a> Rules<'a> {
         self.inputs.constraint.is_some_and(Constraint::complete_only)
     }
 
+    /// Passes a step of an input's search to the sink. Returns whether the sink ends the search.
+    pub(crate) fn sink_ends(&self, input: usize, token: Option<u32>) -> bool {
+        self.inputs.sink.is_some_and(|sink| sink.token(input, token).is_break())
+    }
+
     /// The tokens of a sequence of `input` that are new.
     fn new_tokens<'t>(&self, input: usize, tokens: &'t [u32]) -> &'t [u32] {
         &tokens[self.prompts[input].len()..]
@@ -274,7 +279,7 @@ mod tests {
     fn no_run_of_the_sources_tokens_comes() {
         let options = GenerationOptions { encoder_no_repeat_ngram_size: Some(2), ..Default::default() };
         let sources = [vec![3, 4, 3, 5, 1]];
-        let inputs = Inputs { sources: Some(&sources), constraint: None };
+        let inputs = Inputs { sources: Some(&sources), ..Inputs::default() };
         assert_eq!(possible(&applied(options, inputs, &[0, 3])), [0, 1, 2, 3]);
     }
 
@@ -337,7 +342,7 @@ mod tests {
         let options = || GenerationOptions { bad_words_ids: Some(vec![vec![5]]), ..Default::default() };
         let scores = |allowed| {
             let only = Only(allowed);
-            let inputs = Inputs { sources: None, constraint: Some(&only) };
+            let inputs = Inputs { constraint: Some(&only), ..Inputs::default() };
             applied(options(), inputs, &[0, 2])
         };
         assert_eq!(possible(&scores(&[3, 5])), [3]);

@@ -51,6 +51,11 @@ pub(super) fn search(
         )?;
         let (mut kept, mut rows) = (Vec::new(), Vec::new());
         for (at, input) in open.iter().enumerate() {
+            let drawn = &mut found[*input];
+            let token = if count == 1 { Some(drawn[0].last) } else { None };
+            if rules.sink_ends(*input, token) {
+                drawn.iter_mut().for_each(|drawn| drawn.over = true);
+            }
             // A group keeps all its rows until the last of them ends, so that all groups are of one size.
             if found[*input].iter().any(|drawn| !drawn.over) {
                 kept.push(at as u32);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sporran_kilt::{Hit, Passage, PassageStore, Query};
 use sporran_reranker::Reranker;
-use sporran_retriever::{Result, Retriever, Trace};
+use sporran_retriever::{PassageFilter, Result, Retriever, Trace};
 
 use crate::workflows::answer::retrieval::RerankOptions;
 
@@ -55,6 +55,16 @@ impl Reranked {
 impl Retriever for Reranked {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
         let found = self.base.retrieve(queries, k.max(self.options.depth))?;
+        queries.iter().zip(found).map(|(query, hits)| self.reordered(query, hits, k)).collect()
+    }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let found = self.base.retrieve_filtered(queries, k.max(self.options.depth), filter)?;
         queries.iter().zip(found).map(|(query, hits)| self.reordered(query, hits, k)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! A config opened to answer queries: what runs, servers and other programs hold. It needs no folder of a run.
 
-use sporran_generator::{Candidate, Generation, Request};
+use sporran_generator::{Candidate, Generation, Request, Sink};
 use sporran_kilt::{Hit, Passage, Prediction, Query};
 use sporran_retriever::Retriever;
 
@@ -53,6 +53,19 @@ impl System {
     /// # Errors
     /// Whatever a retriever or a generator reports, and damage in the passage store.
     pub fn answer(&self, queries: &[Query]) -> Result<Vec<Answered>> {
+        self.answer_with(queries, None)
+    }
+
+    /// [`answer`](Self::answer), with a sink that receives the generated texts and can end them. The number of a request is
+    /// that of its query.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn answer_into(&self, queries: &[Query], sink: &dyn Sink) -> Result<Vec<Answered>> {
+        self.answer_with(queries, Some(sink))
+    }
+
+    fn answer_with(&self, queries: &[Query], sink: Option<&dyn Sink>) -> Result<Vec<Answered>> {
         let general = &self.options.general;
         let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
             None => vec![Vec::new(); queries.len()],
@@ -63,7 +76,7 @@ impl System {
                 self.deepen(&**retriever, &shaped, hits)?
             }
         };
-        let generations = self.generate(queries, &hits)?;
+        let generations = self.generate(queries, &hits, sink)?;
         let mut answers = Vec::with_capacity(queries.len());
         for ((query, hits), generation) in queries.iter().zip(hits).zip(generations) {
             let (answer, used, tokens) = match generation {
@@ -113,7 +126,12 @@ impl System {
     }
 
     /// The generator's answers; `None` for each query where there is no generator.
-    fn generate(&self, queries: &[Query], hits: &[Vec<Hit>]) -> Result<Vec<Option<Generation>>> {
+    fn generate(
+        &self,
+        queries: &[Query],
+        hits: &[Vec<Hit>],
+        sink: Option<&dyn Sink>,
+    ) -> Result<Vec<Option<Generation>>> {
         let Some(generator) = &self.assembly.generator else {
             return Ok(queries.iter().map(|_| None).collect());
         };
@@ -134,6 +152,10 @@ impl System {
             .zip(&candidates)
             .map(|(query, candidates)| Request { query, passages: candidates })
             .collect();
-        Ok(generator.generate(&requests)?.into_iter().map(Some).collect())
+        let generations = match sink {
+            None => generator.generate(&requests)?,
+            Some(sink) => generator.generate_into(&requests, sink)?,
+        };
+        Ok(generations.into_iter().map(Some).collect())
     }
 }

@@ -62,12 +62,7 @@ impl Selection {
                 id: PassageId(at as u32),
                 page_id: judged.article.clone().unwrap_or_else(|| title.clone()),
                 title,
-                section: String::new(),
-                text,
-                start_paragraph: 0,
-                start_character: 0,
-                end_paragraph: 0,
-                end_character: 0,
+                ..Passage::of_text(text)
             });
         }
         Self { query: Query::of_text(id, text), passages, targets }

@@ -25,7 +25,7 @@ use super::{
     search::Pruning,
     segment::SegmentBuilder,
 };
-use crate::{Error, PassageScorer, Result, Retriever};
+use crate::{Error, PassageFilter, PassageScorer, Result, Retriever};
 
 /// Options of indexing and scoring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -270,7 +270,7 @@ impl Bm25 {
     /// # Errors
     /// As [`Retriever::retrieve`].
     pub fn retrieve_exhaustively(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        self.index.retrieve(&self.model, queries, k, Pruning::Off, |query| self.cursors(query))
+        self.index.retrieve(&self.model, (queries, None), k, Pruning::Off, |query| self.cursors(query))
     }
 }
 
@@ -314,6 +314,16 @@ impl PassageScorer for Bm25 {
 
 impl Retriever for Bm25 {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.index.retrieve(&self.model, (queries, None), k, Pruning::On, |query| self.cursors(query))
+    }
+
+    fn retrieve_filtered(
+        &self,
+        queries: &[Query],
+        k: usize,
+        filter: &PassageFilter<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let queries = (queries, Some(filter));
         self.index.retrieve(&self.model, queries, k, Pruning::On, |query| self.cursors(query))
     }
 }
