@@ -20,7 +20,7 @@ pub struct TrainingOptions {
     pub steps: u64,
     /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
     /// that are left, and each pass ends with an evaluation.
-    #[schemars(extend("x-unit" = "passes"))]
+    #[schemars(extend("x-unit" = "epochs"))]
     pub epochs: u64,
     /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]

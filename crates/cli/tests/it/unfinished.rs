@@ -80,7 +80,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         &output,
         &indexes,
         "tasks.datasets=[\"fever\", \"nq\"]",
-        "also=[]",
+        "then=[]",
     ];
     let folder = place.path().join("quickstart");
     // Files come in the order of KILT's tables.
@@ -142,7 +142,7 @@ fn results_that_a_config_no_longer_produces_are_set_aside() {
             format!("tasks.datasets={datasets}"),
         );
         let arguments =
-            ["retrieve", "configs/quickstart.toml", &output, &indexes, &datasets, "tasks.limit=5", "also=[]"];
+            ["retrieve", "configs/quickstart.toml", &output, &indexes, &datasets, "tasks.limit=5", "then=[]"];
         let (code, _, errors) = call(&arguments);
         assert_eq!(code, Some(0), "{errors}");
         errors

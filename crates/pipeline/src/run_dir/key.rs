@@ -45,7 +45,7 @@ impl StepKey {
     /// As [`Self::new`].
     pub(crate) fn training(options: &impl Serialize) -> Result<Self> {
         const ANYWHERE: [&str; 3] = ["checkpoint-every", "parallel-batches", "device"];
-        let mut key = Self::new("train", options)?.without(&["name", "output", "also"]);
+        let mut key = Self::new("train", options)?.without(&["name", "output", "then"]);
         key.values.retain(|path, _| !ANYWHERE.contains(&path.rsplit('.').next().unwrap_or_default()));
         Ok(key)
     }

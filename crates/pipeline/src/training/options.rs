@@ -1,7 +1,28 @@
-//! The shape of a model that training starts from random weights.
+//! Options that the trainings of several workflows share.
 
+use candle_core::DType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The number format of saved weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightDtype {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits; files of half the size.
+    F16,
+}
+
+impl From<WeightDtype> for DType {
+    fn from(dtype: WeightDtype) -> Self {
+        match dtype {
+            WeightDtype::F32 => Self::F32,
+            WeightDtype::F16 => Self::F16,
+        }
+    }
+}
 
 /// `[train.shape]`: a T5 1.0 (ReLU, tied embeddings).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -141,17 +141,17 @@ pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
         other => other?,
     };
     let mut mistakes = workflow.mistakes(path, overrides)?;
-    mistakes.extend(also(path, overrides)?);
+    mistakes.extend(check_then(path, overrides)?);
     Ok(mistakes)
 }
 
 /// Runs a config of any workflow.
 ///
 /// # Errors
-/// As [`Workflow::run`]; mistakes in configs that the key `also` names are found first.
+/// As [`Workflow::run`]; mistakes in configs that the key `then` names are found first.
 pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = workflow_of(path, overrides)?;
-    let mistakes = also(path, overrides)?;
+    let mistakes = check_then(path, overrides)?;
     if !mistakes.is_empty() {
         return Err(Error::Config(mistakes));
     }
@@ -180,11 +180,11 @@ pub fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> R
     workflow_of(path, overrides)?.train(path, overrides, observe)
 }
 
-/// What is wrong with the configs that the key `also` names.
-fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+/// What is wrong with the configs that the key `then` names.
+fn check_then(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
-    for path in document.strings("also") {
+    for path in document.strings("then") {
         match workflow_of(Path::new(&path), &[]) {
             // A config with tasks could name this one in turn.
             Ok(workflow)
@@ -192,9 +192,9 @@ fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
             Ok(_) => {
                 let message =
                     format!("expected a config that `sporran run` runs without tasks, found {path}");
-                document.report_key("also", message);
+                document.report_key("then", message);
             }
-            Err(error) => document.report_key("also", error.to_string()),
+            Err(error) => document.report_key("then", error.to_string()),
         }
     }
     Ok(document.into_diagnostics())

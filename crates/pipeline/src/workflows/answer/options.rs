@@ -47,10 +47,10 @@ pub struct General {
     /// Where runs' folders go.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
-    /// `also`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
+    /// `then`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
     /// in a folder of its own under the same `output`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<PathBuf>,
+    pub then: Vec<PathBuf>,
     /// `[source]`: the knowledge source. Closed-book runs can do without.
     pub source: Option<SourceOptions>,
     /// `[pages]`: which pages can be found; all of them without it.
@@ -204,9 +204,9 @@ pub struct TrainOptions {
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub target_tokens: usize,
     /// Records of each dataset that a judgement during training looks at.
-    #[serde(default = "judged")]
+    #[serde(default = "validation_records")]
     #[schemars(range(min = 1), extend("x-unit" = "records"))]
-    pub judged: usize,
+    pub validation_records: usize,
     /// Where it trains, in f32: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
@@ -220,7 +220,7 @@ fn target_tokens() -> usize {
     64
 }
 
-fn judged() -> usize {
+fn validation_records() -> usize {
     40
 }
 

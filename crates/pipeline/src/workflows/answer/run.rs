@@ -57,7 +57,7 @@ struct Chunk {
 /// The options that no answer depends on, and those whose contents the hashes of the parts stand for: where things go, the
 /// source, other task files, how models are trained.
 const WITHOUT: [&str; 7] =
-    ["output", "also", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
+    ["output", "then", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
 /// What is written of a task file, in the run's folder: the predictions, and where there is a retriever the ranking.
 fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
@@ -317,7 +317,7 @@ mod tests {
         let text = r#"
             workflow = "retriever-training"
             name = "r"
-            also = ["other.toml"]
+            then = ["other.toml"]
             [source]
             path = "pages.jsonl"
             redirects = "redirects.tsv"

@@ -10,6 +10,7 @@ use sporran_transformers::{DeviceName, Precision};
 use crate::{
     config::{Document, load::Config},
     source::{options::SourceOptions, pages},
+    training::options::WeightDtype,
 };
 
 /// A whole config of document-level relations.
@@ -58,21 +59,21 @@ pub struct DocumentsTraining {
     /// Files in DocRED's layout to learn from.
     pub files: Vec<PathBuf>,
     /// Of so many documents one is not learned from; these judge each pass over the others, and decide on the threshold.
-    #[serde(default = "judge_every")]
+    #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
-    pub judge_every: usize,
+    pub validation_every: usize,
     /// Tokens of a window of a document, at most.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 128), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Width of what is compared of two entities.
-    #[serde(default = "inner")]
+    #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
-    pub inner: usize,
+    pub hidden_size: usize,
     /// Values of a part of it, within which all products are read.
-    #[serde(default = "block")]
+    #[serde(default = "group_size")]
     #[schemars(range(min = 1))]
-    pub block: usize,
+    pub group_size: usize,
     /// Heads of the attention that finds what matters to both entities.
     #[serde(default = "heads")]
     #[schemars(range(min = 1))]
@@ -88,16 +89,16 @@ pub struct DocumentsTraining {
     /// Of the words' pieces the share that each pass hides, so that names are not learned by heart.
     #[serde(default)]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub hidden: f64,
+    pub mask_probability: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]
-    pub half: bool,
+    pub dtype: WeightDtype,
     /// `[document-relations.training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
 
-fn judge_every() -> usize {
+fn validation_every() -> usize {
     10
 }
 
@@ -105,11 +106,11 @@ fn max_tokens() -> usize {
     512
 }
 
-fn inner() -> usize {
+fn hidden_size() -> usize {
     384
 }
 
-fn block() -> usize {
+fn group_size() -> usize {
     32
 }
 
@@ -151,9 +152,10 @@ impl Config for DocumentsOptions {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
         }
-        for (name, part) in [("block", training.block), ("heads", training.heads)] {
-            if part == 0 || training.inner == 0 || !training.inner.is_multiple_of(part) {
-                let message = format!("expected a divisor of `inner` ({}), found {part}", training.inner);
+        for (name, part) in [("group-size", training.group_size), ("heads", training.heads)] {
+            if part == 0 || training.hidden_size == 0 || !training.hidden_size.is_multiple_of(part) {
+                let message =
+                    format!("expected a divisor of `hidden-size` ({}), found {part}", training.hidden_size);
                 document.report_key(&key(name), message);
             }
         }

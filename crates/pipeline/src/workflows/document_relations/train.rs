@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use candle_core::DType;
 use rayon::prelude::*;
 use serde::Serialize;
 use sporran_extractor::{
@@ -79,8 +78,8 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let device = own.device.open()?;
     let mut head = EntityHeadConfig {
         width: 0,
-        inner: training.inner,
-        block: training.block,
+        inner: training.hidden_size,
+        block: training.group_size,
         heads: training.heads,
         features: PAIR_FEATURES,
         labels: labels.len(),
@@ -101,7 +100,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         .collect::<Result<_>>()?;
     let (mut learned, mut judges) = (Vec::new(), Vec::new());
     for (at, example) in examples.into_iter().enumerate() {
-        let is_judge = at % training.judge_every == training.judge_every - 1;
+        let is_judge = at % training.validation_every == training.validation_every - 1;
         if is_judge { judges.push(example) } else { learned.push(example) }
     }
     tracing::info!(learned = learned.len(), judges = judges.len(), labels = labels.len(), "documents");
@@ -109,7 +108,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let learning = EntityLearning {
         evidence: training.evidence,
         // A tokenizer without any of them has nothing to hide words by.
-        hidden: mask.map_or(0.0, |_| training.hidden),
+        hidden: mask.map_or(0.0, |_| training.mask_probability),
         mask: mask.unwrap_or_default(),
     };
     let optimizer = TrainingOptions { seed: options.seed, ..training.optimizer.clone() };
@@ -132,7 +131,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         options: &optimizer,
         folder: options.folder().join("training"),
         model: &folder,
-        dtype: if training.half { DType::F16 } else { DType::F32 },
+        dtype: training.dtype.into(),
         companions: &files,
         score: "F1",
     };

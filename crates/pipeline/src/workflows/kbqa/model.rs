@@ -55,7 +55,7 @@ pub(super) fn train(
     let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
     let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
-        Ok(tune(&model.likely(&readings)?, &gold, options.most_answers, label))
+        Ok(tune(&model.likely(&readings)?, &gold, options.max_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
     let objective = QuestionObjective::new(&model, learned, optimizer);
@@ -150,7 +150,7 @@ fn parts(
         family: BertFamily::Bert,
         task: BertTask::States,
         vocab_size: tokenizer.vocab_size(),
-        hidden_size: shape.width,
+        hidden_size: shape.hidden_size,
         num_hidden_layers: shape.layers,
         num_attention_heads: shape.heads,
         intermediate_size: shape.feed_forward,

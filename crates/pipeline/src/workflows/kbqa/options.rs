@@ -39,9 +39,9 @@ pub struct ReasonOptions {
     /// `[populated]`: facts that join the knowledge base with the sentences that state them.
     #[schemars(default)]
     pub populated: PopulatedFacts,
-    /// `most-answers`: answers to a question, at most.
-    #[schemars(default = "most_answers", range(min = 1))]
-    pub most_answers: usize,
+    /// `max-answers`: answers to a question, at most.
+    #[schemars(default = "max_answers", range(min = 1))]
+    pub max_answers: usize,
     /// `[data]`: the questions.
     pub data: QuestionFiles,
     /// `[reasoner]`: what answers, by `kind`.
@@ -62,12 +62,12 @@ struct General {
     source: Option<SourceOptions>,
     #[serde(default)]
     populated: PopulatedFacts,
-    #[serde(default = "most_answers")]
-    most_answers: usize,
+    #[serde(default = "max_answers")]
+    max_answers: usize,
     data: QuestionFiles,
 }
 
-fn most_answers() -> usize {
+fn max_answers() -> usize {
     10
 }
 
@@ -79,12 +79,12 @@ pub struct PopulatedFacts {
     pub runs: Vec<PathBuf>,
     /// Only facts that it is so sure of, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
-    pub least_confidence: f64,
+    pub min_confidence: f64,
 }
 
 impl Default for PopulatedFacts {
     fn default() -> Self {
-        Self { runs: Vec::new(), least_confidence: 0.5 }
+        Self { runs: Vec::new(), min_confidence: 0.5 }
     }
 }
 
@@ -130,7 +130,7 @@ pub struct EncoderShape {
     pub from: Option<PathBuf>,
     /// Width of the states.
     #[schemars(range(min = 1))]
-    pub width: usize,
+    pub hidden_size: usize,
     /// Layers.
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
@@ -155,7 +155,7 @@ impl Default for EncoderShape {
     fn default() -> Self {
         Self {
             from: None,
-            width: 128,
+            hidden_size: 128,
             layers: 2,
             heads: 4,
             feed_forward: 256,
@@ -279,7 +279,7 @@ impl Config for ReasonOptions {
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reasoner = reasoner(document);
-        let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
+        let General { name, seed, output, kb, entities, relations, source, populated, max_answers, data } =
             document.read_root(&["reasoner"])?;
         let reasoner = reasoner.ok()?;
         Some(Self {
@@ -291,7 +291,7 @@ impl Config for ReasonOptions {
             relations,
             source,
             populated,
-            most_answers,
+            max_answers,
             data,
             reasoner,
         })

@@ -105,7 +105,7 @@ fn fact(
 /// # Errors
 /// Those of reading; [`Error::Kilt`] for a prediction without its triple.
 pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Evidence> {
-    let PopulatedFacts { runs, least_confidence } = facts;
+    let PopulatedFacts { runs, min_confidence } = facts;
     let mut evidence = Evidence::default();
     if runs.is_empty() {
         return Ok(evidence);
@@ -123,7 +123,7 @@ pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Ev
         for path in files {
             jsonl::open(&path)?.batches::<Record>(|batch| {
                 batch.into_iter().try_for_each(|(line, record)| {
-                    let Some((nodes, confidence)) = fact(&path, line, &record, *least_confidence)? else {
+                    let Some((nodes, confidence)) = fact(&path, line, &record, *min_confidence)? else {
                         return Ok(());
                     };
                     let [subject, relation, object] = &nodes;

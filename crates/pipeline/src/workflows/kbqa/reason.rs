@@ -211,7 +211,7 @@ fn answer(
                     system.insert(opened)
                 }
             };
-            predictions_of(system, portion, known, options.most_answers)
+            predictions_of(system, portion, known, options.max_answers)
         };
         let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
         let step = FileStep {

@@ -153,7 +153,7 @@ pub(super) fn train(
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
             let text = texts.first().map_or("", |text| &text.text);
-            answer_set::score(&answers(text, options.most_answers), question.labels(), answer_set::words).p_f1
+            answer_set::score(&answers(text, options.max_answers), question.labels(), answer_set::words).p_f1
         };
         let total: f64 = judge.generate(&asked)?.into_iter().zip(&valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)

@@ -413,7 +413,7 @@ fn trained(
         let (query, rows) = rows(&input, selection, compares)?;
         let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
         let query = RankingQuery { query, rows, targets: selection.targets.clone(), offsets };
-        let every = options.data.judge_every;
+        let every = options.data.validation_every;
         if every > 0 && at % every == every - 1 { judged.push(query) } else { learned.push(query) }
     }
     let optimizer = optimizer(options, tuned);

@@ -158,7 +158,7 @@ fn observed(
             let best = progress.best.map_or(0.0, |(_, best)| best);
             tracing::info!(epoch = progress.epoch, rate = progress.rate, best, "{note}");
         }
-        if let Some(said) = pace.after(progress.epoch as u64, progress.epochs as u64, "passes") {
+        if let Some(said) = pace.after(progress.epoch as u64, progress.epochs as u64, "epochs") {
             observe(Event::Note { text: format!("{}: {said}", folder.display()) });
         }
         observe(Event::Advance { done: progress.epoch as u64, note: Some(note) });

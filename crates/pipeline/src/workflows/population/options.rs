@@ -19,6 +19,7 @@ use crate::{
     Result,
     config::{Document, load::Config},
     source::{options::SourceOptions, pages},
+    training::options::WeightDtype,
 };
 
 /// A whole config of knowledge-base population.
@@ -68,7 +69,7 @@ pub struct MentionsOptions {
     /// properties does not read them.
     pub types: Option<PathBuf>,
     /// How the mentions that are read are put: `name` (dates are names), `pronoun`, `nominal`.
-    pub forms: Vec<MentionForm>,
+    pub mention_forms: Vec<MentionForm>,
 }
 
 impl Default for MentionsOptions {
@@ -76,7 +77,7 @@ impl Default for MentionsOptions {
         Self {
             tagger: None,
             types: None,
-            forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
+            mention_forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
         }
     }
 }
@@ -92,8 +93,11 @@ impl MentionsOptions {
             document
                 .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, beside it");
         }
-        if self.forms.is_empty() {
-            document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
+        if self.mention_forms.is_empty() {
+            document.report_key(
+                "mentions.mention-forms",
+                "expected at least one of `name`, `pronoun`, `nominal`",
+            );
         }
     }
 }
@@ -162,16 +166,16 @@ pub struct AnnotationsOptions {
     #[serde(default = "training_folds")]
     pub folds: Vec<i64>,
     /// Of so many documents one is not learned from; these decide on thresholds and judge each pass over the others.
-    #[serde(default = "judge_every")]
+    #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
-    pub judge_every: usize,
+    pub validation_every: usize,
 }
 
 fn training_folds() -> Vec<i64> {
     vec![1, 2, 3]
 }
 
-fn judge_every() -> usize {
+fn validation_every() -> usize {
     8
 }
 
@@ -266,16 +270,16 @@ pub struct RelationsTraining {
     #[schemars(range(min = 16), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
     /// Width of the layer between the states of two mentions and the properties.
-    #[serde(default = "inner")]
+    #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
-    pub inner: usize,
+    pub hidden_size: usize,
     /// Share of the values that training drops, in the encoder and in the layer behind it.
     #[serde(default = "dropout")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// Whether the weights are written in half precision.
     #[serde(default)]
-    pub half: bool,
+    pub dtype: WeightDtype,
     /// `[relations.training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
@@ -290,7 +294,7 @@ pub struct FreshEncoder {
     pub vocabulary: usize,
     /// Width of the states.
     #[schemars(range(min = 1))]
-    pub width: usize,
+    pub hidden_size: usize,
     /// Layers.
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
@@ -303,7 +307,7 @@ fn max_tokens() -> usize {
     256
 }
 
-fn inner() -> usize {
+fn hidden_size() -> usize {
     256
 }
 
@@ -407,11 +411,14 @@ impl PopulationOptions {
             document.report_key("relations.device", error.to_string());
         }
         if let Some(linear) = &relations.linear {
-            if linear.buckets == 0 || linear.passes == 0 {
-                document.report_key("relations.linear", "expected `buckets` and `passes` of at least 1");
+            if linear.buckets == 0 || linear.epochs == 0 {
+                document.report_key("relations.linear", "expected `buckets` and `epochs` of at least 1");
             }
-            if !(linear.rate > 0.0 && linear.rate.is_finite() && (0.0..1.0).contains(&linear.decay)) {
-                let message = "expected a `rate` above 0 and a `decay` from 0 to below 1";
+            if !(linear.learning_rate > 0.0
+                && linear.learning_rate.is_finite()
+                && (0.0..1.0).contains(&linear.decay))
+            {
+                let message = "expected a `learning-rate` above 0 and a `decay` from 0 to below 1";
                 document.report_key("relations.linear", message);
             }
         }
@@ -434,8 +441,9 @@ impl PopulationOptions {
             (Some(from), None) if trains => document.check_checkpoint(&key("from"), from),
             (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
             (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
-            (None, Some(encoder)) if encoder.heads == 0 || encoder.width % encoder.heads != 0 => {
-                let message = format!("expected a divisor of {}, found {}", encoder.width, encoder.heads);
+            (None, Some(encoder)) if encoder.heads == 0 || encoder.hidden_size % encoder.heads != 0 => {
+                let message =
+                    format!("expected a divisor of {}, found {}", encoder.hidden_size, encoder.heads);
                 document.report_key(&key("encoder.heads"), message);
             }
             _ => {}

@@ -69,7 +69,7 @@ mod tests {
             from = "from"
             [relations.training.encoder]
             vocabulary = 10
-            width = 4
+            hidden-size = 4
             layers = 1
             heads = 2
             [relations.bilstm]

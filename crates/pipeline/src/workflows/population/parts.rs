@@ -58,7 +58,7 @@ pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinde
         Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
         None => Box::new(Proposals),
     };
-    Ok(Box::new(Formed { finder, forms: options.forms.clone() }))
+    Ok(Box::new(Formed { finder, forms: options.mention_forms.clone() }))
 }
 
 /// What puts mentions of one entity together.

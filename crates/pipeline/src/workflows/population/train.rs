@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::DType;
 use serde::Serialize;
 use sporran_checkpoint::Tokenizer;
 use sporran_extractor::{
@@ -143,15 +142,15 @@ fn learn(
         let judged = fit_linear(
             options,
             (linear, &model),
-            annotations.judge_every,
+            annotations.validation_every,
             &properties,
             (documents, taught),
             observe,
         )?;
-        let (steps, judged) = (linear.passes as u64, judged.into());
+        let (steps, judged) = (linear.epochs as u64, judged.into());
         return Ok(Learned { model, steps, maximum_recall, judged, names });
     }
-    let every = annotations.judge_every;
+    let every = annotations.validation_every;
     let is_judge = |at: usize| at % every == every - 1;
     let (mut learned, mut judges) = (Vec::new(), Vec::new());
     for (at, document) in documents.into_iter().enumerate() {
@@ -313,7 +312,7 @@ impl<'a> Marker<'a> {
         let device = options.relations.device.open()?;
         let head = |width: usize| PairHeadConfig {
             width,
-            inner: training.inner,
+            inner: training.hidden_size,
             features: FEATURES,
             labels: properties.len(),
             dropout: training.dropout,
@@ -359,10 +358,10 @@ impl<'a> Marker<'a> {
                     family: BertFamily::Bert,
                     task: BertTask::States,
                     vocab_size: tokenizer.vocab_size(),
-                    hidden_size: fresh.width,
+                    hidden_size: fresh.hidden_size,
                     num_hidden_layers: fresh.layers,
                     num_attention_heads: fresh.heads,
-                    intermediate_size: 4 * fresh.width,
+                    intermediate_size: 4 * fresh.hidden_size,
                     hidden_act: "gelu".into(),
                     hidden_dropout_prob: training.dropout,
                     attention_probs_dropout_prob: training.dropout,
@@ -378,7 +377,7 @@ impl<'a> Marker<'a> {
                 };
                 let (encoder, head) = TunedEncoder::with_pairs(
                     &config,
-                    &head(fresh.width),
+                    &head(fresh.hidden_size),
                     Variables::new(options.seed),
                     &device,
                 )?;
@@ -424,7 +423,7 @@ impl<'a> Marker<'a> {
             options: optimizer,
             folder: folder.join("training"),
             model,
-            dtype: if self.training.half { DType::F16 } else { DType::F32 },
+            dtype: self.training.dtype.into(),
             companions: &self.companions,
             score: "F1",
         };

@@ -180,7 +180,7 @@ pub(super) fn train(
             format!("expected properties that documents are annotated for, found `{}`", unknown.name);
         return Err(Error::Config(vec![Diagnostic::of_config("relations.seq2seq.properties", message)]));
     }
-    let every = annotations.judge_every;
+    let every = annotations.validation_every;
     let (mut learned, mut judges, mut reach) = (Vec::new(), Vec::new(), Reach::default());
     for (at, source) in sources.iter().enumerate() {
         let document = Text::new(source.id.to_string(), source.text.clone());

@@ -62,9 +62,9 @@ pub struct SlotsTraining {
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub unseen: f64,
     /// Of all relations the share that judges each pass over the others, and decides on the threshold.
-    #[serde(default = "judged")]
+    #[serde(default = "validation_share")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub judged: f64,
+    pub validation_share: f64,
     /// Tokens of relation, question and sentence, at most.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 32), extend("x-unit" = "tokens"))]
@@ -82,7 +82,7 @@ fn unseen() -> f64 {
     0.2
 }
 
-fn judged() -> f64 {
+fn validation_share() -> f64 {
     0.1
 }
 
@@ -119,9 +119,12 @@ impl Config for SlotsOptions {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
         }
-        if training.unseen + training.judged >= 1.0 {
-            let sum = training.unseen + training.judged;
-            document.report_key(&key("judged"), format!("expected less than 1 with `unseen`, found {sum}"));
+        if training.unseen + training.validation_share >= 1.0 {
+            let sum = training.unseen + training.validation_share;
+            document.report_key(
+                &key("validation-share"),
+                format!("expected less than 1 with `unseen`, found {sum}"),
+            );
         }
         if let Err(error) = training.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());

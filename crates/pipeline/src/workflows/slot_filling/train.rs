@@ -73,7 +73,7 @@ impl Split {
         let mut order: Vec<&str> = all.into_iter().collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let share = |share: f64| (share * order.len() as f64).round() as usize;
-        let (unseen, judged) = (share(training.unseen), share(training.judged));
+        let (unseen, judged) = (share(training.unseen), share(training.validation_share));
         let set = |part: &[&str]| part.iter().map(ToString::to_string).collect();
         Self { learned: set(&order[unseen + judged..]), judged: set(&order[unseen..unseen + judged]), unseen }
     }

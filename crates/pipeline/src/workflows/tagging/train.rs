@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::DType;
 use serde::Serialize;
 use sporran_extractor::{
     Annotated, Document, allowed_tags, tag_grammar, tag_names, tag_spans,
@@ -20,7 +19,7 @@ use sporran_transformers::{Checkpoint, WordInput, WordRow};
 
 use super::{
     Matched, Tested,
-    options::{BiLstmOptions, EncoderOptions, Stored, TaggerKind, TaggingOptions},
+    options::{BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions},
     scores::{test_docred, test_knowledgenet},
 };
 use crate::{
@@ -28,6 +27,7 @@ use crate::{
     observe::{Event, Observer, Unit, begin},
     run_dir::training::TrainingFolder,
     training::{
+        options::WeightDtype,
         outcome::Trained,
         session::{Judge, Learning, encoder_files},
     },
@@ -92,7 +92,7 @@ fn annotations(
     let (mut learned, mut judged) = (Vec::new(), Vec::new());
     for path in &from.docred {
         for (at, record) in docred::load(path)?.iter().enumerate() {
-            let judges = from.judge_every > 0 && at % from.judge_every == from.judge_every - 1;
+            let judges = from.validation_every > 0 && at % from.validation_every == from.validation_every - 1;
             if judges { &mut judged } else { &mut learned }.push(Annotated::from_docred(record));
         }
     }
@@ -104,11 +104,11 @@ fn annotations(
             }
         }
     }
-    if let Some(silver) = &from.silver {
-        let teacher = Tagger::open(&silver.teacher, Computing::default())?;
+    if let Some(weak) = &from.weak_labels {
+        let teacher = Tagger::open(&weak.teacher, Computing::default())?;
         let pages: Vec<Page> =
-            jsonl::open(&silver.pages)?.records().take(silver.limit).collect::<Result<_, _>>()?;
-        begin(observe, format!("mark {}", silver.pages.display()), pages.len() as u64, Unit::Records);
+            jsonl::open(&weak.pages)?.records().take(weak.limit).collect::<Result<_, _>>()?;
+        begin(observe, format!("mark {}", weak.pages.display()), pages.len() as u64, Unit::Records);
         let mut done = 0;
         for pages in pages.chunks(256) {
             let text = |page: &Page| {
@@ -214,7 +214,7 @@ fn encoder(
         crf: emitter.crf(),
         variables: emitter.encoder().variables(),
         optimizer: optimizer(options, &tuned.optimizer),
-        store: tuned.store,
+        dtype: tuned.dtype,
         files: &files,
         folder,
     };
@@ -231,9 +231,9 @@ fn bilstm(
 ) -> Result<Trained> {
     let variables = Variables::new(options.seed);
     let crf = CrfVariables::new(tag_grammar(), "crf", &variables)?;
-    let BiLstmOptions { features, hidden, layers, dropout, .. } = *shape;
+    let BiLstmOptions { features, hidden_size, layers, dropout, .. } = *shape;
     let labels = tag_names();
-    let emitter = BiLstmEmitter::new(features, hidden, layers, labels.len(), dropout, &variables)?;
+    let emitter = BiLstmEmitter::new(features, hidden_size, layers, labels.len(), dropout, &variables)?;
     let rows = |words: &[&str]| -> Result<Vec<(Vec<WordRows>, usize)>> {
         let read = words.iter().enumerate().map(|(at, word)| features.rows(word, at == 0)).collect();
         Ok(vec![(read, words.len())])
@@ -245,7 +245,7 @@ fn bilstm(
         crf: &crf,
         variables: &variables,
         optimizer: optimizer(options, &shape.optimizer),
-        store: shape.store,
+        dtype: shape.dtype,
         files: &files,
         folder,
     };
@@ -258,7 +258,7 @@ struct Run<'a, E> {
     crf: &'a CrfVariables,
     variables: &'a Variables,
     optimizer: TrainingOptions,
-    store: Stored,
+    dtype: WeightDtype,
     files: &'a [(String, Vec<u8>)],
     folder: &'a Path,
 }
@@ -278,10 +278,7 @@ impl<E: Emitter> Run<'_, E> {
             options: &self.optimizer,
             folder: self.folder.join("training"),
             model: &self.folder.join("model"),
-            dtype: match self.store {
-                Stored::F32 => DType::F32,
-                Stored::F16 => DType::F16,
-            },
+            dtype: self.dtype.into(),
             companions: self.files,
             score: "F1",
         };

@@ -61,7 +61,7 @@ pub(crate) fn train_reader(
         return Err(fault("source", "is missing; answers are looked for in its passages"));
     };
     let examples = (&train.examples, "train.examples", None);
-    let judged = (&options.general.tasks, "tasks", Some(train.judged));
+    let judged = (&options.general.tasks, "tasks", Some(train.validation_records));
     let [examples, judged] = [examples, judged].map(|(files, table, limit)| {
         readings(options, files, table, limit, reader.passages, false, &assembly, observe)
     });

@@ -32,7 +32,7 @@ pub(crate) fn train_fid(
         readings(options, files, table, limit, fid.prompt.passages, add_gold, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None, train.add_gold)?;
-    let judged = read(&options.general.tasks, "tasks", Some(train.judged), false)?;
+    let judged = read(&options.general.tasks, "tasks", Some(train.validation_records), false)?;
     let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
     let judge = FidGenerator::new(fid, model.clone(), tokenizer.clone())?;
     let rows: Vec<FusionRow> = examples

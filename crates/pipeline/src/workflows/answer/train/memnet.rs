@@ -35,7 +35,7 @@ pub(crate) fn train_memory(
         readings(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None)?;
-    let judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let judged = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
     let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
     let store = assembly.store.clone();
     let rows = Rows {

@@ -81,7 +81,7 @@ pub(crate) fn train_rag(
         readings(options, files, table, limit, prompt.passages, false, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None)?;
-    let mut judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let mut judged = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
     let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
 
     let (checkpoint, pooling) = questions_from(from, &dense_options)?;

@@ -44,7 +44,7 @@ pub(super) fn train(
         options,
         &options.general.tasks,
         "tasks",
-        Some(train.judged),
+        Some(train.validation_records),
         generator.prompt.passages,
         false,
         &assembly,

@@ -77,9 +77,9 @@ pub struct EncoderTraining {
     #[serde(default)]
     pub loss: RankingLoss,
     /// Records of each task file that a judgement looks at.
-    #[serde(default = "judged")]
+    #[serde(default = "validation_records")]
     #[schemars(extend("x-unit" = "records"))]
-    pub judged: usize,
+    pub validation_records: usize,
     /// `[encoder-training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
@@ -96,6 +96,6 @@ fn negatives() -> usize {
     4
 }
 
-fn judged() -> usize {
+fn validation_records() -> usize {
     200
 }

@@ -58,7 +58,7 @@ pub fn train_encoder(
         return Err(fault("encoder-training", "expected `data`, `dialogues` or `examples` to learn from"));
     }
     let table = (&options.general.tasks, "tasks");
-    let judged = of_tasks(options, training, table, training.judged, world, observe)?;
+    let judged = of_tasks(options, training, table, training.validation_records, world, observe)?;
 
     let checkpoint = Checkpoint::open(&training.from)?;
     let (task, labels) = match training.kind {

@@ -47,7 +47,7 @@ pub(crate) fn train_verifier(
         readings(options, files, table, limit, verifier.passages, false, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None)?;
-    let judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
+    let judged = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
     let claims = claims(&examples, verifier, store)?;
     if claims.is_empty() {
         return Err(fault("train.examples", "expected claims with evidence in the source, found none"));
