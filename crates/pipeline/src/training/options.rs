@@ -28,28 +28,28 @@ impl From<WeightDtype> for DType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ShapeOptions {
-    /// Width of the hidden states.
+    /// The size of the hidden states.
     #[schemars(range(min = 1))]
     pub d_model: usize,
-    /// Width of the feed-forward layers.
+    /// The size of the feed-forward layers.
     #[schemars(range(min = 1))]
     pub d_ff: usize,
-    /// Width of a head.
+    /// The size of an attention head.
     #[schemars(range(min = 1))]
     pub d_kv: usize,
-    /// Heads.
+    /// The number of attention heads.
     #[schemars(range(min = 1))]
     pub heads: usize,
-    /// Encoder layers.
+    /// The number of encoder layers.
     #[schemars(range(min = 1))]
     pub encoder_layers: usize,
-    /// Decoder layers.
+    /// The number of decoder layers.
     #[schemars(range(min = 1))]
     pub decoder_layers: usize,
-    /// Share of units that dropout zeroes while training.
+    /// The dropout rate in training.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// Tokens of the vocabulary, which is learned from the passages and the examples.
+    /// The size of the vocabulary, which is trained on the passages and the examples.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
 }

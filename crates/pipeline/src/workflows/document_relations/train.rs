@@ -24,7 +24,7 @@ use crate::{
     run_dir::training::TrainingFolder,
     training::{
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
 };
 
@@ -126,17 +126,17 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let staged = StagedFolder::create(options.model())?;
     let folder = staged.path();
     let evaluate = || Ok(judge(&encoder, &entity_head, &judges)?.1);
-    let learning = Learning {
+    let session = TrainingSession {
         variables: encoder.variables(),
         options: &optimizer,
         folder: options.folder().join("training"),
         model: &folder,
         dtype: training.dtype.into(),
-        companions: &files,
+        extra_files: &files,
         score: "F1",
     };
     let trained =
-        learning.run(&objective, (!judges.is_empty()).then_some(&evaluate as Judge<'_>), observe)?;
+        session.run(&objective, (!judges.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)?;
     // The threshold is that of the weights that were kept.
     let best = Checkpoint::open(&folder)?;
     let (encoder, entity_head) = open_with_entities(&best, &model.head, options.seed, &device)?;

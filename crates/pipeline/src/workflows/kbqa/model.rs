@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Result,
     observe::Observer,
-    training::session::{Judge, Learning, variables_of},
+    training::session::{Evaluate, TrainingSession, variables_of},
 };
 
 /// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
@@ -59,17 +59,17 @@ pub(super) fn train(
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
     let objective = QuestionObjective::new(&model, learned, optimizer);
-    let learning = Learning {
+    let session = TrainingSession {
         variables: model.encoder().variables(),
         options: optimizer,
         folder: options.folder().join("training"),
         model: options.reasoner.model(),
         dtype: DType::F32,
-        companions: &[],
+        extra_files: &[],
         score: "valid P-F1",
     };
-    let judge = (!readings.is_empty()).then_some(&evaluate as Judge<'_>);
-    let outcome = learning.optimise(&objective, judge, observe)?;
+    let judge = (!readings.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let outcome = session.optimise(&objective, judge, observe)?;
     if let Some(best) = &outcome.best_folder {
         model.restore(best)?;
     }

@@ -21,8 +21,8 @@ use crate::{
     Result,
     observe::Observer,
     training::{
-        model::{Pupil, Start},
-        session::Learning,
+        model::{InitialModel, TrainableModel},
+        session::TrainingSession,
     },
 };
 
@@ -120,11 +120,11 @@ pub(super) fn train(
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
     let start = match &system.from {
-        Some(from) => Start::of_folder(from, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, options.seed)?,
         None => {
             let texts: Vec<&str> =
                 pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
-            Start::fresh(&system.shape, &texts, &[], options.seed)?
+            InitialModel::fresh(&system.shape, &texts, &[], options.seed)?
         }
     };
     let card = |variables: &Variables| {
@@ -136,7 +136,7 @@ pub(super) fn train(
             options.seed
         )
     };
-    let Pupil { model, tokenizer, variables, companions } = start.pupil(&Device::Cpu, card)?;
+    let TrainableModel { model, tokenizer, variables, extra_files } = start.build(&Device::Cpu, card)?;
     let rows: Result<Vec<Row>> = pairs
         .par_iter()
         .map(|(source, target)| {
@@ -160,16 +160,16 @@ pub(super) fn train(
     };
     let of_epoch = |_| Ok(rows.clone());
     let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch);
-    let learning = Learning {
+    let session = TrainingSession {
         variables: &variables,
         options: &system.optimizer,
         folder: options.folder().join("training"),
         model: &system.model,
         dtype: DType::F16,
-        companions: &companions,
+        extra_files: &extra_files,
         score: "valid P-F1",
     };
-    let trained = learning.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
+    let trained = session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
     Ok((trained.steps, trained.best.map(|(_, score)| score)))
 }
 

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Error, Result,
     observe::Observer,
-    training::session::{Judge, Learning, encoder_files},
+    training::session::{Evaluate, TrainingSession, encoder_files},
 };
 
 /// Sentences that a judge reads at once.
@@ -137,17 +137,17 @@ pub(super) fn train(
         }
         Ok(f1(&judges, &scored, properties))
     };
-    let learning = Learning {
+    let session = TrainingSession {
         variables: &variables,
         options: &training.optimizer,
         folder: options.folder().join("training"),
         model,
         dtype: DType::F32,
-        companions: &[(sporran_extractor::relations::BILSTM.to_owned(), file.bytes())],
+        extra_files: &[(sporran_extractor::relations::BILSTM.to_owned(), file.bytes())],
         score: "F1",
     };
-    let judge = (!judges.is_empty()).then_some(&evaluate as Judge<'_>);
-    let trained = learning.run(&objective, judge, observe)?;
+    let judge = (!judges.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let trained = session.run(&objective, judge, observe)?;
     if let Some(from) = &training.from {
         copy_encoder(from, &model.join(LAYERS))?;
     }

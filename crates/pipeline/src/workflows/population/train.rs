@@ -40,7 +40,7 @@ use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
-    training::session::Learning,
+    training::session::TrainingSession,
 };
 
 /// What a training made.
@@ -299,7 +299,7 @@ struct Marker<'a> {
     tokenizer: Tokenizer,
     options: MarkedOptions,
     training: &'a RelationsTraining,
-    companions: Vec<(String, Vec<u8>)>,
+    extra_files: Vec<(String, Vec<u8>)>,
 }
 
 impl<'a> Marker<'a> {
@@ -317,7 +317,7 @@ impl<'a> Marker<'a> {
             labels: properties.len(),
             dropout: training.dropout,
         };
-        let (encoder, head, tokenizer, markers, mut companions) = match (&training.from, &training.encoder) {
+        let (encoder, head, tokenizer, markers, mut extra_files) = match (&training.from, &training.encoder) {
             (Some(from), _) => {
                 let checkpoint = Checkpoint::open(from)?;
                 let ModelConfig::Bert(config) = checkpoint.config() else {
@@ -393,9 +393,9 @@ impl<'a> Marker<'a> {
             thresholds: Thresholds::even(properties.len(), 0.5),
         };
         let config = ModelConfig::Bert(encoder.config().clone()).to_json();
-        companions.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
-        companions.push((MARKED.to_owned(), json(&marked)?));
-        Ok(Self { encoder, head, tokenizer, options: marked, training, companions })
+        extra_files.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
+        extra_files.push((MARKED.to_owned(), json(&marked)?));
+        Ok(Self { encoder, head, tokenizer, options: marked, training, extra_files })
     }
 
     fn optimise(
@@ -418,16 +418,16 @@ impl<'a> Marker<'a> {
             }
             Ok(f1(judges, &scored, &self.options.properties))
         };
-        let learning = Learning {
+        let session = TrainingSession {
             variables: self.encoder.variables(),
             options: optimizer,
             folder: folder.join("training"),
             model,
             dtype: self.training.dtype.into(),
-            companions: &self.companions,
+            extra_files: &self.extra_files,
             score: "F1",
         };
-        Ok(learning.run(&objective, (!judges.is_empty()).then_some(&evaluate), observe)?.steps)
+        Ok(session.run(&objective, (!judges.is_empty()).then_some(&evaluate), observe)?.steps)
     }
 
     /// How many mentions of each sentence of documents are read.

@@ -28,9 +28,9 @@ use crate::{
     config::{Diagnostic, Document},
     observe::Observer,
     training::{
-        model::{Pupil, Start},
+        model::{InitialModel, TrainableModel},
         options::ShapeOptions,
-        session::{Judge, Learning},
+        session::{Evaluate, TrainingSession},
     },
 };
 
@@ -200,8 +200,8 @@ pub(super) fn train(
     let device = options.relations.device;
     let written = training.of_properties(properties.clone());
     let start = match &training.from {
-        Some(from) => Start::of_folder(from, options.seed)?,
-        None => Start::fresh(&training.shape, &texts(&learned, &written), &MARKS, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, options.seed)?,
+        None => InitialModel::fresh(&training.shape, &texts(&learned, &written), &MARKS, options.seed)?,
     };
     let card = |variables: &Variables| {
         format!(
@@ -212,8 +212,9 @@ pub(super) fn train(
             options.seed
         )
     };
-    let Pupil { model: pupil, tokenizer, variables, mut companions } = start.pupil(&device.open()?, card)?;
-    companions.push((TRIPLETS.to_owned(), written.bytes()));
+    let TrainableModel { model: pupil, tokenizer, variables, mut extra_files } =
+        start.build(&device.open()?, card)?;
+    extra_files.push((TRIPLETS.to_owned(), written.bytes()));
     let named = training.from.as_deref().unwrap_or(model);
     let judge: Arc<dyn Seq2Seq> = pupil.clone();
     let reader = TripletReader::new(judge, tokenizer, written, named)?;
@@ -224,18 +225,18 @@ pub(super) fn train(
     let rows: Arc<Vec<Row>> = Arc::new(rows.into_iter().flatten().collect());
     let of_epoch = |_| Ok(rows.clone());
     let evaluate = || -> Result<f64, EvaluationError> { Ok(judged(&reader, &judges)?.1) };
-    let learning = Learning {
+    let session = TrainingSession {
         variables: &variables,
         options: &training.optimizer,
         folder: options.folder().join("training"),
         model,
         dtype: DType::F32,
-        companions: &companions,
+        extra_files: &extra_files,
         score: "F1",
     };
     let objective = Seq2SeqObjective::new(pupil.as_ref(), &variables, &training.optimizer, &of_epoch);
     let trained =
-        learning.run(&objective, (!judges.is_empty()).then_some(&evaluate as Judge<'_>), observe)?;
+        session.run(&objective, (!judges.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)?;
     let reader = TripletReader::load(model, None, device, Precision::F32)?;
     let (thresholds, f1) = judged(&reader, &judges)?;
     let written = TripletOptions { thresholds, ..reader.options().clone() };

@@ -28,7 +28,7 @@ use crate::{
     training::{
         outcome::Trained,
         reader::ReaderInTraining,
-        session::{Learning, encoder_files},
+        session::{TrainingSession, encoder_files},
     },
 };
 
@@ -147,16 +147,16 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     files.push((SLOT_FILLING.to_owned(), model.json()?));
     let staged = StagedFolder::create(options.model())?;
     let folder = staged.path();
-    let learning = Learning {
+    let session = TrainingSession {
         variables: encoder.variables(),
         options: &optimizer,
         folder: options.folder().join("training"),
         model: &folder,
         dtype: DType::F32,
-        companions: &files,
+        extra_files: &files,
         score: "F1",
     };
-    let trained = learning.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)?;
+    let trained = session.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)?;
     // The threshold is that of the weights that were kept.
     let best = TunedEncoder::open_reader(&Checkpoint::open(&folder)?, options.seed, &device)?;
     model.threshold = judge(&best)?.0;

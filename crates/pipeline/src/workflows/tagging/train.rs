@@ -29,7 +29,7 @@ use crate::{
     training::{
         options::WeightDtype,
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
 };
 
@@ -273,15 +273,15 @@ impl<E: Emitter> Run<'_, E> {
     ) -> Result<Trained> {
         let objective = TaggingObjective::new(self.emitter, self.crf, learned, &self.optimizer)?;
         let evaluate = || judge(self.emitter, self.crf, judged).map_err(EvaluationError::from);
-        let learning = Learning {
+        let session = TrainingSession {
             variables: self.variables,
             options: &self.optimizer,
             folder: self.folder.join("training"),
             model: &self.folder.join("model"),
             dtype: self.dtype.into(),
-            companions: self.files,
+            extra_files: self.files,
             score: "F1",
         };
-        learning.run(&objective, (!judged.is_empty()).then_some(&evaluate as Judge<'_>), observe)
+        session.run(&objective, (!judged.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)
     }
 }
