@@ -48,7 +48,7 @@ pub enum Unit {
     Records,
     /// Passages.
     Passages,
-    /// Optimiser steps.
+    /// The number of optimizer steps.
     Steps,
 }
 

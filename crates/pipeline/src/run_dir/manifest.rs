@@ -28,7 +28,7 @@ pub struct Manifest {
     pub program: String,
     /// The config's workflow.
     pub workflow: &'static str,
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
     /// The config's seed; none where the workflow draws nothing by chance.
     pub seed: Option<u64>,

@@ -44,13 +44,13 @@ pub(crate) trait FileWork {
     /// read while chunks are made.
     ///
     /// # Errors
-    /// Whatever is wrong with the inputs.
+    /// Errors of the inputs.
     fn load(&mut self) -> Result<Option<usize>>;
 
     /// Adds every chunk, from the first on and cut the same way in every call.
     ///
     /// # Errors
-    /// Whatever is wrong with the inputs or a model; those of [`Chunks::add`].
+    /// Errors of the inputs or a model; those of [`Chunks::add`].
     fn make(&mut self, chunks: &mut Chunks<'_, Self::Chunk>) -> Result<()>;
 
     /// Turns the complete journal into the results.

@@ -29,12 +29,12 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RulesOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
     /// `seed`: decides which paths are sampled.
     #[serde(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples; rules are mined on its training part.
@@ -108,7 +108,7 @@ impl fmt::Display for Mined {
 /// well.
 ///
 /// # Errors
-/// Whatever is wrong with the knowledge base or the files.
+/// Errors of the knowledge base or the files.
 pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined> {
     let mut underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
     let kb = KnowledgeBase::open(&options.kb)?;

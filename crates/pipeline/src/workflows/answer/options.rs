@@ -41,10 +41,10 @@ pub struct Options {
 pub struct General {
     /// The run's name: its folder under `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `then`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each

@@ -68,7 +68,7 @@ fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
 /// Runs a config: builds what is missing, answers every task file, scores what has gold, writes the run's folder.
 ///
 /// # Errors
-/// Whatever is wrong with the config's files, the source, an index or a model; [`Error::Busy`] where another process
+/// Errors of the config's files, the source, an index or a model; [`Error::Busy`] where another process
 /// works in the run's folder. What was finished before the error is kept and is not done again.
 pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     execute(options, "run", with_generator, observe)

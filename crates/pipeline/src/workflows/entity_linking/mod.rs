@@ -37,10 +37,10 @@ use crate::{
     workflows::population::{build_names, coreference, finder, linker},
 };
 
-/// What came of a config's files: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkingReport {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
     /// Entities that names lead to.
     pub entities: usize,
@@ -48,7 +48,7 @@ pub struct LinkingReport {
     pub names: usize,
     /// Each file's counts.
     pub files: Vec<LinkedFile>,
-    /// Seconds without loading.
+    /// The duration in seconds, without loading.
     pub seconds: f64,
 }
 
@@ -114,7 +114,7 @@ impl LinkedFile {
 /// with the first portion that is missing.
 ///
 /// # Errors
-/// Whatever is wrong with files; [`crate::Error::Busy`] where another process works in the run's folder.
+/// Errors of files; [`crate::Error::Busy`] if another process uses the run's folder.
 pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<LinkingReport> {
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();

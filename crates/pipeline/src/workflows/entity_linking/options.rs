@@ -1,4 +1,4 @@
-//! What a config of entity linking says. These types' documentation is the manual of the config file.
+//! The options of entity linking. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkingOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages are the provenance: an entity's page is what `linking.pages` says, and

@@ -150,7 +150,7 @@ fn documents(document: &mut Document<'_>) -> Result<DocumentsOptions, Wrong> {
 /// Builds a benchmark and writes its folder.
 ///
 /// # Errors
-/// Whatever is wrong with the sources; [`Error::Reasoner`](crate::Error::Reasoner) where what was built gives answers away; then nothing is written.
+/// Errors of the sources; [`Error::Reasoner`](crate::Error::Reasoner) where what was built gives answers away; then nothing is written.
 pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statistics> {
     let mut kb = KnowledgeBase::open(&config.kb)?;
     if let Some(path) = &config.relations {

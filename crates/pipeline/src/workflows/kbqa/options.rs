@@ -1,4 +1,4 @@
-//! What a config of questions over a knowledge base says. These types' documentation is the manual of the config file.
+//! The options of questions over a knowledge base. The documentation of these types is the manual of the config file.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ReasonOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples.
@@ -186,7 +186,7 @@ pub struct EmbedOptions {
     /// `[reasoner.encoder]`: what reads question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
-    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -204,7 +204,7 @@ pub struct TransferOptions {
     /// `[reasoner.encoder]`: what reads question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
-    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }

@@ -89,7 +89,7 @@ enum System<'a> {
 /// Trains what a config says, then answers its tests.
 ///
 /// # Errors
-/// Whatever is wrong with files, model or training; [`Error::Config`] without questions to learn from.
+/// Errors of files, model or training; [`Error::Config`] without questions to learn from.
 pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reasoned> {
     let wrong = |key: &str, message: &str| {
         let (key, message) = (key.to_owned(), message.to_owned());
@@ -136,7 +136,7 @@ const UNTRAINED: [&str; 6] =
 /// before, by a call that was killed or one that came to its end, is not answered again.
 ///
 /// # Errors
-/// Whatever is wrong with files or the model; [`Error::Busy`] where another process works in the run's folder.
+/// Errors of files or the model; [`Error::Busy`] if another process uses the run's folder.
 pub fn reason(
     options: &ReasonOptions,
     observe: &mut Observer<'_>,
@@ -154,7 +154,7 @@ pub fn reason(
 /// of `[populated]`.
 ///
 /// # Errors
-/// Whatever is wrong with files.
+/// Errors of files.
 pub fn knowledge_base(options: &ReasonOptions) -> Result<KnowledgeBase> {
     Ok(data::knowledge(options)?.0)
 }

@@ -51,9 +51,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ResponseOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
@@ -84,7 +84,7 @@ pub struct DialoguesOptions {
 pub struct ChoosingOptions {
     /// The folder of a reranker that `sporran train` made.
     pub model: PathBuf,
-    /// The numbers that it computes with.
+    /// The precision of the computation.
     #[serde(default)]
     pub precision: Precision,
     /// Where it computes.
@@ -151,7 +151,7 @@ impl ResponseOptions {
 /// What a run of responses gave: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Responded {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
     /// Dialogues that were responded to.
     pub dialogues: usize,
@@ -186,10 +186,10 @@ impl fmt::Display for Responded {
 }
 
 /// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking, report and manifest into
-/// the run's folder. A call that was killed is continued with the first portion that is missing.
+/// the run's folder. A killed run resumes at the first missing portion.
 ///
 /// # Errors
-/// Whatever is wrong with files or models; [`crate::Error::Busy`] where another process works in the run's folder.
+/// Errors of files or models; [`crate::Error::Busy`] if another process uses the run's folder.
 pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;

@@ -87,7 +87,7 @@ impl Asker {
     /// order of answers where there is one.
     ///
     /// # Errors
-    /// Whatever is wrong with files, a model of another knowledge base, and neither model nor rules.
+    /// Errors of files, a model of another knowledge base, and neither model nor rules.
     pub fn open(kb: &Path, model: Option<&Path>, rules: Option<&Path>) -> Result<Self> {
         let kb = KnowledgeBase::open(kb)?;
         let rules = rules.map(|path| rules_over(&kb, path)).transpose()?;

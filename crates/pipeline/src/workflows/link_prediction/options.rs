@@ -19,12 +19,12 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinksOptions {
-    /// The run's folder under `output`.
+    /// The name of the run's folder in `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// How the model's file keeps the entities' vectors: `f32` or `f16`.
@@ -43,12 +43,12 @@ pub struct LinksOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NetworkConfig {
-    /// The run's folder under `output`.
+    /// The name of the run's folder in `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
     /// `[data]`: the knowledge base.

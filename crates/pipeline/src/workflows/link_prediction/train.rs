@@ -31,7 +31,7 @@ use crate::{
     training::pace::Pace,
 };
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     /// The folder of the best model.
@@ -66,7 +66,7 @@ const WITHOUT: [&str; 5] = [
 /// Trains the embedding of a config, or several where it has `[search]`. What was stopped goes on from its checkpoints.
 ///
 /// # Errors
-/// Whatever is wrong with files or options.
+/// Errors of files or options.
 pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
     let folder = options.folder();
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
@@ -121,7 +121,7 @@ fn one(
 /// Trains the network of a config. What was stopped goes on from its checkpoint.
 ///
 /// # Errors
-/// Whatever is wrong with files or options.
+/// Errors of files or options.
 pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<Fitted> {
     let folder = options.output.join(&options.name);
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
@@ -193,7 +193,7 @@ const RULE_WEIGHTS: [f32; 5] = [0.1, 0.2, 0.3, 0.5, 0.7];
 /// of `rules` what is ranked by is the sum of the two, with the weights that are best on the valid part.
 ///
 /// # Errors
-/// Whatever is wrong with files, and a model of another knowledge base.
+/// Errors of files, and a model of another knowledge base.
 pub fn evaluate(
     model: &Path,
     kb: &Path,

@@ -74,7 +74,7 @@ struct Question {
 /// Builds a table from annotated links and other sources of names.
 ///
 /// # Errors
-/// Those of reading, with file, line and field.
+/// Errors of reading, with file, line and field.
 pub(crate) fn build<'a>(
     documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
     names: &[NamesOptions],

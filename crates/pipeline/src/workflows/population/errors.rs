@@ -56,7 +56,7 @@ fn alike(a: &Fact, b: &Fact) -> bool {
 /// missed facts count as missed relations.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading.
 pub fn errors(gold: &Path, guess: &Path, fold: Option<i64>) -> Result<ErrorAnalysis> {
     let guesses = knowledgenet::load(guess)?;
     let mut analysis = ErrorAnalysis::new();

@@ -97,7 +97,7 @@ const CHARACTERS: usize = 1 << 17;
 /// Calls `each` with portions of a file's documents. The portions are the same in every run.
 ///
 /// # Errors
-/// Those of reading, with line and field, and those of `each`.
+/// Errors of reading, with line and field, and those of `each`.
 pub(super) fn each_portion(
     path: &Path,
     format: InputFormat,
