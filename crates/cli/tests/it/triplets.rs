@@ -159,7 +159,7 @@ fn what_cannot_be_trained_is_told() {
         "shape.heads`",
         "`relations.seq2seq.from`: no folder none",
         "`relations` for `A`",
-        "expected no other table of a model beside it",
+        "expected no other table of a model with it",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }

@@ -1,4 +1,4 @@
-//! Training of the models that answer with entities: EmbedKGQA and TransferNet.
+//! Training of EmbedKGQA and TransferNet, which answer with entities.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Tokenizer;
@@ -28,7 +28,7 @@ use crate::{
     training::session::{Evaluate, TrainingSession, variables_of},
 };
 
-/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
 pub(super) fn train(
     options: &ReasonOptions,
     (kind, vectors): (QuestionKind, Vectors),
@@ -43,22 +43,22 @@ pub(super) fn train(
     }
     let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
     let mut model = QuestionModel::new(parts(options, (kind, vectors), shape, &questions)?, kb)?;
-    let lessons = |questions: &[Question]| -> Result<Vec<Lesson>> {
-        let lesson = |question: &Question| {
-            let asked = Asked { question: &question.question, document: question.document() };
-            Ok(Lesson { reading: model.read(&asked)?, answers: data::gold(question, kb) })
+    let examples = |questions: &[Question]| -> Result<Vec<Lesson>> {
+        let example = |question: &Question| {
+            let input = Asked { question: &question.question, document: question.document() };
+            Ok(Lesson { reading: model.read(&input)?, answers: data::gold(question, kb) })
         };
-        questions.iter().map(lesson).collect()
+        questions.iter().map(example).collect()
     };
-    let learned = lessons(&questions)?;
-    let readings: Vec<Reading> = lessons(&valid)?.into_iter().map(|lesson| lesson.reading).collect();
+    let training = examples(&questions)?;
+    let readings: Vec<Reading> = examples(&valid)?.into_iter().map(|example| example.reading).collect();
     let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
     let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
         Ok(tune(&model.likely(&readings)?, &gold, options.max_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
-    let objective = QuestionObjective::new(&model, learned, optimizer);
+    let objective = QuestionObjective::new(&model, training, optimizer);
     let session = TrainingSession {
         variables: model.encoder().variables(),
         options: optimizer,
@@ -66,10 +66,10 @@ pub(super) fn train(
         model: options.reasoner.model(),
         dtype: DType::F32,
         extra_files: &[],
-        score: "valid P-F1",
+        score: "validation P-F1",
     };
-    let judge = (!readings.is_empty()).then_some(&evaluate as Evaluate<'_>);
-    let outcome = session.optimise(&objective, judge, observe)?;
+    let evaluate = (!readings.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let outcome = session.optimise(&objective, evaluate, observe)?;
     if let Some(best) = &outcome.best_folder {
         model.restore(best)?;
     }
@@ -90,10 +90,10 @@ pub(super) fn train(
     Ok((outcome.step, outcome.best.map(|(_, score)| score)))
 }
 
-/// EmbedKGQA's rank and vectors of entities: those of a trained ComplEx, or none yet.
+/// The rank of EmbedKGQA and its entity vectors: those of a trained ComplEx, or random ones.
 ///
 /// # Errors
-/// What is wrong with the embedding's folder.
+/// Errors of the embedding's folder.
 pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
     const RANK: usize = 64;
     let Some(folder) = &options.embedding else {
@@ -118,7 +118,7 @@ pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(Que
     Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
 }
 
-/// An encoder from a folder, or a new one with a vocabulary that is learned from the questions.
+/// An encoder from a folder, or one with random weights and a vocabulary that is trained on the questions.
 fn parts(
     options: &ReasonOptions,
     (kind, vectors): (QuestionKind, Vectors),
@@ -164,7 +164,7 @@ fn parts(
         layer_norm_eps: 1e-12,
         pad_token_id: 0,
         projection_dim: 0,
-        // `transformers` gives every config two.
+        // The default of `transformers`.
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };
