@@ -42,7 +42,7 @@ pub struct LinkingOptions {
 pub struct LinkedInput {
     /// Files of texts with mentions and gold entities, in a layout of [`sporran_kilt::linked`].
     pub files: Vec<PathBuf>,
-    /// The file of entities, for input files that refer to entities by line number in it.
+    /// The file of entities, for input files that refer to entities by their `label_id`.
     pub entities: Option<PathBuf>,
     /// A table of the pages of entities: each line is an entity's id, a tab, and the page's id, or with a `[source]` its title.
     pub pages: Option<PathBuf>,
