@@ -1,8 +1,9 @@
 //! Runs from a TOML config: knowledge source, index, retrieval, generation, predictions with provenance, scores.
 //!
-//! [`Options`] are the options of a config. [`run`] executes it; [`retrieve`] and [`train()`] execute parts. A run writes its folder:
-//! the resolved config, predictions with the names of their inputs, rankings in TREC's format, a report and a manifest. A step
-//! runs again only if its options or inputs have changed. A killed run resumes where it stopped.
+//! [`Options`] are the options of a config. [`run`] executes it; [`retrieve`] and [`train()`] execute parts.
+//! A run writes its folder: the resolved config, predictions with the names of their inputs, rankings in
+//! TREC's format, a report and a manifest. A step runs again only if its options or inputs have changed. A
+//! killed run resumes where it stopped.
 
 mod compare;
 mod config;

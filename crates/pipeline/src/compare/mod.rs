@@ -1,4 +1,5 @@
-//! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the costs of the runs.
+//! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
+//! costs of the runs.
 
 mod html;
 mod published;
@@ -111,8 +112,8 @@ pub struct Task {
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// The mean difference from the first run on the same records, and its p-value. `None` for the first run, and if records or gold
-    /// answers are missing or differ.
+    /// The mean difference from the first run on the same records, and its p-value. `None` for the first run,
+    /// and if records or gold answers are missing or differ.
     pub difference: Option<(f64, f64)>,
 }
 

@@ -117,8 +117,9 @@ impl RunDir {
         Ok(Self { root, _lock: lock })
     }
 
-    /// Marks the answers to the files as missing. Moves results of earlier runs that this config does not produce to `work/aside`, so
-    /// that they do not look like results of this config. A config that produces them again restores and reuses them.
+    /// Marks the answers to the files as missing. Moves results of earlier runs that this config does not
+    /// produce to `work/aside`, so that they do not look like results of this config. A config that produces
+    /// them again restores and reuses them.
     pub(crate) fn begin_answers(&self, command: &'static str, files: Vec<AnswerFile>) -> Result<Mark> {
         let mark =
             self.begin(Work::Answering(command), files.iter().map(|file| file.name.clone()).collect())?;
@@ -286,8 +287,8 @@ pub fn check_finished(path: &Path) -> Result<()> {
     Err(unfinished(root, progress, &found.command))
 }
 
-/// [`check_finished`] for a model's folder. Also accepts the folder of the run that trains the model. Also detects an interrupted
-/// write of a folder outside of runs.
+/// [`check_finished`] for a model's folder. Also accepts the folder of the run that trains the model. Also
+/// detects an interrupted write of a folder outside of runs.
 ///
 /// # Errors
 /// [`Error::Unfinished`].

@@ -67,8 +67,8 @@ impl Inputs {
         Ok(blake3)
     }
 
-    /// The names and hashes of the files of a model's folder and its subfolders. If `path` is a file, its hash without a name. Excludes
-    /// model cards and hidden files.
+    /// The names and hashes of the files of a model's folder and its subfolders. If `path` is a file, its
+    /// hash without a name. Excludes model cards and hidden files.
     ///
     /// # Errors
     /// Those of [`Self::file`].

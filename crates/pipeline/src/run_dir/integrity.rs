@@ -59,11 +59,12 @@ impl Verification {
     }
 }
 
-/// Verifies all files of the stores and indexes in (or at) `folders` by their checksums. Calls `each` with each result. Does not follow
-/// links.
+/// Verifies all files of the stores and indexes in (or at) `folders` by their checksums. Calls `each` with
+/// each result. Does not follow links.
 ///
 /// # Errors
-/// [`sporran_kilt::Error::Argument`] for a folder that is not there, [`Error::Io`] for one that cannot be read. What is wrong with a store or an index is in the result.
+/// [`sporran_kilt::Error::Argument`] for a missing folder, [`Error::Io`] for an unreadable one. Damage of a
+/// store or an index is in the result.
 pub fn verify(folders: &[PathBuf], each: &mut dyn FnMut(&Checked)) -> Result<Verification> {
     let mut found = Verification::default();
     for folder in folders {

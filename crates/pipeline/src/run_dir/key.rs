@@ -16,8 +16,9 @@ use crate::{
 
 /// The options and inputs that determine the results of a step.
 ///
-/// A key starts with all options of a config, including defaults, so that new options are part of it automatically. Each use has
-/// a list of options to remove, which do not change the results. Hashes of contents replace the paths of inputs.
+/// A key starts with all options of a config, including defaults, so that new options are part of it
+/// automatically. Each use has a list of options to remove, which do not change the results. Hashes of
+/// contents replace the paths of inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepKey {
     /// The name of the step.
@@ -135,8 +136,8 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether an option's value is the path of an input: an existing file or folder. Excludes options with words, which can also be
-/// names of folders in the working directory, and the folder of indexes.
+/// Whether an option's value is the path of an input: an existing file or folder. Excludes options with
+/// words, which can also be names of folders in the working directory, and the folder of indexes.
 fn is_input(option: &str, path: &Path) -> bool {
     const OTHERS: [&str; 6] = ["kind", "name", "format", "split", "coreference", "indexes"];
     let last = option.rsplit('.').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Steps that compute the results of one input file. A step works in chunks with a journal, resumes after a kill, and is skipped if its
-//! results are up to date.
+//! Steps that compute the results of one input file. A step works in chunks with a journal, resumes after a
+//! kill, and is skipped if its results are up to date.
 
 use std::{
     marker::PhantomData,
@@ -41,7 +41,8 @@ pub(crate) trait FileWork {
     /// Information about a finished file, in addition to its results.
     type Summary: Serialize + DeserializeOwned;
 
-    /// Reads the inputs, if the results are not up to date. Returns the number of records, or `None` if the inputs are streamed.
+    /// Reads the inputs, if the results are not up to date. Returns the number of records, or `None` if the
+    /// inputs are streamed.
     ///
     /// # Errors
     /// Errors of the inputs.
@@ -116,8 +117,8 @@ struct FinishedStep<S> {
 impl RunDir {
     /// Computes the missing results of a file.
     ///
-    /// If the key and the hashes of an earlier call match, does nothing. Otherwise computes the chunks that the journal does not have,
-    /// then writes the results. Each result file is replaced as a whole.
+    /// If the key and the hashes of an earlier call match, does nothing. Otherwise computes the chunks that
+    /// the journal does not have, then writes the results. Each result file is replaced as a whole.
     ///
     /// # Errors
     /// Those of `work`; [`sporran_kilt::Error::Changed`] if an input changed, and then no result is kept.

@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-/// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that fails before its first
-/// checkpoint removes its mark, because the earlier content of the folder is unchanged.
+/// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that
+/// fails before its first checkpoint removes its mark, because the earlier content of the folder is
+/// unchanged.
 pub(crate) struct TrainingFolder {
     root: PathBuf,
     key: StepKey,
@@ -24,8 +25,8 @@ pub(crate) struct TrainingFolder {
 }
 
 impl TrainingFolder {
-    /// Hashes the inputs of a training with these options, without the options `without`. [`Self::verify`] locks the folder, so that
-    /// unreadable inputs leave no files.
+    /// Hashes the inputs of a training with these options, without the options `without`. [`Self::verify`]
+    /// locks the folder, so that unreadable inputs leave no files.
     ///
     /// # Errors
     /// Errors of reading the inputs.
@@ -51,8 +52,8 @@ impl TrainingFolder {
         Ok(Self { root: folder.root.clone(), key, inputs, account, held: Some((folder, mark)) })
     }
 
-    /// Checks that the inputs have not changed, and locks the folder. Call it after loading and before writing. The training resumes from
-    /// checkpoints in the folder.
+    /// Checks that the inputs have not changed, and locks the folder. Call it after loading and before
+    /// writing. The training resumes from checkpoints in the folder.
     ///
     /// # Errors
     /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] if another process uses the folder;

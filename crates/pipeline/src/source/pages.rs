@@ -1,5 +1,5 @@
-//! Maps other data to pages of the knowledge source: documents by a table, articles by title, sentences by text. Only pages can be
-//! provenance.
+//! Maps other data to pages of the knowledge source: documents by a table, articles by title, sentences by
+//! text. Only pages can be provenance.
 
 use std::{path::Path, sync::Arc};
 
@@ -39,12 +39,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Opens the `[source]` and the table of a config. Builds a missing store. Each line of the table is `NAME TAB PAGE`. A page is its
-    /// id, or with a source its id or title.
+    /// Opens the `[source]` and the table of a config. Builds a missing store. Each line of the table is
+    /// `NAME TAB PAGE`. A page is its id, or with a source its id or title.
     ///
     /// # Errors
-    /// Errors of reading and building; [`FileError::Record`] for an invalid line, for a page that is not in the source, and for a name
-    /// with two different pages.
+    /// Errors of reading and building; [`FileError::Record`] for an invalid line, for a page that is not in
+    /// the source, and for a name with two different pages.
     pub(crate) fn open(
         source: Option<&SourceOptions>,
         table: Option<&Path>,
@@ -123,8 +123,8 @@ impl Pages {
         Some(held(store, store.page_by_title(title)?))
     }
 
-    /// A page as provenance. With a store, the item has the page's title. If a paragraph contains exactly `text`, the item also has
-    /// section, paragraph and characters.
+    /// A page as provenance. With a store, the item has the page's title. If a paragraph contains exactly
+    /// `text`, the item also has section, paragraph and characters.
     pub(crate) fn provenance(&self, page: &PageOf, text: Option<&str>) -> Provenance {
         let mut item = Provenance { wikipedia_id: Some(Id::from(page.id.as_str())), ..Provenance::default() };
         let (Some(store), Some(page)) = (&self.store, page.held) else { return item };

@@ -30,7 +30,8 @@ pub struct Entry {
 /// The largest number of listed mistakes of a file.
 const LISTED: usize = 20;
 
-/// Pairs the task files of a folder with the predictions of the same names in another folder. Without `datasets`, pairs all datasets.
+/// Pairs the task files of a folder with the predictions of the same names in another folder. Without
+/// `datasets`, pairs all datasets.
 ///
 /// # Errors
 /// [`Error::Config`] for a folder without task files, [`Error::Unfinished`] for predictions of an unfinished run,
@@ -56,8 +57,8 @@ pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset
     if missing.is_empty() { Ok(entries) } else { Err(Error::Submission(missing)) }
 }
 
-/// The mistakes of a file of predictions, by line: missing, unknown and duplicate ids, and the mistakes of [`shape`]. Empty for a valid
-/// file.
+/// The mistakes of a file of predictions, by line: missing, unknown and duplicate ids, and the mistakes of
+/// [`shape`]. Empty for a valid file.
 ///
 /// # Errors
 /// Errors of reading; [`Error::Unfinished`] for a file of an unfinished run.
@@ -70,8 +71,8 @@ pub fn check(entry: &Entry, store: Option<&PassageStore>) -> Result<Vec<String>>
     faults(&entry.predictions, Some(expected), store)
 }
 
-/// The mistakes of a file of predictions without its inputs: no prediction, duplicate ids, and the mistakes of [`shape`]. Empty for a
-/// valid file.
+/// The mistakes of a file of predictions without its inputs: no prediction, duplicate ids, and the mistakes
+/// of [`shape`]. Empty for a valid file.
 ///
 /// # Errors
 /// Errors of reading; [`Error::Unfinished`] for a file of an unfinished run.

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use sporran_kilt::{Id, PassageStore, Provenance, Record, store::PageIndex};
 
-/// Reports the mistakes of a prediction, each as a field and a message: an empty id, outputs other than exactly one
-/// `{answer, provenance}`, items without a page, duplicate items, values of a wrong type, and impossible offsets. With a store, items
-/// must have its pages, and offsets must be on them.
+/// Reports the mistakes of a prediction, each as a field and a message: an empty id, outputs other than
+/// exactly one `{answer, provenance}`, items without a page, duplicate items, values of a wrong type, and
+/// impossible offsets. With a store, items must have its pages, and offsets must be on them.
 pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMut(&str, String)) {
     if record.id.text().is_empty() {
         fault("id", "expected a name or a number, found an empty text".to_owned());

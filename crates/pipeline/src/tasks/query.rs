@@ -6,8 +6,8 @@ use crate::tasks::options::QueryOptions;
 
 const SEPARATOR: &str = "[SEP]";
 
-/// The query for the retriever. Entity linking keeps the mention and the words around it. Slot filling drops its separator. Other
-/// queries are unchanged.
+/// The query for the retriever. Entity linking keeps the mention and the words around it. Slot filling drops
+/// its separator. Other queries are unchanged.
 pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
     let task = query.dataset.map(|dataset| dataset.task());
     let text = if let Some((before, mention, after)) = split_mention(&query.text) {

@@ -59,8 +59,8 @@ pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
 
 /// The provenance of one prediction, best first.
 ///
-/// `used` are the passages that the generator reports as used, best first; `answer` is its answer. For a page that was not retrieved,
-/// provenance has its first passage.
+/// `used` are the passages that the generator reports as used, best first; `answer` is its answer. For a page
+/// that was not retrieved, provenance has its first passage.
 pub(crate) fn provenance(
     store: &PassageStore,
     hits: &[Hit],

@@ -47,8 +47,8 @@ pub struct General {
     /// The parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
-    /// `then`: configs that `sporran run` runs after this one, such as those of population, reasoning and responses. Their folders
-    /// are in the same `output`.
+    /// `then`: configs that `sporran run` runs after this one, such as those of population, reasoning and
+    /// responses. Their folders are in the same `output`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub then: Vec<PathBuf>,
     /// `[source]`: the knowledge source. Optional for closed-book runs.
@@ -86,12 +86,13 @@ pub struct EvidenceOptions {
     pub one_per_page: bool,
     /// The ranking of pages by the scores of their passages.
     pub page_score: PageScore,
-    /// The source of provenance: `ranking`, `read`, `chosen` or `title`. The default depends on the generator's kind: `read` for
-    /// `rag-token` and `rag-sequence`, `chosen` for `memnet`, and `ranking` for all others.
+    /// The source of provenance: `ranking`, `read`, `chosen` or `title`. The default depends on the
+    /// generator's kind: `read` for `rag-token` and `rag-sequence`, `chosen` for `memnet`, and `ranking` for
+    /// all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<EvidenceSource>,
-    /// The source of provenance for entity linking. The default is `title`. It is `ranking` for a generator of `kind = "title"` and
-    /// without a generator.
+    /// The source of provenance for entity linking. The default is `title`. It is `ranking` for a generator
+    /// of `kind = "title"` and without a generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity_linking: Option<EvidenceSource>,
     /// Whether items have the passage's text and score, for the `*_in_context` scores.
@@ -130,8 +131,9 @@ pub enum EvidenceSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
-    /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and `evidence.depth` if they are
-    /// smaller. With `evidence.one-per-page`, the run retrieves more passages for queries with too few pages.
+    /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and
+    /// `evidence.depth` if they are smaller. With `evidence.one-per-page`, the run retrieves more passages
+    /// for queries with too few pages.
     #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
 }

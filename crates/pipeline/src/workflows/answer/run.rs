@@ -54,8 +54,8 @@ struct Chunk {
     hits: Vec<Vec<(u32, f32)>>,
 }
 
-/// Options that do not change an answer: output folders, other configs, training; and the source, because the key has the hashes of
-/// its parts.
+/// Options that do not change an answer: output folders, other configs, training; and the source, because the
+/// key has the hashes of its parts.
 const WITHOUT: [&str; 7] =
     ["output", "then", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
@@ -74,8 +74,8 @@ pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     execute(options, "run", with_generator, observe)
 }
 
-/// Runs a config without its generator. Writes rankings and predictions with only evidence to the folder `NAME-retrieval`, so that they
-/// do not replace the answers of a run.
+/// Runs a config without its generator. Writes rankings and predictions with only evidence to the folder
+/// `NAME-retrieval`, so that they do not replace the answers of a run.
 ///
 /// # Errors
 /// Those of [`run`].

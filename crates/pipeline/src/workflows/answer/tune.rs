@@ -68,7 +68,8 @@ const STEPS: usize = 10;
 /// Returns them best first, by the mean of R-precision and recall@5 over the task files.
 ///
 /// # Errors
-/// [`Error::Config`] if the retriever is not hybrid, or a task file has no gold evidence; those of [`retrieve`](crate::retrieve).
+/// [`Error::Config`] if the retriever is not hybrid, or a task file has no gold evidence; those of
+/// [`retrieve`](crate::retrieve).
 pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>> {
     let fault = |key: &str, message: String| {
         let diagnostic =

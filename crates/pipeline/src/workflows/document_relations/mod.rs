@@ -75,9 +75,10 @@ impl fmt::Display for DocumentsReport {
 /// The number of documents in a portion.
 const PORTION: usize = 16;
 
-/// Predicts the relations of the config's files. Writes `predictions/NAME.json` (DocRED's layout), `predictions/NAME.jsonl` (the layout
-/// of KILT's slot filling), `report.json`, `config.toml` and `manifest.json` into the run's folder. A killed run resumes at the first missing portion. If the config has training files,
-/// the scores include Ign F1, which ignores relations of the training data.
+/// Predicts the relations of the config's files. Writes `predictions/NAME.json` (DocRED's layout),
+/// `predictions/NAME.jsonl` (the layout of KILT's slot filling), `report.json`, `config.toml` and
+/// `manifest.json` into the run's folder. A killed run resumes at the first missing portion. If the config
+/// has training files, the scores include Ign F1, which ignores relations of the training data.
 ///
 /// # Errors
 /// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
@@ -210,8 +211,8 @@ impl FileWork for Prediction<'_> {
     }
 }
 
-/// The prediction for a relation. The input is the subject and the property, the provenance is the page with the document's title.
-/// `meta` has the document and the evidence sentences.
+/// The prediction for a relation. The input is the subject and the property, the provenance is the page with
+/// the document's title. `meta` has the document and the evidence sentences.
 fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
     let name = |entity: usize| document.entities[entity][0].name.clone();
     let text = |sentence: &usize| document.sentences.get(*sentence).map(|words| words.join(" "));

@@ -109,9 +109,9 @@ impl LinkedFile {
     }
 }
 
-/// Links the mentions of the config's files. Writes `predictions/NAME.jsonl` (one record for each mention, in the layout of KILT's
-/// entity linking), `report.json`, `config.toml` and `manifest.json` into the run's folder. A killed run resumes at the first missing
-/// portion.
+/// Links the mentions of the config's files. Writes `predictions/NAME.jsonl` (one record for each mention, in
+/// the layout of KILT's entity linking), `report.json`, `config.toml` and `manifest.json` into the run's
+/// folder. A killed run resumes at the first missing portion.
 ///
 /// # Errors
 /// Errors of files; [`crate::Error::Busy`] if another process uses the run's folder.
@@ -179,8 +179,8 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     Ok(report)
 }
 
-/// Options that are not in the key: output folders; the files, each of which is a step; and the source, because the key has the hash
-/// of its pages.
+/// Options that are not in the key: output folders; the files, each of which is a step; and the source,
+/// because the key has the hash of its pages.
 const WITHOUT: [&str; 6] =
     ["name", "output", "linking.files", "source.path", "source.redirects", "source.indexes"];
 
@@ -259,8 +259,8 @@ impl Linking {
         Ok(each.flat_map(|(text, links)| self.of_text(text, &links)).collect())
     }
 
-    /// The predictions for the mentions of a text. The answer is the entity's label, the provenance its page. A mention without a link has
-    /// an empty answer.
+    /// The predictions for the mentions of a text. The answer is the entity's label, the provenance its page.
+    /// A mention without a link has an empty answer.
     fn of_text(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
         let mut places: Vec<usize> = text.text.char_indices().map(|(at, _)| at).collect();
         places.push(text.text.len());

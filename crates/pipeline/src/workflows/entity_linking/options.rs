@@ -21,8 +21,8 @@ pub struct LinkingOptions {
     /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::load::runs")]
     pub output: PathBuf,
-    /// `[source]`: the knowledge source of the provenance. The page of an entity is that of `linking.pages`, else the page with the
-    /// entity's label as title.
+    /// `[source]`: the knowledge source of the provenance. The page of an entity is that of `linking.pages`,
+    /// else the page with the entity's label as title.
     pub source: Option<SourceOptions>,
     /// `[linking]`: the input.
     pub linking: LinkedInput,

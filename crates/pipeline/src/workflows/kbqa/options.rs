@@ -109,7 +109,8 @@ pub struct QuestionFiles {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReasonerOptions {
-    /// `kind = "embed-kgqa"`: question and document as vectors in the space of the entities, with ComplEx's scores of all entities.
+    /// `kind = "embed-kgqa"`: question and document as vectors in the space of the entities, with ComplEx's
+    /// scores of all entities.
     #[serde(rename = "embed-kgqa")]
     EmbedKgqa(EmbedOptions),
     /// `kind = "transfer-net"`: steps over the triples, starting from the entities of the document.
@@ -126,8 +127,8 @@ pub enum ReasonerOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EncoderShape {
-    /// The folder of the initial encoder. Without it, training starts from an encoder of these sizes with random weights, and trains
-    /// its vocabulary.
+    /// The folder of the initial encoder. Without it, training starts from an encoder of these sizes with
+    /// random weights, and trains its vocabulary.
     pub from: Option<PathBuf>,
     /// The size of the hidden states.
     #[schemars(range(min = 1))]
@@ -177,8 +178,8 @@ pub struct EmbedOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rank: Option<usize>,
-    /// The folder of a ComplEx of the same knowledge base, for the vectors of entities. Without it, they are random at first, and
-    /// trained with the questions.
+    /// The folder of a ComplEx of the same knowledge base, for the vectors of entities. Without it, they are
+    /// random at first, and trained with the questions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<PathBuf>,
     /// Whether the vectors of `embedding` are fine-tuned with the questions.
@@ -220,8 +221,8 @@ fn steps() -> usize {
 pub struct Seq2SeqQuestions {
     /// The folder of the model, which training writes.
     pub model: PathBuf,
-    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random weights, and trains its
-    /// vocabulary.
+    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
+    /// weights, and trains its vocabulary.
     pub from: Option<PathBuf>,
     /// `[reasoner.shape]`: the sizes of a T5 with random weights.
     #[serde(default)]
@@ -234,8 +235,8 @@ pub struct Seq2SeqQuestions {
     #[serde(default = "answer_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
-    /// The number of triples to add to the input. They are about entities of the document, and their relation's names share most
-    /// words with the question.
+    /// The number of triples to add to the input. They are about entities of the document, and their
+    /// relation's names share most words with the question.
     #[serde(default)]
     #[schemars(extend("x-unit" = "triples"))]
     pub retrieved: usize,

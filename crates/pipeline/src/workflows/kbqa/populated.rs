@@ -98,8 +98,8 @@ fn fact(
     Ok(Some((nodes, confidence)))
 }
 
-/// Adds the facts of runs of `sporran populate` to the training part of a knowledge base. A node without a link is the only entity of
-/// its name, or else a new entity.
+/// Adds the facts of runs of `sporran populate` to the training part of a knowledge base. A node without a
+/// link is the only entity of its name, or else a new entity.
 ///
 /// # Errors
 /// Those of reading; [`Error::Kilt`] for a prediction without its triple.

@@ -93,8 +93,8 @@ impl Known<'_> {
         self.predicted(question, answers.collect(), (!steps.is_empty()).then(|| json!(steps)))
     }
 
-    /// The prediction of a model that generates answers. `score` is the mean log-probability of the text. `read` are the triples of the
-    /// input; those with an answer as subject or object support it.
+    /// The prediction of a model that generates answers. `score` is the mean log-probability of the text.
+    /// `read` are the triples of the input; those with an answer as subject or object support it.
     pub(super) fn by_text(
         self,
         question: &Question,
@@ -130,8 +130,8 @@ impl Known<'_> {
         Answer { answer, confidence, wikidata_id: None, bridge: None, triples: shown, stated }
     }
 
-    /// A prediction with exactly one output, because KILT's scorers read only one. Its provenance is the document's page, then the pages
-    /// with the sentences of the supporting triples.
+    /// A prediction with exactly one output, because KILT's scorers read only one. Its provenance is the
+    /// document's page, then the pages with the sentences of the supporting triples.
     fn predicted(self, question: &Question, answers: Vec<Answer>, steps: Option<Value>) -> Record {
         let mut provenance = self.document(question);
         for item in answers.iter().flat_map(|answer| &answer.stated) {

@@ -115,7 +115,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
         ReasonerOptions::Causal(_) => {
-            return Err(wrong("reasoner.kind", "`causal` has no training; use `sporran reason`"));
+            return Err(wrong("reasoner.kind", "`causal` is not trained; use `sporran reason`"));
         }
     };
     underway.finish(TrainingEntry { steps, best: valid })?;
@@ -133,8 +133,8 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
 const UNTRAINED: [&str; 6] =
     ["reasoner.model", "data.iid", "data.ood", "data.limit", "populated.runs", "reasoner.answer-tokens"];
 
-/// Answers the tests of a config. Calls `take` with each prediction, in the order of its file. Reuses the answers of earlier and of
-/// killed runs.
+/// Answers the tests of a config. Calls `take` with each prediction, in the order of its file. Reuses the
+/// answers of earlier and of killed runs.
 ///
 /// # Errors
 /// Errors of files or the model; [`Error::Busy`] if another process uses the run's folder.

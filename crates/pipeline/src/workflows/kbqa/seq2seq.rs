@@ -1,5 +1,5 @@
-//! The encoder-decoder. Its input is a question, its document, and optionally related triples. It generates answers separated by
-//! commas.
+//! The encoder-decoder. Its input is a question, its document, and optionally related triples. It generates
+//! answers separated by commas.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl<'a> Prompts<'a> {
         format!("{} {} {}", self.kb.label(subject), self.kb.relation_label(relation), self.kb.label(object))
     }
 
-    /// The triples about entities of the document, ranked by the number of words that the relation's names share with the question, then
-    /// by the order of the entities in the document.
+    /// The triples about entities of the document, ranked by the number of words that the relation's names
+    /// share with the question, then by the order of the entities in the document.
     pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
         if self.retrieved == 0 {
             return Vec::new();

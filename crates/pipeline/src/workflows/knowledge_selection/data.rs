@@ -74,8 +74,8 @@ impl Selection {
     }
 }
 
-/// The fold of each dialogue. Dialogues with the same topic and first turn are parts of one conversation, and are in the same fold.
-/// The seed shuffles the conversations.
+/// The fold of each dialogue. Dialogues with the same topic and first turn are parts of one conversation, and
+/// are in the same fold. The seed shuffles the conversations.
 pub(super) fn folds(dialogues: &Dialogues, count: usize, seed: u64) -> Vec<usize> {
     let key =
         |dialogue: &Dialogue| (dialogue.topic.clone(), dialogue.turns.first().cloned().unwrap_or_default());

@@ -18,8 +18,8 @@ pub(super) struct Similarity {
     pub(super) view: View,
 }
 
-/// The scores of similarities in `model`, standardized to mean 0 and deviation 1 among a dialogue's sentences. Similarities of one
-/// folder must be adjacent.
+/// The scores of similarities in `model`, standardized to mean 0 and deviation 1 among a dialogue's
+/// sentences. Similarities of one folder must be adjacent.
 pub(super) fn standardised(
     similarities: &[Similarity],
     model: &Path,
@@ -65,8 +65,8 @@ const FLAT: f64 = 1e-5;
 /// The L2 regularization, which keeps weights of collinear similarities bounded.
 const DECAY: f64 = 1e-2;
 
-/// The weights with the smallest listwise loss, by gradient descent from zero. The loss is convex. A step is halved until it meets
-/// the condition of Armijo (1966), because collinear similarities make the loss steep.
+/// The weights with the smallest listwise loss, by gradient descent from zero. The loss is convex. A step is
+/// halved until it meets the condition of Armijo (1966), because collinear similarities make the loss steep.
 pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {
     let counted = |selection: &Selection| RankingLoss::Listwise.weight(&selection.targets);
     let count: f64 = selections.iter().map(counted).sum::<f64>().max(1.0);

@@ -1,5 +1,6 @@
-//! Knowledge selection (WOW++; Eric et al., 2021): ranks sentences for a dialogue. Trains rerankers on annotated sentences, with
-//! cross-validation over dialogues. Writes rankings of all candidates, and predictions in KILT's layout.
+//! Knowledge selection (WOW++; Eric et al., 2021): ranks sentences for a dialogue. Trains rerankers on
+//! annotated sentences, with cross-validation over dialogues. Writes rankings of all candidates, and
+//! predictions in KILT's layout.
 
 mod data;
 mod linear;

@@ -1,5 +1,5 @@
-//! Responses to dialogues. A reranker selects sentences, and a generator writes the next turn from the dialogue and the sentences
-//! (Eric et al., 2021, give the best sentence to GPT-2).
+//! Responses to dialogues. A reranker selects sentences, and a generator writes the next turn from the
+//! dialogue and the sentences (Eric et al., 2021, give the best sentence to GPT-2).
 
 use std::{
     fmt,
@@ -185,8 +185,8 @@ impl fmt::Display for ResponseReport {
     }
 }
 
-/// Ranks the sentences of dialogues, and generates responses from the best ones. Writes predictions, ranking, report and manifest into
-/// the run's folder. A killed run resumes at the first missing portion.
+/// Ranks the sentences of dialogues, and generates responses from the best ones. Writes predictions, ranking,
+/// report and manifest into the run's folder. A killed run resumes at the first missing portion.
 ///
 /// # Errors
 /// Errors of files or models; [`crate::Error::Busy`] if another process uses the run's folder.
@@ -299,8 +299,8 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Options that are not in the key: output folders; the dialogues, whose content is a separate input; and the source, because the key
-/// has the hash of its pages.
+/// Options that are not in the key: output folders; the dialogues, whose content is a separate input; and the
+/// source, because the key has the hash of its pages.
 const WITHOUT: [&str; 6] =
     ["name", "output", "dialogues", "source.path", "source.redirects", "source.indexes"];
 

@@ -83,8 +83,8 @@ enum Scorer {
 type ResolvedQuery = (EntityId, RelationId, bool);
 
 impl Asker {
-    /// Opens a knowledge base with the model of a folder (an embedding or a network), a file of mined rules, or both. If there is a
-    /// model, it ranks the answers.
+    /// Opens a knowledge base with the model of a folder (an embedding or a network), a file of mined rules,
+    /// or both. If there is a model, it ranks the answers.
     ///
     /// # Errors
     /// Errors of files, a model of another knowledge base, and neither model nor rules.
@@ -122,8 +122,8 @@ impl Asker {
         Ok((entity, relation, subjects))
     }
 
-    /// The answers to each query, best first. Equal scores are ordered by id. With rules only, entities that no rule predicts are not
-    /// answers.
+    /// The answers to each query, best first. Equal scores are ordered by id. With rules only, entities that
+    /// no rule predicts are not answers.
     ///
     /// # Errors
     /// Those of the scorer.

@@ -1,5 +1,5 @@
-//! Link prediction with embeddings of a knowledge base and networks over its graph: training, search of hyperparameters, evaluation
-//! and queries.
+//! Link prediction with embeddings of a knowledge base and networks over its graph: training, search of
+//! hyperparameters, evaluation and queries.
 
 mod ask;
 mod model;

@@ -1,5 +1,5 @@
-//! The options of embeddings and networks. The documentation of these types, of [`EmbeddingOptions`] and of [`NetworkOptions`] is
-//! the manual of the config file.
+//! The options of embeddings and networks. The documentation of these types, of [`EmbeddingOptions`] and of
+//! [`NetworkOptions`] is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -65,8 +65,8 @@ pub struct DataOptions {
     pub folder: PathBuf,
 }
 
-/// `[search]`: trials with random settings from ranges. The first trial has the settings of the config. The run's model is the best
-/// one on the validation part.
+/// `[search]`: trials with random settings from ranges. The first trial has the settings of the config. The
+/// run's model is the best one on the validation part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchOptions {

@@ -189,8 +189,9 @@ pub struct Scored {
 /// The candidate weights of the rules; the model has the remainder.
 const RULE_WEIGHTS: [f32; 5] = [0.1, 0.2, 0.3, 0.5, 0.7];
 
-/// Evaluates the model of a folder on a part of a knowledge base. Rankings are filtered: known answers of any part do not count as
-/// wrong. With a file of `rules`, the score is a weighted sum, with the weight that is best on the validation part.
+/// Evaluates the model of a folder on a part of a knowledge base. Rankings are filtered: known answers of any
+/// part do not count as wrong. With a file of `rules`, the score is a weighted sum, with the weight that is
+/// best on the validation part.
 ///
 /// # Errors
 /// Errors of files, and a model of another knowledge base.

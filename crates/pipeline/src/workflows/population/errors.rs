@@ -52,8 +52,8 @@ fn alike(a: &Fact, b: &Fact) -> bool {
     overlaps(subject(a), subject(b)) && overlaps(object(a), object(b))
 }
 
-/// Compares predictions with gold facts. `sporran populate` writes `mentions` and `withheld` into its predictions. Without them,
-/// missed facts count as missed relations.
+/// Compares predictions with gold facts. `sporran populate` writes `mentions` and `withheld` into its
+/// predictions. Without them, missed facts count as missed relations.
 ///
 /// # Errors
 /// Errors of reading.

@@ -50,8 +50,8 @@ pub struct PopulationOptions {
     pub linker: Option<LinkingOptions>,
     /// `[input]`: the documents to extract facts from.
     pub input: Option<InputOptions>,
-    /// `[source]`: the knowledge source of the provenance. With it, the table `input.pages` can name pages by title, and provenance
-    /// has paragraph and characters if the page contains the sentence.
+    /// `[source]`: the knowledge source of the provenance. With it, the table `input.pages` can name pages by
+    /// title, and provenance has paragraph and characters if the page contains the sentence.
     pub source: Option<SourceOptions>,
     /// `[triples]`: the names of properties in triples.
     #[serde(default)]
@@ -62,11 +62,11 @@ pub struct PopulationOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MentionsOptions {
-    /// The folder of a trained tagger of persons, organisations, places and dates. Without it, capitalized words are names without
-    /// a type.
+    /// The folder of a trained tagger of persons, organisations, places and dates. Without it, capitalized
+    /// words are names without a type.
     pub tagger: Option<PathBuf>,
-    /// The folder of a trained tagger. Coreference uses its types for names that are detected by capitals. The relation classifier
-    /// does not.
+    /// The folder of a trained tagger. Coreference uses its types for names that are detected by capitals.
+    /// The relation classifier does not.
     pub types: Option<PathBuf>,
     /// The forms of mentions to keep: `name` (including dates), `pronoun`, `nominal`.
     pub mention_forms: Vec<MentionForm>,
@@ -142,9 +142,9 @@ pub struct InputOptions {
     /// The folds of KnowledgeNet to use; empty for all.
     #[serde(default)]
     pub folds: Vec<i64>,
-    /// A table of the pages of documents, for the formats `text` and `knowledgenet`: each line is a document's id, a tab, and the
-    /// page's id. Facts of other documents have no provenance. A block of text has the id `FILE:NUMBER`, where numbers
-    /// start at 0.
+    /// A table of the pages of documents, for the formats `text` and `knowledgenet`: each line is a
+    /// document's id, a tab, and the page's id. Facts of other documents have no provenance. A block of text
+    /// has the id `FILE:NUMBER`, where numbers start at 0.
     pub pages: Option<PathBuf>,
 }
 
@@ -210,8 +210,8 @@ fn every() -> usize {
     1
 }
 
-/// `[relations]`: a linear model over words, a BiLSTM, an encoder over sentences with marked mentions, or an encoder-decoder that
-/// generates facts. `linear` and `training` together give the mean of both.
+/// `[relations]`: a linear model over words, a BiLSTM, an encoder over sentences with marked mentions, or an
+/// encoder-decoder that generates facts. `linear` and `training` together give the mean of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {
@@ -239,8 +239,8 @@ pub struct RelationsOptions {
 pub struct BilstmTraining {
     /// `[relations.bilstm.shape]`: its inputs and sizes.
     pub shape: BilstmShape,
-    /// The folder of a frozen encoder. A learned mixture of its layers replaces the word embeddings. Training copies the encoder into
-    /// the model's folder.
+    /// The folder of a frozen encoder. A learned mixture of its layers replaces the word embeddings. Training
+    /// copies the encoder into the model's folder.
     pub from: Option<PathBuf>,
     /// The share of pairs without a property that each epoch samples.
     #[schemars(range(min = 0, max = 1))]

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::{Result, run_dir::key::StepKey};
 
-/// Options that do not change the facts: output folders and training. Each file of `[input]` is a separate step. The hash of the
-/// pages covers the content of the source.
+/// Options that do not change the facts: output folders and training. Each file of `[input]` is a separate
+/// step. The hash of the pages covers the content of the source.
 const WITHOUT: [&str; 12] = [
     "name",
     "output",

@@ -95,10 +95,11 @@ pub(crate) struct Node {
     pub(crate) name: String,
 }
 
-/// Extracts facts from the config's input and writes the run's folder. Each input file has `predictions/NAME.jsonl`,
-/// `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents. Predictions are records in KILT's
-/// layout, one for each fact; they have provenance if the document is a page. The run also has `report.json` and
-/// `manifest.json`. A killed run resumes at the first missing portion.
+/// Extracts facts from the config's input and writes the run's folder. Each input file has
+/// `predictions/NAME.jsonl`, `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for
+/// KnowledgeNet's documents. Predictions are records in KILT's layout, one for each fact; they have
+/// provenance if the document is a page. The run also has `report.json` and `manifest.json`. A killed run
+/// resumes at the first missing portion.
 ///
 /// # Errors
 /// [`Error::Config`] without `[input]`; errors of files and models; [`Error::Busy`] if another process uses the run's
@@ -153,8 +154,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     Ok(report)
 }
 
-/// The output files of an input file: facts as records, as a table and as N-Triples, and KnowledgeNet's documents with the extracted
-/// facts.
+/// The output files of an input file: facts as records, as a table and as N-Triples, and KnowledgeNet's
+/// documents with the extracted facts.
 fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut paths: Vec<PathBuf> = vec![
@@ -279,8 +280,9 @@ fn node(document: &Document, argument: &Argument) -> Node {
     Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument.name) }
 }
 
-/// A fact as a prediction in KILT's layout. The input is `subject [SEP] property`, the answer is the object. If the document is a
-/// page, the provenance is the fact's sentence. `meta.statement` has the offsets of the sentence in the document, in code points.
+/// A fact as a prediction in KILT's layout. The input is `subject [SEP] property`, the answer is the object.
+/// If the document is a page, the provenance is the fact's sentence. `meta.statement` has the offsets of the
+/// sentence in the document, in code points.
 fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
     let document = &source.document;
     let place = |argument: &Argument| {
@@ -317,8 +319,8 @@ fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[
     }
 }
 
-/// Replaces the facts of a document. Each fact goes into the passage with both of its mentions. Passages also get `mentions` and
-/// `withheld` (facts below the threshold) for the analysis of errors.
+/// Replaces the facts of a document. Each fact goes into the passage with both of its mentions. Passages also
+/// get `mentions` and `withheld` (facts below the threshold) for the analysis of errors.
 ///
 /// If a document lists its annotated properties, drops facts of other properties, because KnowledgeNet's scorer fails on them.
 fn fill(

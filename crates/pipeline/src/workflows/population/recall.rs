@@ -9,8 +9,8 @@ use sporran_kilt::{knowledgenet, scores::Measure};
 
 use crate::observe::{Event, Observer};
 
-/// The recall of the candidates of the classifier, on the validation documents (Mesquita et al., 2019, table 4). None without such
-/// documents or facts, and where it was not counted.
+/// The recall of the candidates of the classifier, on the validation documents (Mesquita et al., 2019, table
+/// 4). None without such documents or facts, and where it was not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MaximumRecall {
     /// The share of facts with a candidate: a pair for the property whose mentions overlap those of the fact. For a model that
@@ -47,7 +47,8 @@ pub(super) struct HeldOut<'a> {
     pub(super) links: Option<&'a [Option<Link>]>,
 }
 
-/// Counts the candidates of a classifier. `is_candidate` has the arguments of [`Reach::add`]'s filter after the document's index.
+/// Counts the candidates of a classifier. `is_candidate` has the arguments of [`Reach::add`]'s filter after
+/// the document's index.
 pub(super) fn reach(
     documents: &[HeldOut<'_>],
     properties: &Properties,

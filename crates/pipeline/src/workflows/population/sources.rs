@@ -38,8 +38,8 @@ struct OwnPage {
 }
 
 impl Source {
-    /// The provenance of a span; `None` if the document has no page. Documents that are pages have exact offsets. Others have offsets
-    /// only if the page contains the same words.
+    /// The provenance of a span; `None` if the document has no page. Documents that are pages have exact
+    /// offsets. Others have offsets only if the page contains the same words.
     pub(super) fn provenance(&self, span: Span, pages: &Pages) -> Option<Provenance> {
         let Some(page) = &self.page else {
             let page = pages.listed(&self.document.id)?;

@@ -203,8 +203,8 @@ fn cached(folder: &Path, wanted: &Readings) -> Result<Option<Vec<f32>>> {
     Ok(load().map_err(sporran_checkpoint::Error::from)?)
 }
 
-/// Saves probabilities, and then their description. Returns the rounded values of the file, so that a first training and later ones
-/// have the same targets.
+/// Saves probabilities, and then their description. Returns the rounded values of the file, so that a first
+/// training and later ones have the same targets.
 fn save(folder: &Path, readings: &Readings, values: &[f32]) -> Result<Vec<f32>> {
     fs::create_dir_all(folder).map_err(Error::io(folder, "create"))?;
     let path = folder.join(READINGS);

@@ -223,8 +223,8 @@ fn join(
     Ok(each.map(join).collect::<Result<_, _>>()?)
 }
 
-/// Tunes thresholds by cross-validation over `parts` of the documents, then trains the final model on all documents. Documents of
-/// the teacher are in every training.
+/// Tunes thresholds by cross-validation over `parts` of the documents, then trains the final model on all
+/// documents. Documents of the teacher are in every training.
 fn fit_linear(
     options: &PopulationOptions,
     (linear, to): (&LinearTraining, &Path),

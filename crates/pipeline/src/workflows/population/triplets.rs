@@ -34,16 +34,17 @@ use crate::{
     },
 };
 
-/// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and Navigli 2021),
-/// constrained to spans of the sentence and known relations. Training saves the keys below in the model's folder. For other folders,
-/// such as released checkpoints, `sporran run` uses these keys.
+/// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and
+/// Navigli 2021), constrained to spans of the sentence and known relations. Training saves the keys below in
+/// the model's folder. For other folders, such as released checkpoints, `sporran run` uses these keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TripletTraining {
-    /// The folder of the initial BART or T5, whose tokenizer has the tokens `<triplet>`, `<subj>` and `<obj>`. Without it, training
-    /// starts from a T5 with random weights.
+    /// The folder of the initial BART or T5, whose tokenizer has the tokens `<triplet>`, `<subj>` and
+    /// `<obj>`. Without it, training starts from a T5 with random weights.
     pub from: Option<PathBuf>,
-    /// `[relations.seq2seq.shape]`: the sizes of a model with random weights. Its vocabulary is trained on the annotated documents.
+    /// `[relations.seq2seq.shape]`: the sizes of a model with random weights. Its vocabulary is trained on
+    /// the annotated documents.
     pub shape: ShapeOptions,
     /// The largest number of tokens of a sentence. Longer sentences are truncated.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -54,8 +55,9 @@ pub struct TripletTraining {
     /// The number of beams. A fact's confidence is the share of the beams' probability that contains it.
     #[schemars(range(min = 1))]
     pub beams: usize,
-    /// `[[relations.seq2seq.properties]]`: the names of properties in the generated text. Training takes its properties from the
-    /// annotations. The default name of a property is in lower case, such as `place of birth` for `PLACE_OF_BIRTH`.
+    /// `[[relations.seq2seq.properties]]`: the names of properties in the generated text. Training takes its
+    /// properties from the annotations. The default name of a property is in lower case, such as
+    /// `place of birth` for `PLACE_OF_BIRTH`.
     pub properties: Vec<WrittenProperty>,
     /// `[relations.seq2seq.optimizer]`: epochs, batches, learning rate.
     pub optimizer: TrainingOptions,
@@ -163,8 +165,8 @@ struct AnnotatedSource<'a> {
     annotated: Annotated,
 }
 
-/// Trains a model that generates facts, and tunes its thresholds. Returns the number of steps, and on the validation documents the
-/// share of facts that can be generated and the F1.
+/// Trains a model that generates facts, and tunes its thresholds. Returns the number of steps, and on the
+/// validation documents the share of facts that can be generated and the F1.
 pub(super) fn train(
     options: &PopulationOptions,
     training: &TripletTraining,

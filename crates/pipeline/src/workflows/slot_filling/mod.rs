@@ -1,5 +1,5 @@
-//! Zero-shot slot filling on sentences (Levy et al., 2017). A question asks for a relation; the answer is a span of the sentence,
-//! or none. Test relations are not in the training data.
+//! Zero-shot slot filling on sentences (Levy et al., 2017). A question asks for a relation; the answer is a
+//! span of the sentence, or none. Test relations are not in the training data.
 
 mod model;
 mod options;
@@ -123,8 +123,9 @@ impl SlotScores {
 /// The number of questions in a portion.
 const PORTION: usize = 256;
 
-/// Answers the questions of the config's files. Writes `predictions/NAME.jsonl`, `report.json`, `config.toml` and `manifest.json`
-/// into the run's folder. Each question has a record in the layout of KILT's slot filling, with an empty answer if it has none. A killed run resumes at the first missing portion.
+/// Answers the questions of the config's files. Writes `predictions/NAME.jsonl`, `report.json`, `config.toml`
+/// and `manifest.json` into the run's folder. Each question has a record in the layout of KILT's slot
+/// filling, with an empty answer if it has none. A killed run resumes at the first missing portion.
 ///
 /// # Errors
 /// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
@@ -246,8 +247,8 @@ fn scores(questions: &[SlotQuestion], answers: &[Option<String>], seen: &[String
     }
 }
 
-/// The prediction for a question. The provenance is the sentence on the page of the entity. `meta` has the sentence, and the offsets of
-/// the answer in it in code points. Without an answer, the answer is empty.
+/// The prediction for a question. The provenance is the sentence on the page of the entity. `meta` has the
+/// sentence, and the offsets of the answer in it in code points. Without an answer, the answer is empty.
 fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>, pages: &Pages) -> Record {
     let mut meta = serde_json::json!({
         "template_questions": [question.question()],

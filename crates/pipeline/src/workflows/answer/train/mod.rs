@@ -33,8 +33,8 @@ use crate::{
     training::outcome::Trained,
 };
 
-/// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training resumes from its newest
-/// checkpoint.
+/// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
+/// resumes from its newest checkpoint.
 ///
 /// # Errors
 /// [`Error::Config`] without `[train]` or `[generator]`; errors of files, index, model or training.

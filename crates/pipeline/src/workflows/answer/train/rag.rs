@@ -1,5 +1,5 @@
-//! Training of retrieval-augmented generators. The generator reads each passage separately. The gradient of its loss also trains
-//! the question encoder.
+//! Training of retrieval-augmented generators. The generator reads each passage separately. The gradient of
+//! its loss also trains the question encoder.
 
 use std::{
     path::Path,
@@ -176,8 +176,8 @@ pub(crate) fn train_rag(
     Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
 }
 
-/// The question encoder of a folder and its pooling. Its vectors are not normalized, even if the folder says so: training learns
-/// their norm, which is the sharpness of the softmax over passages.
+/// The question encoder of a folder and its pooling. Its vectors are not normalized, even if the folder says
+/// so: training learns their norm, which is the sharpness of the softmax over passages.
 fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Pooling)> {
     let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
         // DPR's head produces the vector.

@@ -1,7 +1,7 @@
 //! Training of bi-encoders and cross-encoders: `[encoder-training]`.
 //!
-//! Both kinds train on queries with positive passages and hard negatives. A bi-encoder also has in-batch negatives. A cross-encoder
-//! ranks the passages of one query.
+//! Both kinds train on queries with positive passages and hard negatives. A bi-encoder also has in-batch
+//! negatives. A cross-encoder ranks the passages of one query.
 
 mod contrasts;
 mod layout;
@@ -39,7 +39,8 @@ pub struct EncoderTraining {
     pub kind: EncoderKind,
     /// The folder of the initial encoder: BERT, RoBERTa, XLM-RoBERTa or DistilBERT.
     pub from: PathBuf,
-    /// The folder of the trained model. A cross-encoder has the Hugging Face layout, a bi-encoder that of sentence-transformers.
+    /// The folder of the trained model. A cross-encoder has the Hugging Face layout, a bi-encoder that of
+    /// sentence-transformers.
     pub model: PathBuf,
     /// Training files in DPR's layout.
     #[serde(default)]
@@ -62,8 +63,8 @@ pub struct EncoderTraining {
     /// The truncation of a query and a passage that are too long.
     #[serde(default)]
     pub truncation: Truncation,
-    /// Bi-encoder: the pooling of hidden states, `mean` or `cls`. The default is the pooling of the folder `from` if it has exactly
-    /// one, else `mean`.
+    /// Bi-encoder: the pooling of hidden states, `mean` or `cls`. The default is the pooling of the folder
+    /// `from` if it has exactly one, else `mean`.
     pub pooling: Option<Pooling>,
     /// Bi-encoder: the similarity of vectors, `cosine` or `inner-product`. The default is that of the folder `from`, else
     /// `cosine`.

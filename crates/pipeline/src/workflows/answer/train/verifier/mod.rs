@@ -1,5 +1,5 @@
-//! Training of verifiers. A verifier classifies whether a piece of a passage supports a claim, refutes it, or neither. The config
-//! can also have selectors of pages and pieces, which are trained first.
+//! Training of verifiers. A verifier classifies whether a piece of a passage supports a claim, refutes it, or
+//! neither. The config can also have selectors of pages and pieces, which are trained first.
 
 mod claim;
 mod learner;
@@ -28,8 +28,9 @@ const NOT_ENOUGH_INFO: u32 = 2;
 /// The labels of a selector.
 const RELEVANCE: [&str; 2] = ["OTHER", "EVIDENCE"];
 
-/// Trains the models of a `verifier` on the claims of `[train.examples]` and validates them on `[tasks]`. The score of a selector
-/// is the share of claims whose first page or piece is evidence. The score of the verifier is the accuracy of its verdicts.
+/// Trains the models of a `verifier` on the claims of `[train.examples]` and validates them on `[tasks]`. The
+/// score of a selector is the share of claims whose first page or piece is evidence. The score of the
+/// verifier is the accuracy of its verdicts.
 ///
 /// # Errors
 /// Errors of files, index or training.
