@@ -404,11 +404,11 @@ mod tests {
         let folder = RunDir::open(root.clone()).unwrap();
         assert!(matches!(RunDir::open(root.clone()), Err(Error::Busy { .. })));
         let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
-        assert!(message(&root.join("model")).contains("training has not come to its end"));
+        assert!(message(&root.join("model")).contains("training is incomplete"));
         assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
         for folder in [root.clone(), root.join("model")] {
             let error = check_model(&folder).unwrap_err().to_string();
-            assert!(error.contains("training has not come to its end"), "{error}");
+            assert!(error.contains("training is incomplete"), "{error}");
         }
         assert_eq!(message(&root.join("predictions/a.jsonl")), "");
         // Without a checkpoint there is nothing to resume from.
