@@ -211,7 +211,7 @@ mod tests {
         );
         fs::write(&config, text).unwrap();
         let options =
-            <crate::workflows::answer::options::Options as crate::config::load::Config>::parse(&config, &[])
+            <crate::workflows::answer::options::Options as crate::config::Config>::parse(&config, &[])
                 .unwrap();
         // Between hash and read.
         let mut appended = false;

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_generator::{EvidenceSource, GeneratorOptions};
 use sporran_training::{KnowledgeOptions, TrainingOptions};
 use sporran_transformers::DeviceName;
 
 use crate::{
     Result,
-    config::load::to_toml,
+    config::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
     training::options::ShapeOptions,
-    workflows::answer::{
-        generation::GeneratorOptions, retrieval::RetrieverOptions, train::encoders::EncoderTraining,
-    },
+    workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
 };
 
 /// A whole config.
@@ -45,7 +44,7 @@ pub struct General {
     #[serde(default)]
     pub seed: u64,
     /// The parent folder of runs.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `then`: configs that `sporran run` runs after this one, such as those of population, reasoning and
     /// responses. Their folders are in the same `output`.
@@ -111,20 +110,6 @@ impl Default for EvidenceOptions {
             with_text: false,
         }
     }
-}
-
-/// The source of the provenance of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceSource {
-    /// The passages that the generator used, best first, then the retriever's ranking.
-    Ranking,
-    /// Only the passages that the generator read, in its order.
-    Read,
-    /// Only the passage that the generator ranks first.
-    Chosen,
-    /// The page whose title is exactly the answer; empty without such a page.
-    Title,
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use sporran_kilt::{
     Dataset, Metric,
     scores::{Measure, depth::Depth},
 };
+use sporran_retriever::IndexRecall;
 
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,23 +24,6 @@ pub struct Report {
     /// The recall of approximate indexes, relative to exact search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexRecall>,
-}
-
-/// The recall of an approximate index, measured at its build.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct IndexRecall {
-    /// The folder of the index.
-    pub index: PathBuf,
-    /// The recall at `k`.
-    pub recall: f64,
-    /// The number of nearest neighbours.
-    pub k: u32,
-    /// The number of queries.
-    pub queries: u32,
-    /// The number of vectors that a search for the vector itself missed, and that were repaired with other links.
-    pub repaired: u32,
-    /// The number of vectors that a search for the vector itself misses after the repair.
-    pub lost: u32,
 }
 
 /// The scores of one task file.
@@ -222,18 +205,6 @@ impl Report {
             "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
              <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
              <table><tr>{head}<th></th></tr>\n{rows}</table>\n{notes}</html>\n"
-        )
-    }
-}
-
-impl std::fmt::Display for IndexRecall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { index, recall, k, queries, repaired, lost } = self;
-        write!(
-            f,
-            "{}: finds {:.2} % of the {k} nearest (of {queries} vectors); {repaired} vectors repaired, {lost} lost",
-            index.display(),
-            100.0 * recall
         )
     }
 }

@@ -19,7 +19,6 @@ use sporran_transformers::Checkpoint;
 use super::options::DocumentsOptions;
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::training::TrainingFolder,
     training::{
@@ -27,6 +26,7 @@ use crate::{
         session::{Evaluate, TrainingSession, encoder_files},
     },
 };
+use sporran_config::Diagnostic;
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_extractor::LinkerOptions;
 
 use crate::{
-    config::{Document, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
     workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions},
 };
@@ -19,7 +20,7 @@ pub struct LinkingOptions {
     /// `name`: the name of the run's folder in `output`.
     pub name: String,
     /// `output`: the parent folder of runs.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source of the provenance. The page of an entity is that of `linking.pages`,
     /// else the page with the entity's label as title.

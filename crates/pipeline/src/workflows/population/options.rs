@@ -7,6 +7,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_extractor::{
     LinkerOptions, MentionForm,
     relations::{BilstmShape, LinearTraining},
@@ -17,7 +18,7 @@ use sporran_transformers::{DeviceName, Precision};
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
 use crate::{
     Result,
-    config::{Document, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
     training::options::WeightDtype,
 };
@@ -32,7 +33,7 @@ pub struct PopulationOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: the parent folder of runs.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[annotations]`: the training documents.
     pub annotations: Option<AnnotationsOptions>,
@@ -344,7 +345,7 @@ impl PopulationOptions {
     /// Those of [`Config::load`].
     pub fn load_for(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
         let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
-        crate::config::load::load(path, overrides, check)
+        crate::config::load(path, overrides, check)
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::{Event, Observer, Unit, advance, begin},
     run_dir::{inputs::Inputs, key::StepKey},
 };
+use sporran_config::Diagnostic;
 
 /// All sentences with at least this probability for some pair and property are used.
 const LIKELY: f32 = 0.05;

@@ -11,9 +11,9 @@ use sporran_checkpoint::Tokenizer;
 use sporran_extractor::{
     Document,
     relations::{
-        Annotated, Asked, FEATURES, Judged, LinearData, LinearRelations, LinearTraining, MARKED,
-        MarkedEntities, MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated,
-        pair_examples,
+        Annotated, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
+        MarkedOptions, Marking, Properties, RelationInput, RelationModel, Scores, ThresholdCounts,
+        Thresholds, annotated, pair_examples,
     },
 };
 use sporran_kilt::{StagedFolder, jsonl, knowledgenet, scores::Measure};
@@ -93,7 +93,7 @@ const WITHOUT: [&str; 6] =
     ["relations.model", "relations.precision", "linker.aliases", "teacher.readings", "input", "triples"];
 
 fn missing(key: &str) -> Error {
-    Error::Config(vec![crate::config::Diagnostic::of_config(key, "is missing; training needs it")])
+    Error::Config(vec![sporran_config::Diagnostic::of_config(key, "is missing; training needs it")])
 }
 
 /// Trains the model and saves it in the folder `model`.
@@ -260,7 +260,7 @@ fn fit_linear(
 }
 
 /// The inputs of the classifier for the sentences of a document.
-pub(super) fn classifier_inputs(annotated: &Annotated) -> Vec<Asked<'_>> {
+pub(super) fn classifier_inputs(annotated: &Annotated) -> Vec<RelationInput<'_>> {
     let input = |candidates| (&annotated.document, &*annotated.mentions, candidates);
     annotated.candidates.iter().map(input).collect()
 }
@@ -337,7 +337,7 @@ impl<'a> MarkedTrainer<'a> {
             (None, fresh) => {
                 // `check_values` requires one of the two.
                 let fresh = fresh.as_ref().ok_or_else(|| {
-                    Error::Config(vec![crate::config::Diagnostic::of_config(
+                    Error::Config(vec![sporran_config::Diagnostic::of_config(
                         "relations.training.encoder",
                         "is missing",
                     )])
@@ -473,7 +473,7 @@ pub(super) fn f1<T: Borrow<Annotated>>(
 }
 
 pub(super) fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
-    thresholds.judge(documents).into_iter().sum::<Judged>().f1()
+    thresholds.counts(documents).into_iter().sum::<ThresholdCounts>().f1()
 }
 
 /// Tunes the thresholds of a model on the validation documents. Returns their micro F1.

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document},
     observe::Observer,
     training::{
         model::{InitialModel, TrainableModel},
@@ -33,6 +32,7 @@ use crate::{
         session::{Evaluate, TrainingSession},
     },
 };
+use sporran_config::{Diagnostic, Document};
 
 /// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and
 /// Navigli 2021), constrained to spans of the sentence and known relations. Training saves the keys below in
@@ -265,7 +265,7 @@ fn evaluate_reader(reader: &TripletReader, validation: &[AnnotatedSource<'_>]) -
         outcomes(document.source, properties, &read, &mut all);
     }
     let thresholds = Thresholds::fitted(&all);
-    let counts = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.judged(*threshold));
-    let f1 = counts.sum::<sporran_extractor::relations::Judged>().f1();
+    let counts = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.counts(*threshold));
+    let f1 = counts.sum::<sporran_extractor::relations::ThresholdCounts>().f1();
     Ok((thresholds, f1))
 }

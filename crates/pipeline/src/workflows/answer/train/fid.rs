@@ -1,7 +1,7 @@
 //! Training of Fusion-in-Decoder: each passage is encoded with the input; the decoder attends to all of them.
 
 use sporran_generator::{FidGenerator, FidOptions};
-use sporran_training::{EvaluationError, FusionObjective, FusionRow};
+use sporran_training::{EvaluationError, FidObjective, FidRow};
 
 use crate::{
     Result,
@@ -36,19 +36,19 @@ pub(crate) fn train_fid(
     let TrainableModel { model, tokenizer, variables, extra_files } =
         init_model(options, train, &assembly, &examples)?;
     let generator = FidGenerator::new(fid, model.clone(), tokenizer.clone())?;
-    let rows: Vec<FusionRow> = examples
+    let rows: Vec<FidRow> = examples
         .iter()
         .map(|retrieved| {
             let answers = retrieved.example.answers();
             // `retrieved_examples` skips records without an answer.
             let target = answers.first().copied().unwrap_or_default();
-            Ok(FusionRow {
+            Ok(FidRow {
                 texts: retrieved.ask(|request| generator.rows(request))?,
                 target: tokenizer.encode(target, Some(train.target_tokens))?,
             })
         })
         .collect::<Result<_>>()?;
-    let objective = FusionObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
+    let objective = FidObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
     let evaluate = || mean_score(&generator, &validation).map_err(EvaluationError::from);
     let session = training_session(&options.general, train, &variables, &extra_files);
     session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)
