@@ -58,7 +58,7 @@ pub(super) struct Candidate {
     pub(super) margin: f32,
 }
 
-/// The input row of a question. The relation is in the place of the passage's title.
+/// The input row of a question. The relation replaces the passage's title.
 pub(super) fn row(input: &ReaderInput, question: &SlotQuestion) -> Result<ReadRow> {
     Ok(input.row(&question.question(), &question.relation, &question.sentence)?)
 }
