@@ -206,6 +206,27 @@ fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
+/// Keys of earlier versions with their new names. A name can be new in several tables.
+const RENAMED: [(&str, &str); 17] = [
+    ("also", "then"),
+    ("block", "group-size"),
+    ("forms", "mention-forms"),
+    ("half", "dtype"),
+    ("hidden", "hidden-size"),
+    ("hidden", "mask-probability"),
+    ("inner", "hidden-size"),
+    ("judge-every", "validation-every"),
+    ("judged", "validation-records"),
+    ("judged", "validation-share"),
+    ("least-confidence", "min-confidence"),
+    ("most-answers", "max-answers"),
+    ("passes", "epochs"),
+    ("rate", "learning-rate"),
+    ("silver", "weak-labels"),
+    ("store", "dtype"),
+    ("width", "hidden-size"),
+];
+
 /// serde's message with the nearest of the names that it lists, and that name.
 fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
     let field = quoted_after(message, "unknown field ");
@@ -214,6 +235,12 @@ fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
     };
     let listed = message.split_once(", expected ").map_or("", |(_, listed)| listed);
     let names = listed.split('`').skip(1).step_by(2).chain(also.iter().copied());
+    if let Some(old) = field
+        && let Some((_, new)) =
+            RENAMED.iter().find(|(name, new)| *name == old && names.clone().any(|name| name == *new))
+    {
+        return (format!("unknown key `{old}`; it is `{new}` now"), Some((*new).to_owned()));
+    }
     match nearest(wrong, names) {
         Some(near) => (format!("{message}; did you mean `{near}`?"), field.map(|_| near.to_owned())),
         None => (message.to_owned(), None),

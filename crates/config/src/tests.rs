@@ -69,6 +69,23 @@ fn overrides_replace_and_are_named_when_wrong() {
 }
 
 #[test]
+fn a_key_of_an_earlier_version_is_reported_with_its_new_name() {
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    struct Renamed {
+        #[serde(default, rename = "validation-share")]
+        _share: f64,
+    }
+
+    let text = Text::new(Path::new("c.toml"), "judged = 0.1\nhidden = 2\n".to_owned(), &[]);
+    let mut document = Document::parse(&text);
+    assert!(document.read_root::<Renamed>(&[]).is_some());
+    let found: Vec<String> = document.into_diagnostics().iter().map(Diagnostic::to_string).collect();
+    assert_eq!(found[0], "c.toml:1: `judged`: unknown key `judged`; it is `validation-share` now");
+    assert!(found[1].starts_with("c.toml:2: `hidden`: unknown field"), "{found:?}");
+}
+
+#[test]
 fn a_missing_field_and_wrong_syntax_have_lines() {
     let (_, found) = read("depth = 1\n", &[]);
     assert_eq!(found, ["c.toml:1: `name`: is missing"]);

@@ -1,4 +1,4 @@
-//! What can go wrong with a config and with a run.
+//! Errors of configs and runs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use sporran_config::Diagnostic;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which a config can be wrong and a run can fail.
+/// An error of a config or of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A config with mistakes; all of them.
+    /// All mistakes of a config.
     #[error("{}", list(.0))]
     Config(Vec<Diagnostic>),
     /// A file of records or a store.
@@ -35,38 +35,38 @@ pub enum Error {
     /// A part of knowledge-base population.
     #[error(transparent)]
     Extractor(#[from] sporran_extractor::Error),
-    /// The operating system refused something.
+    /// An operation of the file system failed.
     #[error("{path}: {action} failed")]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// A run's folder that another run of the same name is writing to.
+    /// Another process uses the run's folder.
     #[error(
         "{path}: another run holds this folder (process {process}); wait for it or choose another `name`"
     )]
     Busy {
-        /// The lock.
+        /// The file of the lock.
         path: PathBuf,
-        /// Who holds it.
+        /// The id of the process.
         process: String,
     },
-    /// What a run or a training is to be asked for before it is finished.
-    #[error("{folder}: not finished: {how_far}; {go_on}")]
+    /// The run or the training of a path is not finished.
+    #[error("{folder}: not finished: {progress}; {hint}")]
     Unfinished {
         /// The run's folder.
         folder: PathBuf,
-        /// How far it is.
-        how_far: String,
-        /// What finishes it.
-        go_on: String,
+        /// The progress.
+        progress: String,
+        /// How to finish it.
+        hint: String,
     },
-    /// A training whose folder has checkpoints of one that depends on something else.
+    /// The folder has checkpoints of a training with other options or inputs.
     #[error(
         "{folder}: its checkpoints are of another training: `{name}` is {here} now and was {there} then; take what was \
          there, another `name`, or remove the checkpoints"
@@ -78,10 +78,10 @@ pub enum Error {
         name: String,
         /// Its value, or its hash.
         here: String,
-        /// The one of the checkpoints.
+        /// The value of the checkpoints.
         there: String,
     },
-    /// A submission that is not what the evaluation server expects; all that is wrong with it.
+    /// All mistakes of a submission.
     #[error("{}", .0.join("\n"))]
     Submission(Vec<String>),
 }
@@ -109,7 +109,7 @@ impl From<sporran_reasoner::Error> for Error {
     }
 }
 
-/// Whether a path is wrong: it leads to nothing, to a file in the place of a folder, or to a folder in the place of a file.
+/// Whether a path does not exist, or is a file instead of a folder or a folder instead of a file.
 fn is_wrong_path(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
@@ -121,7 +121,7 @@ impl Error {
         move |source| Self::Io { path, action, source }
     }
 
-    /// Whether the call, the config or an input is at fault, rather than the work: exit code 2, not 1.
+    /// Whether the call, the config or an input is wrong (exit code 2), rather than the work (exit code 1).
     pub fn is_input(&self) -> bool {
         use sporran_checkpoint::Error as Model;
         use sporran_retriever::Error as Retriever;

@@ -1,8 +1,9 @@
 //! Runs from a TOML config: knowledge source, index, retrieval, generation, predictions with provenance, scores.
 //!
-//! [`Options`] is what a config says; [`run`] does all of it, [`retrieve`] and [`train()`] parts. A run writes its folder:
-//! the resolved config, predictions named as their inputs, rankings in TREC's format, a report and a manifest. A step
-//! is done again only if something that it depends on has changed; a killed run goes on where it stopped.
+//! [`Options`] are the options of a config. [`run`] executes it; [`retrieve`] and [`train()`] execute parts.
+//! A run writes its folder: the resolved config, predictions with the names of their inputs, rankings in
+//! TREC's format, a report and a manifest. A step runs again only if its options or inputs have changed. A
+//! killed run resumes where it stopped.
 
 mod compare;
 mod config;
@@ -30,7 +31,7 @@ pub use tasks::files::TaskFile;
 pub use training::outcome::Trained;
 pub use workflows::{
     answer::{
-        Answer, Assembly, Evidence, Explanation, Options, Report, Step, Tried, assemble, assemble_retrieval,
+        Answer, Assembly, Evidence, Explanation, Options, Report, Step, Trial, assemble, assemble_retrieval,
         explain, options, report, retrieval, retrieve, run, trace, train, train::encoders, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,

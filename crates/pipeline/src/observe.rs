@@ -1,45 +1,45 @@
-//! What a run tells while it works; the program draws it, a library caller may ignore it.
+//! Progress events of a run. The program displays them; other callers can ignore them.
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The work has a folder: what is finished there is kept, whenever the work ends.
+    /// The folder of the run. Finished work stays there if the run stops.
     Folder {
         /// The folder.
         path: std::path::PathBuf,
     },
-    /// A step begins: what it does and how much of what there is to do, 0 if that is not known.
+    /// A step begins.
     Begin {
         /// The step, such as `index bm25`.
         step: String,
-        /// Units in all.
+        /// The total number of units; 0 if unknown.
         total: u64,
-        /// What is counted.
+        /// The unit.
         unit: Unit,
     },
-    /// The step has come this far.
+    /// Progress of the step.
     Advance {
-        /// Units done, of the total.
+        /// The number of finished units.
         done: u64,
-        /// More to say, such as a loss.
+        /// More information, such as a loss.
         note: Option<String>,
     },
     /// The step ended.
     End,
-    /// Something that is known before the end, such as what a training cannot exceed.
+    /// A message, such as the maximum recall of a training.
     Note {
-        /// The sentence.
+        /// The text of the message.
         text: String,
     },
-    /// A step was not needed: what it would make is there, from the same inputs.
+    /// A step is skipped: its results are up to date.
     Skip {
         /// The step.
         step: String,
     },
 }
 
-/// What a step counts.
+/// The unit of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of a file.
@@ -48,7 +48,7 @@ pub enum Unit {
     Records,
     /// Passages.
     Passages,
-    /// Optimiser steps.
+    /// Steps, such as those of an optimizer.
     Steps,
 }
 

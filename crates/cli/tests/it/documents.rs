@@ -48,8 +48,8 @@ fn relations_of_documents_are_learned_found_and_scored() {
             format!("document-relations.training.from={from}"),
             r#"document-relations.training.files=["train.json"]"#.into(),
             r#"document-relations.files=["test.json"]"#.into(),
-            "document-relations.training.inner=24".into(),
-            "document-relations.training.block=4".into(),
+            "document-relations.training.hidden-size=24".into(),
+            "document-relations.training.group-size=4".into(),
             "document-relations.training.optimizer={epochs=6, tokens-per-batch=160, learning-rate=1e-3, warmup-steps=5}".into(),
         ];
         let before = ["--quiet".to_owned(), verb.into(), config("docred.toml"), "--json".into()];
@@ -89,10 +89,10 @@ fn wrong_documents_are_told_with_file_and_field() {
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     assert!(errors(&output).contains("[0].labels[1].t"), "{}", errors(&output));
     assert!(!folder.path().join("runs").exists(), "something was written");
-    let check = ["config", "check", &path, "document-relations.training.block=5"];
+    let check = ["config", "check", &path, "document-relations.training.group-size=5"];
     let output = sporran(folder.path(), &check).output().unwrap();
     let told = errors(&output);
-    assert!(told.contains("document-relations.training.block") && told.contains("divisor"), "{told}");
+    assert!(told.contains("document-relations.training.group-size") && told.contains("divisor"), "{told}");
 }
 
 /// Six relations, each asked about in one way; every third sentence does not tell.
@@ -120,7 +120,7 @@ fn questions_of_unseen_relations_are_answered_or_left_alone() {
             format!("slot-filling.training.from={from}"),
             r#"slot-filling.training.files=["questions.tsv"]"#.into(),
             r#"slot-filling.files=["questions.tsv"]"#.into(),
-            "slot-filling.training.judged=0.2".into(),
+            "slot-filling.training.validation-share=0.2".into(),
             "slot-filling.training.optimizer={epochs=30, tokens-per-batch=400, learning-rate=2e-3, warmup-steps=5}".into(),
         ];
         let before = ["--quiet".to_owned(), verb.into(), config("zsre.toml"), "--json".into()];

@@ -178,7 +178,7 @@ fn train(arguments: &[String]) {
 fn answering_survives_kills() {
     let place = tempfile::tempdir().unwrap();
     let indexes = format!("source.indexes={}", place.path().display());
-    let limits = ["tasks.datasets=[\"nq\",\"fever\"]", "tasks.limit=300", "also=[]", &indexes];
+    let limits = ["tasks.datasets=[\"nq\",\"fever\"]", "tasks.limit=300", "then=[]", &indexes];
     Workflow {
         command: &[&["run", "configs/quickstart.toml"], &limits[..]].concat(),
         name: "quickstart",
@@ -268,8 +268,8 @@ fn document_relations_survive_kills() {
         format!("document-relations.training.from={from}"),
         format!("document-relations.training.files={}", list(&learned)),
         format!("document-relations.files={}", list(&found)),
-        "document-relations.training.inner=24".into(),
-        "document-relations.training.block=4".into(),
+        "document-relations.training.hidden-size=24".into(),
+        "document-relations.training.group-size=4".into(),
         "document-relations.training.optimizer={epochs=1,warmup-steps=1,tokens-per-batch=160}".into(),
     ];
     let output = format!("output={}", place.path().join("models").display());
@@ -297,7 +297,7 @@ fn slot_filling_survives_kills() {
         format!("slot-filling.training.from={from}"),
         format!("slot-filling.training.files={}", list(&data("zsre.tsv"))),
         format!("slot-filling.files={}", list(&asked)),
-        "slot-filling.training.judged=0.2".into(),
+        "slot-filling.training.validation-share=0.2".into(),
         "slot-filling.training.optimizer={epochs=1,warmup-steps=1,tokens-per-batch=400}".into(),
     ];
     let output = format!("output={}", place.path().join("models").display());
@@ -373,9 +373,9 @@ fn training_of_a_tagger_survives_kills() {
             &own[0],
             &own[1],
             "annotations.knowledgenet=[]",
-            "annotations.judge-every=4",
+            "annotations.validation-every=4",
             "test.knowledgenet=[]",
-            "tagger.hidden=8",
+            "tagger.hidden-size=8",
             "tagger.optimizer.epochs=4",
             "tagger.optimizer.warmup-steps=1",
             "tagger.optimizer.checkpoint-every=2",

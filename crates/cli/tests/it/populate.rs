@@ -14,14 +14,14 @@ coreference = "rules"
 [annotations]
 files = ["train.json"]
 folds = [1, 2, 3]
-judge-every = 3
+validation-every = 3
 
 [relations]
 model = "model"
 
 [relations.linear]
 buckets = 16384
-passes = 6
+epochs = 6
 
 [linker]
 aliases = "aliases.tsv"
@@ -154,9 +154,9 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.passes=0"]);
+    let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.epochs=0"]);
     assert!(
-        told.contains("no file none.json") && told.contains("`relations.linear.passes`: expected at least 1"),
+        told.contains("no file none.json") && told.contains("`relations.linear.epochs`: expected at least 1"),
         "{told}"
     );
     assert!(
@@ -185,11 +185,11 @@ coreference = "rules"
 
 [annotations]
 files = ["train.json"]
-judge-every = 4
+validation-every = 4
 
 [mentions]
 tagger = "ROOT/models/ner-small"
-forms = ["name", "pronoun"]
+mention-forms = ["name", "pronoun"]
 
 [relations]
 model = "model"

@@ -301,7 +301,7 @@ fn ctrl_c_names_the_folder_that_the_same_command_continues() {
     let config = root().join("configs/quickstart.toml").display().to_string();
     let place = |key: &str, name: &str| format!("{key}={}", folder.path().join(name).display());
     let (output, indexes) = (place("output", "runs"), place("source.indexes", "indexes"));
-    let arguments = ["-q", "run", &config, &output, &indexes, "tasks.limit=30", "also=[]", "--json"];
+    let arguments = ["-q", "run", &config, &output, &indexes, "tasks.limit=30", "then=[]", "--json"];
     let child = piped(&root(), &arguments);
     let run = folder.path().join("runs/quickstart");
     let started = Instant::now();

@@ -174,7 +174,7 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
         &runs,
         "tasks.limit=1",
         "tasks.datasets=[\"nq\"]",
-        "also=[\"configs/quickstart-reason.toml\"]",
+        "then=[\"configs/quickstart-reason.toml\"]",
     ];
     let report: Value = serde_json::from_str(&stdout(&root(), &whole)).unwrap();
     assert_eq!(
@@ -186,10 +186,10 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
     let output = sporran(&root(), &["run", "configs/rules/codex-s.toml", &runs]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("only trains a model; use `sporran train`"), "{}", errors(&output));
-    let wrong = "also=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
+    let wrong = "then=[\"configs/rules/codex-s.toml\", \"none.toml\"]";
     let output = sporran(&root(), &["run", "configs/quickstart.toml", &runs, wrong]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    for expected in ["`also`: expected a config that `sporran run` runs without tasks", "none.toml"] {
+    for expected in ["`then`: expected a config that `sporran run` runs without tasks", "none.toml"] {
         assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
 }

@@ -54,7 +54,7 @@ fn a_bilstm_learns_names_and_a_second_call_has_nothing_left_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let overrides: Vec<String> = [
         "tagger.features={buckets=512, width=8}",
-        "tagger.hidden=12",
+        "tagger.hidden-size=12",
         "tagger.layers=1",
         "tagger.optimizer.epochs=12",
         "tagger.optimizer.tokens-per-batch=256",

@@ -14,7 +14,7 @@ coreference = "rules"
 [annotations]
 files = ["train.json"]
 folds = [1, 2, 3]
-judge-every = 4
+validation-every = 4
 
 [relations]
 model = "model"
@@ -151,7 +151,7 @@ fn what_cannot_be_trained_is_told() {
             "relations.seq2seq.shape.heads=1",
             "relations.seq2seq.from=none",
             "relations.seq2seq.properties=[{name=\"A\", relations=[]}]",
-            "relations.linear.passes=1",
+            "relations.linear.epochs=1",
         ],
     );
     for part in [
@@ -159,7 +159,7 @@ fn what_cannot_be_trained_is_told() {
         "shape.heads`",
         "`relations.seq2seq.from`: no folder none",
         "`relations` for `A`",
-        "expected no other table of a model beside it",
+        "expected no other table of a model with it",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }

@@ -80,7 +80,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         &output,
         &indexes,
         "tasks.datasets=[\"fever\", \"nq\"]",
-        "also=[]",
+        "then=[]",
     ];
     let folder = place.path().join("quickstart");
     // Files come in the order of KILT's tables.
@@ -109,7 +109,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         let (code, printed, errors) = call(arguments);
         assert_eq!((code, printed.as_str()), (Some(2), ""), "{arguments:?} {errors}");
         assert!(errors.contains("not finished") && errors.contains("records of"), "{arguments:?} {errors}");
-        assert!(errors.contains("go on with `sporran run` and its config"), "{errors}");
+        assert!(errors.contains("continue with `sporran run` and its config"), "{errors}");
     }
     // A file that is finished is one of a run that is not.
     let finished = folder.join("predictions/nq-dev-kilt.jsonl").display().to_string();
@@ -123,7 +123,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         let (code, printed, errors) = call(arguments);
         assert_eq!((code, printed.as_str()), (Some(2), ""), "{arguments:?} {errors}");
         assert!(errors.contains("records of nq-dev-kilt.jsonl"), "{errors}");
-        assert!(errors.contains("go on with `sporran run` and its config"), "{errors}");
+        assert!(errors.contains("continue with `sporran run` and its config"), "{errors}");
     }
     let (code, _, errors) = call(&arguments);
     assert_eq!(code, Some(0), "{errors}");
@@ -142,7 +142,7 @@ fn results_that_a_config_no_longer_produces_are_set_aside() {
             format!("tasks.datasets={datasets}"),
         );
         let arguments =
-            ["retrieve", "configs/quickstart.toml", &output, &indexes, &datasets, "tasks.limit=5", "also=[]"];
+            ["retrieve", "configs/quickstart.toml", &output, &indexes, &datasets, "tasks.limit=5", "then=[]"];
         let (code, _, errors) = call(&arguments);
         assert_eq!(code, Some(0), "{errors}");
         errors
@@ -163,7 +163,9 @@ fn results_that_a_config_no_longer_produces_are_set_aside() {
     let before = written("nq-dev-kilt.jsonl");
     let said = retrieve("[\"fever\"]");
     assert!(
-        said.contains("predictions/nq-dev-kilt.jsonl: an earlier config of this run produced it"),
+        said.contains(
+            "predictions/nq-dev-kilt.jsonl: this config does not produce this result of an earlier run"
+        ),
         "{said}"
     );
     assert_eq!(names("predictions"), ["fever-dev-kilt.jsonl", "own.jsonl"]);
@@ -203,7 +205,7 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
     let asked = ["evaluate", "links", &model, "--kb", "examples/minikilt/kb", "--part", "train"];
     let (code, printed, errors) = call(&asked);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
-    assert!(errors.contains("not finished") && errors.contains("go on with `sporran train`"), "{errors}");
+    assert!(errors.contains("not finished") && errors.contains("continue with `sporran train`"), "{errors}");
     // Other commands open it as a model: by its folder, and by that of the training.
     for asked in [&model, &folder.display().to_string()] {
         for verb in
@@ -211,10 +213,7 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
         {
             let (code, printed, errors) = call(&[verb, &[asked]].concat());
             assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
-            assert!(
-                errors.contains("training has not come to its end; go on with `sporran train`"),
-                "{errors}"
-            );
+            assert!(errors.contains("training is incomplete; continue with `sporran train`"), "{errors}");
         }
     }
 
@@ -261,7 +260,7 @@ fn questions_that_are_answered_are_not_answered_again_and_a_kill_costs_a_portion
     let sets = folder.join("answer-sets/small_iid_test.jsonl").display().to_string();
     let (code, printed, errors) = call(&["evaluate", "answer-sets", &sets]);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
-    assert!(errors.contains("go on with `sporran reason`"), "{errors}");
+    assert!(errors.contains("continue with `sporran reason`"), "{errors}");
     let (code, first, errors) = call(&killed.each_ref().map(String::as_str));
     assert_eq!(code, Some(0), "{errors}");
     assert!(written("killed") == written("whole"));

@@ -28,10 +28,10 @@ pub struct LinearTraining {
     pub buckets: u32,
     /// The number of epochs.
     #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
-    pub passes: usize,
+    pub epochs: usize,
     /// The learning rate of AdaGrad (Duchi et al., 2011).
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub rate: f32,
+    pub learning_rate: f32,
     /// The weight decay at each update, relative to the learning rate.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub decay: f32,
@@ -39,7 +39,7 @@ pub struct LinearTraining {
 
 impl Default for LinearTraining {
     fn default() -> Self {
-        Self { buckets: 1 << 17, passes: 12, rate: 0.5, decay: 1e-4 }
+        Self { buckets: 1 << 17, epochs: 12, learning_rate: 0.5, decay: 1e-4 }
     }
 }
 
@@ -279,7 +279,7 @@ fn regression(
     let mut bias = ((holds + 0.5) / (all - holds + 0.5)).ln();
     let mut bias_square = 1.0f32;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    for _ in 0..training.passes {
+    for _ in 0..training.epochs {
         known.shuffle(&mut rng);
         for known in &known {
             let features = &data.rows[known.row as usize];
@@ -290,11 +290,11 @@ fn regression(
             for &at in features {
                 let (weight, square) = (&mut weights[at as usize], &mut squares[at as usize]);
                 *square += gradient * gradient;
-                let step = training.rate / square.sqrt();
+                let step = training.learning_rate / square.sqrt();
                 *weight -= step * (gradient + training.decay * *weight);
             }
             bias_square += slope * slope;
-            bias -= training.rate * slope / bias_square.sqrt();
+            bias -= training.learning_rate * slope / bias_square.sqrt();
         }
     }
     (weights, bias)
@@ -333,9 +333,9 @@ pub(super) mod tests {
     }
 
     /// A model trained on half of the documents.
-    pub(in crate::relations) fn trained(passes: usize) -> (LinearRelations, Vec<Annotated>) {
+    pub(in crate::relations) fn trained(epochs: usize) -> (LinearRelations, Vec<Annotated>) {
         let (documents, properties) = documents();
-        let training = LinearTraining { buckets: 4096, passes, ..LinearTraining::default() };
+        let training = LinearTraining { buckets: 4096, epochs, ..LinearTraining::default() };
         let data = LinearData::of(&documents, 1, training.buckets);
         // The held-out half shows generalisation.
         let model = LinearRelations::train(&data, &properties, &training, 1, |at| at < 12);

@@ -1,4 +1,4 @@
-//! A comparison as a page: the tables, and plots in SVG. It needs no network and no script.
+//! A comparison as an HTML page with tables and SVG plots. It is self-contained and has no script.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .6rem;text-alig
 td:first-child,th:first-child{text-align:left}.published{color:#777;font-style:italic}svg{max-width:100%;height:auto}\
 svg text{font:12px system-ui,sans-serif;fill:#333}";
 
-/// Colours that are told apart with any kind of sight (Okabe and Ito).
+/// Colours that are safe for colour blindness (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a800"];
 
@@ -21,7 +21,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The page.
+/// The HTML page.
 pub(super) fn page(comparison: &Comparison, note: &str) -> String {
     let mut body = String::new();
     for grid in comparison.grids() {
@@ -59,7 +59,7 @@ fn legend(comparison: &Comparison) -> String {
     format!("<p>{}</p>", entries.collect::<String>())
 }
 
-/// Answers' scores, or R-precision where no run answers.
+/// The scores of answers, or R-precision for retrieval only.
 fn table_of(comparison: &Comparison) -> Table {
     let answers = comparison.systems.iter().any(|system| system.mean(Table::Downstream).is_some());
     if answers { Table::Downstream } else { Table::Retrieval }
@@ -74,7 +74,7 @@ fn y(score: f64) -> f64 {
     10.0 + (HEIGHT - BOTTOM - 10.0) * (1.0 - score.clamp(0.0, 1.0))
 }
 
-/// A frame with lines at every 20 percent.
+/// A frame with grid lines every 20 percent.
 fn frame(inner: &str) -> String {
     let lines: String = (0..=5)
         .map(|step| {
@@ -172,7 +172,7 @@ fn against_cost(comparison: &Comparison) -> Option<String> {
     Some(frame(&inner))
 }
 
-/// The mean over task files of the recall at each depth that the predictions of all of them reach.
+/// The mean recall over task files, at each depth that all predictions reach.
 fn depths(comparison: &Comparison) -> Option<String> {
     let mut inner = String::new();
     for (at, system) in comparison.systems.iter().enumerate() {
@@ -183,7 +183,7 @@ fn depths(comparison: &Comparison) -> Option<String> {
                 None => sums.push((*depth, *recall, 1)),
             }
         }
-        // A mean over fewer files would be no point of the same line.
+        // A mean over fewer files is not comparable.
         let files = sums.iter().map(|sum| sum.2).max().unwrap_or_default();
         sums.retain(|sum| sum.2 == files);
         sums.sort_by_key(|sum| sum.0);

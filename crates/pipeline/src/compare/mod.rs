@@ -1,4 +1,5 @@
-//! Several runs beside each other and beside what was published: the KILT paper's three tables, and what the runs cost.
+//! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
+//! costs of the runs.
 
 mod html;
 mod published;
@@ -26,28 +27,28 @@ use crate::{
 
 pub use tables::Form;
 
-/// Depths of the ranking that recall is told at.
+/// The depths of recall.
 const DEPTHS: [usize; 5] = [1, 2, 5, 10, 20];
-/// A difference is marked below this probability.
+/// The p-value below which a difference is significant.
 const SIGNIFICANT: f64 = 0.05;
 
-/// One of the paper's tables.
+/// A table of the KILT paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Table {
-    /// Answers, by each dataset's headline score.
+    /// Answers, by the headline score of each dataset.
     Downstream,
     /// Pages, by R-precision.
     Retrieval,
-    /// Answers whose pages are right.
+    /// Answers with correct pages.
     Kilt,
 }
 
 impl Table {
-    /// All of them, in the paper's order.
+    /// All tables, in the order of the paper.
     pub const ALL: [Self; 3] = [Self::Downstream, Self::Retrieval, Self::Kilt];
 
-    /// What it is called.
+    /// The title.
     pub fn title(self) -> &'static str {
         match self {
             Self::Downstream => "Downstream",
@@ -57,62 +58,62 @@ impl Table {
     }
 }
 
-/// Runs that are compared.
+/// A comparison of runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The runs, in the order in which they were named. Differences are told from the first one.
+    /// The runs, in the given order. Differences are relative to the first one.
     pub systems: Vec<System>,
-    /// Where the published rows are from, which stand beside the runs' in every table.
+    /// The source of the published rows, which every table has.
     pub published: &'static str,
 }
 
 /// A run.
 #[derive(Clone, Debug, Serialize)]
 pub struct System {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its folder.
+    /// The folder.
     pub run: PathBuf,
-    /// Its task files.
+    /// The task files.
     pub tasks: Vec<Task>,
-    /// What it took.
+    /// The costs.
     pub cost: Cost,
 }
 
 /// A task file of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Task {
-    /// The dataset, or the file's name where it tells none.
+    /// The dataset, or the file name if it has no dataset.
     pub name: String,
-    /// The dataset that its name tells.
+    /// The dataset, by the file name.
     pub dataset: Option<Dataset>,
-    /// Records.
+    /// The number of records.
     pub records: usize,
     /// The headline score.
     pub metric: Metric,
-    /// The answers' headline score, 0 to 1.
+    /// The headline score of the answers, from 0 to 1.
     pub answer: Option<Score>,
-    /// The same where the pages are right.
+    /// The headline score of answers with correct pages.
     pub kilt: Option<Score>,
     /// R-precision over pages.
     pub r_precision: Option<Score>,
-    /// Recall at each of some depths of the ranking, as far as predictions go, where the gold is at hand.
+    /// Recall at the depths that the predictions reach; empty without gold evidence.
     pub recall: Vec<(usize, f64)>,
-    /// Seconds that answering took; nothing where its predictions were there already.
+    /// The duration in seconds; `None` for predictions of an earlier process.
     pub seconds: Option<f64>,
-    /// Records that were answered in that time, and the tokens that were written for them.
+    /// The number of records that were answered in that time.
     pub answered: usize,
-    /// See `answered`.
+    /// The number of tokens that were generated in that time.
     pub tokens: usize,
 }
 
-/// A mean score, 0 to 1.
+/// A mean score, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// How it differs from the first run's on the same records: the mean difference, and the probability of one at least
-    /// as great, were the two the same. Nothing for the first run, and where records or gold are not the same or not there.
+    /// The mean difference from the first run on the same records, and its p-value. `None` for the first run,
+    /// and if records or gold answers are missing or differ.
     pub difference: Option<(f64, f64)>,
 }
 
@@ -127,34 +128,34 @@ impl Score {
     }
 }
 
-/// What a run took, in the call of the program that finished it.
+/// The costs of a run, in the process that finished it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
-    /// Seconds of all task files that were answered then, loading left out.
+    /// The duration of all task files in seconds, without loading.
     pub seconds: f64,
-    /// Records that were answered in that time.
+    /// The number of records that were answered in that time.
     pub records: usize,
-    /// Tokens that were written for them.
+    /// The number of tokens that were generated in that time.
     pub tokens: usize,
-    /// The most memory that the process held, in bytes; 0 where the system did not tell.
+    /// The peak memory of the process in bytes; 0 if the system did not report it.
     pub peak_memory_bytes: u64,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
 }
 
 impl Cost {
-    /// Records a second; nothing where none were answered.
+    /// Records per second; none without answered records.
     pub fn records_per_second(&self) -> Option<f64> {
         (self.records > 0 && self.seconds > 0.0).then(|| self.records as f64 / self.seconds)
     }
 
-    /// Written tokens a second, retrieval and reading included; nothing where none were written.
+    /// Generated tokens per second, including the time of retrieval; none without generated tokens.
     pub fn tokens_per_second(&self) -> Option<f64> {
         (self.tokens > 0 && self.seconds > 0.0).then(|| self.tokens as f64 / self.seconds)
     }
 }
 
-/// What is read of a `manifest.json`.
+/// The fields of `manifest.json` that are used.
 #[derive(Deserialize)]
 struct Manifest {
     tasks: Vec<ManifestTask>,
@@ -166,7 +167,7 @@ struct Manifest {
 #[derive(Deserialize)]
 struct ManifestTask {
     predictions: PathBuf,
-    /// Manifests of before this was counted have neither.
+    /// Manifests of older versions have neither.
     #[serde(default)]
     answered: usize,
     #[serde(default)]
@@ -180,16 +181,16 @@ struct Step {
     seconds: f64,
 }
 
-/// The scores of every record of a task file.
+/// The scores of the records of a task file.
 struct Records {
     answers: PerRecord,
     recall: Vec<(usize, f64)>,
 }
 
-/// Reads the folders of finished runs and compares them with the first of them.
+/// Compares the folders of finished runs with the first one.
 ///
 /// # Errors
-/// [`Error::Unfinished`] where a run is not finished; where a folder is not a run's, and where predictions cannot be scored.
+/// [`Error::Unfinished`] for an unfinished run; errors of folders that are not runs, and of scoring.
 pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     let mut systems: Vec<System> = Vec::new();
     let mut first: Vec<(String, Records)> = Vec::new();
@@ -197,7 +198,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
         check_finished(run)?;
         let report: Report = jsonl::read_json(run.join("report.json"))?;
         let manifest: Manifest = jsonl::read_json(run.join("manifest.json"))?;
-        // A run's files may have gone since; its report still tells its means.
+        // The task files may be missing now. The report still has the means.
         let files = Options::parse(&run.join("config.toml"), &[])
             .and_then(|options| task_files(&options.general.tasks, "tasks"))
             .unwrap_or_default();
@@ -270,7 +271,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     Ok(Comparison { systems, published: published::SOURCE })
 }
 
-/// Scores a task file of a run anew, where its gold is at hand.
+/// Scores a task file of a run again, if its gold answers are available.
 fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>> {
     let limited = run.join("work").join(format!("{file}.gold.jsonl"));
     let task = files.iter().find(|task| task.name == file);
@@ -288,7 +289,7 @@ fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>
     }
     let options = retrieval::Options { ks: DEPTHS.to_vec(), ..retrieval::Options::default() };
     let found = whole::evaluate(&gold, &predictions, &options)?;
-    // Beyond what predictions hold there is no recall to tell.
+    // No recall at depths beyond the predictions.
     let held = found.evidence.depths.first().map_or(0, |depth| depth.max);
     let recall = found.evidence.reports.first().map(|(report, _)| {
         let at = |depth: &usize| Some((*depth, report.score(&format!("recall@{depth}"))?));
@@ -298,7 +299,7 @@ fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>
 }
 
 impl Comparison {
-    /// The task files of all runs: datasets in the order of the paper's tables, then others by name.
+    /// The task files of all runs: datasets in the order of the paper, then others by name.
     fn columns(&self) -> Vec<(String, Option<Dataset>)> {
         let mut columns: Vec<(String, Option<Dataset>)> = Vec::new();
         for task in self.systems.iter().flat_map(|system| &system.tasks) {

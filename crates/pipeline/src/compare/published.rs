@@ -4,13 +4,13 @@ use sporran_kilt::Dataset;
 
 use super::Table;
 
-/// A published system and its scores in percent, in the order of [`Dataset::ALL`]; nothing where none is given.
+/// A published system and its scores in percent, in the order of [`Dataset::ALL`]; `None` where the paper has none.
 pub(super) type Row = (&'static str, [Option<f64>; 11]);
 
-/// Where the figures are from.
+/// The source of the scores.
 pub(super) const SOURCE: &str = "Petroni et al., KILT, NAACL 2021, tables 3 to 5, test data";
 
-/// Scores of some datasets, the rest having none.
+/// The scores of some datasets; `None` for the others.
 const fn only(scores: &[(usize, f64)]) -> [Option<f64>; 11] {
     let mut row = [None; 11];
     let mut at = 0;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn entity_linking_has_one_score_in_all_tables() {
-        // A right title is the right page, so that the paper's three tables agree there.
+        // For entity linking the answer is the page, so the three tables of the paper have equal scores.
         for name in ["BLINK", "BART + DPR", "RAG"] {
             let of = |table| {
                 rows(table).iter().find(|row| row.0 == name || row.0 == "BLINK + flair" && name == "BLINK")

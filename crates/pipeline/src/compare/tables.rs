@@ -4,7 +4,7 @@ use std::{fmt::Write, str::FromStr};
 
 use super::{Comparison, Table, published};
 
-/// How a comparison is written.
+/// The output format of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Columns for a terminal.
@@ -13,9 +13,9 @@ pub enum Form {
     Markdown,
     /// LaTeX, for the package `booktabs`.
     Latex,
-    /// Comma-separated values: a line for each score.
+    /// Comma-separated values, with one line for each score.
     Csv,
-    /// A page with plots that needs no network.
+    /// A self-contained HTML page with plots.
     Html,
 }
 
@@ -38,14 +38,14 @@ impl FromStr for Form {
     }
 }
 
-/// A row of a table: its name, whether it is published, its cells.
+/// A row of a table: its name, whether it is a published row, and its cells.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) is_published: bool,
     pub(super) cells: Vec<String>,
 }
 
-/// A table with its head.
+/// A table with its header.
 pub(super) struct Grid {
     pub(super) title: &'static str,
     pub(super) head: Vec<String>,
@@ -57,7 +57,7 @@ fn percent(score: Option<f64>) -> String {
 }
 
 impl Comparison {
-    /// One of the paper's tables: the runs, their mean last, then the published rows.
+    /// A table of the paper: the runs with their means in the last column, then the published rows.
     pub(super) fn grid(&self, table: Table) -> Grid {
         let columns = self.columns();
         let mut head = vec!["system".to_owned()];
@@ -76,7 +76,7 @@ impl Comparison {
             let score = |dataset| published::score(row, dataset).map(|score| score / 100.0);
             let mut cells: Vec<String> =
                 columns.iter().map(|(_, dataset)| percent(dataset.and_then(score))).collect();
-            // Some columns are not the paper's, so that a mean would compare unlike things.
+            // No mean, because the paper does not have all columns.
             cells.push("-".into());
             Row { name: row.0.to_owned(), is_published: true, cells }
         });
@@ -85,7 +85,7 @@ impl Comparison {
         Grid { title: table.title(), head, rows }
     }
 
-    /// What the runs took.
+    /// The costs of the runs.
     pub(super) fn costs(&self) -> Grid {
         let head = ["system", "records", "seconds", "records/s", "tokens/s", "peak MiB", "threads"];
         let rows = self.systems.iter().map(|system| {
@@ -110,7 +110,7 @@ impl Comparison {
 
     pub(super) fn grids(&self) -> Vec<Grid> {
         let mut grids: Vec<Grid> = Table::ALL.iter().map(|table| self.grid(*table)).collect();
-        // A table in which no run has a score, such as answers of retrieval alone, says nothing.
+        // Skips a table without scores, such as that of answers for retrieval only.
         grids.retain(|grid| {
             grid.rows.iter().any(|row| !row.is_published && row.cells.iter().any(|cell| cell != "-"))
         });
@@ -127,7 +127,7 @@ impl Comparison {
         )
     }
 
-    /// The comparison in a form.
+    /// Formats the comparison.
     pub fn write(&self, form: Form) -> String {
         match form {
             Form::Text => self.text(),

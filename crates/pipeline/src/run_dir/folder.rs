@@ -1,4 +1,4 @@
-//! A run's folder: who works in it, what killed processes left there, and whether its work is finished.
+//! A run's folder: its lock, the removal of leftovers of killed processes, and marks of unfinished work.
 
 use std::{
     collections::BTreeSet,
@@ -19,15 +19,15 @@ use crate::{
     run_dir::{journal::Journal, key::StepKey},
 };
 
-/// Where a run's folder keeps what is not for its readers.
+/// The subfolder of internal files.
 const WORK: &str = "work";
-/// In it: the lock, and what the checkpoints of a training depend on.
+/// Files in it: the lock, and the key of the checkpoints of a training.
 const LOCK: &str = "lock";
 const TRAINING_KEY: &str = "training.json";
-/// The list of the results that the last answering call had to write, and the folder of earlier results that it had not.
+/// The list of the results of the last run, and the folder of results of earlier runs.
 const WRITTEN: &str = "written.json";
 const ASIDE: &str = "aside";
-/// What answering writes; everything else is made by training.
+/// The results of runs. All other files are results of trainings.
 const ANSWERS: [&str; 9] = [
     "predictions",
     "predictions.jsonl",
@@ -40,19 +40,19 @@ const ANSWERS: [&str; 9] = [
     "report.html",
 ];
 
-/// A run's folder, held by this process.
+/// A run's folder, locked by this process.
 pub(crate) struct RunDir {
     pub(crate) root: PathBuf,
     /// Released last.
     _lock: Lock,
 }
 
-/// What is done in a folder.
+/// The kind of work in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// A model is made, by `sporran train`.
+    /// A training, by `sporran train`.
     Training,
-    /// Predictions are made, by a command of this name.
+    /// A run, by the command of this name.
     Answering(&'static str),
 }
 
@@ -65,45 +65,45 @@ impl Work {
     }
 }
 
-/// A file of answers: what it is called, and the paths in the run's folder that its results have.
+/// A file of answers: its name, and the paths of its results relative to the run's folder.
 pub(crate) struct AnswerFile {
     pub(crate) name: String,
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Says that work in a folder is not finished; the file goes away when it is.
+/// A file that marks the work in a folder as unfinished.
 pub(crate) struct Mark {
     path: PathBuf,
     unfinished: Unfinished,
 }
 
-/// What a mark's file says.
+/// The content of a mark's file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Unfinished {
     /// The command that finishes the work.
     command: String,
-    /// The files whose predictions are not there yet.
+    /// The files without predictions.
     files: Vec<String>,
 }
 
 impl Mark {
-    /// That one file's predictions are there.
+    /// Marks the predictions of one file as finished.
     pub(crate) fn done(&mut self, file: &str) -> Result<()> {
         self.unfinished.files.retain(|other| other != file);
         Ok(jsonl::write_json(&self.path, &self.unfinished)?)
     }
 
-    /// That all is done.
+    /// Removes the mark.
     pub(crate) fn finish(self) -> Result<()> {
         fs::remove_file(&self.path).map_err(Error::io(&self.path, "remove"))
     }
 }
 
 impl RunDir {
-    /// Locks a run's folder and removes what killed processes left in it.
+    /// Locks a run's folder and removes the leftovers of killed processes.
     ///
     /// # Errors
-    /// [`Error::Busy`] where another process holds the lock; [`Error::Io`] where the disk refuses.
+    /// [`Error::Busy`] if another process has the lock; [`Error::Io`] for file system errors.
     pub(crate) fn open(root: PathBuf) -> Result<Self> {
         let work = root.join(WORK);
         make(&work)?;
@@ -112,14 +112,14 @@ impl RunDir {
             let process = holder(&path);
             return Err(Error::Busy { path: Lock::file(&path), process });
         };
-        // Of a process that was killed while it wrote: the lock says that nobody writes here now.
+        // Leftovers of a killed process. The lock excludes that a process is writing here.
         remove_leftovers(&root)?;
         Ok(Self { root, _lock: lock })
     }
 
-    /// Marks the answers to some files as missing. Results that an earlier call wrote and that this config does not produce are
-    /// moved to `work/aside`, so that they do not look like results of this config. They return when a config produces them
-    /// again, and need not be computed again.
+    /// Marks the answers to the files as missing. Moves results of earlier runs that this config does not
+    /// produce to `work/aside`, so that they do not look like results of this config. A config that produces
+    /// them again restores and reuses them.
     pub(crate) fn begin_answers(&self, command: &'static str, files: Vec<AnswerFile>) -> Result<Mark> {
         let mark =
             self.begin(Work::Answering(command), files.iter().map(|file| file.name.clone()).collect())?;
@@ -134,7 +134,7 @@ impl RunDir {
             let (from, to) = (self.root.join(path), aside.join(path));
             if from.is_file() {
                 tracing::warn!(
-                    "{}: an earlier config of this run produced it and this one does not; it is now {}",
+                    "{}: this config does not produce this result of an earlier run; moved to {}",
                     from.display(),
                     to.display()
                 );
@@ -151,7 +151,7 @@ impl RunDir {
         Ok(mark)
     }
 
-    /// The results that the last call had to write, in the run's folder: its own list, or that of an older version's manifest.
+    /// The results of the last run, relative to the run's folder, from its list or from the manifest of an older version.
     fn written(&self) -> BTreeSet<PathBuf> {
         if let Ok(written) = jsonl::read_json(self.work(WRITTEN)) {
             return written;
@@ -169,7 +169,7 @@ impl RunDir {
             let ranking = ranking_of(&task.predictions);
             [task.predictions, ranking]
         };
-        // Joined to the root, a whole path would lead elsewhere.
+        // Ignores absolute paths.
         let paths = manifest.tasks.into_iter().flat_map(both);
         paths
             .filter(|path| path.components().all(|part| matches!(part, std::path::Component::Normal(_))))
@@ -188,10 +188,10 @@ impl RunDir {
         Ok(mark)
     }
 
-    /// Marks a training as unfinished, whose checkpoints, if there are any, have to be of the same key.
+    /// Marks a training as unfinished. Existing checkpoints must have the same key.
     ///
     /// # Errors
-    /// [`Error::OtherTraining`] where they are of another one.
+    /// [`Error::OtherTraining`] for checkpoints with another key.
     pub(crate) fn begin_training(&self, key: &StepKey) -> Result<Mark> {
         let path = self.work(TRAINING_KEY);
         if self.has_checkpoint()
@@ -205,12 +205,12 @@ impl RunDir {
         self.begin(Work::Training, Vec::new())
     }
 
-    /// Whether a training can go on from something here.
+    /// Whether there is a checkpoint to resume from.
     pub(crate) fn has_checkpoint(&self) -> bool {
         has_checkpoint(&self.root, 3)
     }
 
-    /// Writes the config with its defaults, and gives its text.
+    /// Writes the config with its defaults. Returns the text.
     pub(crate) fn write_config(&self, options: &impl Config) -> Result<String> {
         let config = to_toml(options)?;
         jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
@@ -223,13 +223,13 @@ impl RunDir {
     }
 }
 
-/// The ranking of a task file, in the run's folder, by the path or the name of its predictions.
+/// The ranking of a task file, relative to the run's folder, by the path or the name of its predictions.
 pub(crate) fn ranking_of(predictions: &Path) -> PathBuf {
     let name = predictions.file_name().unwrap_or_default().to_string_lossy();
     Path::new("retrieval").join(format!("{}.trec", name.trim_end_matches(".jsonl")))
 }
 
-/// Whether there is a checkpoint in a folder or in those below, so many deep.
+/// Whether there is a checkpoint in a folder or its subfolders, up to a depth.
 fn has_checkpoint(folder: &Path, depth: usize) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -239,11 +239,10 @@ fn has_checkpoint(folder: &Path, depth: usize) -> bool {
     })
 }
 
-/// Sees to it that what is at `path`, or would be there, is not of a run or a training that was killed or is still at work. A
-/// path outside a run's folder is of none.
+/// Checks that `path` is not a result of an unfinished run or training. Paths outside of a run's folder always pass.
 ///
 /// # Errors
-/// [`Error::Unfinished`], with how far the work is and which command goes on with it.
+/// [`Error::Unfinished`] with the progress and the command that continues the work.
 pub fn check_finished(path: &Path) -> Result<()> {
     let root = path.ancestors().find(|folder| folder.join(WORK).join(LOCK).is_file());
     let Some(root) = root else { return Ok(()) };
@@ -252,8 +251,8 @@ pub fn check_finished(path: &Path) -> Result<()> {
     let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));
     if !is_answer {
         let is_trained = !Work::Training.file(root).is_file();
-        let how_far = "its training has not come to its end".to_owned();
-        return if is_trained { Ok(()) } else { Err(unfinished(root, how_far, "train")) };
+        let progress = "its training is incomplete".to_owned();
+        return if is_trained { Ok(()) } else { Err(unfinished(root, progress, "train")) };
     }
     let mark = Work::Answering("run").file(root);
     let mut found: Unfinished = if mark.is_file() { jsonl::read_json(&mark)? } else { Unfinished::default() };
@@ -262,16 +261,16 @@ pub fn check_finished(path: &Path) -> Result<()> {
         if journals.is_empty() {
             return Ok(());
         }
-        // Of a version that set no marks, or of a training that ranks what its folds left out.
+        // A run of a version without marks, or a training that ranks its held-out folds.
         let command = if Work::Training.file(root).is_file() { "train" } else { "run" };
         found = Unfinished { command: command.into(), files: journals.clone() };
     }
-    // Names of predictions, rankings and inputs are alike before their endings.
+    // Predictions, rankings and inputs have the same name before their extensions.
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let last = rest.file_name().map(|name| name.to_string_lossy().into_owned());
     let asked =
         last.filter(|name| !name.starts_with("report.") && name.contains('.')).map(|name| stem(&name));
-    // If the file of `path` is there, another part of the run is missing.
+    // If the file `path` is there, another part of the run is missing.
     let is_asked = |name: &String| asked.as_ref() == Some(&stem(name));
     let is_missing = found.files.iter().any(is_asked);
     let concerned = |name: &&String| !is_missing || is_asked(name);
@@ -281,15 +280,15 @@ pub fn check_finished(path: &Path) -> Result<()> {
         let total = progress.total.map_or_else(String::new, |total| format!(" of {}", grouped(total)));
         Some(format!("{}{total} records of {name}", grouped(progress.records)))
     });
-    let how_far = journal.unwrap_or_else(|| match missing {
+    let progress = journal.unwrap_or_else(|| match missing {
         Some(file) => format!("nothing of {file} is answered"),
         None => "its report is not written".to_owned(),
     });
-    Err(unfinished(root, how_far, &found.command))
+    Err(unfinished(root, progress, &found.command))
 }
 
-/// [`check_finished`] for a model's folder. It may also be the folder of the run that trains the model, and a folder outside any
-/// run whose writing was interrupted.
+/// [`check_finished`] for a model's folder. Also accepts the folder of the run that trains the model. Also
+/// detects an interrupted write of a folder outside of runs.
 ///
 /// # Errors
 /// [`Error::Unfinished`].
@@ -300,30 +299,31 @@ pub fn check_model(folder: &Path) -> Result<()> {
     if StagedFolder::is_unfinished(folder) {
         return Err(Error::Unfinished {
             folder: folder.to_owned(),
-            how_far: "it was not written to its end".to_owned(),
-            go_on: "go on with the command that makes it, such as `sporran train` and its config".to_owned(),
+            progress: "it was not completely written".to_owned(),
+            hint: "continue with the command that writes it, such as `sporran train` and its config"
+                .to_owned(),
         });
     }
     check_finished(folder)
 }
 
-fn unfinished(root: &Path, how_far: String, command: &str) -> Error {
+fn unfinished(root: &Path, progress: String, command: &str) -> Error {
     let lock = root.join(WORK).join(LOCK);
-    let go_on = if Lock::is_held(&lock) {
+    let hint = if Lock::is_held(&lock) {
         format!("process {} is at work on it", holder(&lock))
     } else {
-        format!("go on with `sporran {command}` and its config")
+        format!("continue with `sporran {command}` and its config")
     };
     let folder = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root.to_owned() };
-    Error::Unfinished { folder, how_far, go_on }
+    Error::Unfinished { folder, progress, hint }
 }
 
-/// The number of the process that holds a lock.
+/// The id of the process that has a lock.
 fn holder(lock: &Path) -> String {
     Lock::holder(lock).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The names of the files whose answers are in a journal.
+/// The names of the files with a journal.
 fn journals(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root.join(WORK)).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -377,7 +377,7 @@ mod tests {
         );
         assert!(message(&root).contains("384 of 1,757"));
         assert!(message(&file("retrieval/b-dev.trec")).contains("nothing of b-dev.jsonl"));
-        // A file that is there is one of a run that is not finished all the same; a model is fine.
+        // A finished file of an unfinished run is not accepted; a model is.
         mark.done("a-dev.jsonl").unwrap();
         journal.remove().unwrap();
         assert!(message(&file("predictions/a-dev.jsonl")).contains("nothing of b-dev.jsonl"));
@@ -387,11 +387,11 @@ mod tests {
         assert!(message(&file("predictions/b-dev.jsonl")).contains("report is not written"));
         assert!(message(&root).contains("report is not written"));
         drop(folder);
-        assert!(message(&root).contains("go on with `sporran run` and its config"));
+        assert!(message(&root).contains("continue with `sporran run` and its config"));
         mark.finish().unwrap();
         assert_eq!(message(&root), "");
         assert_eq!(message(&file("predictions/b-dev.jsonl")), "");
-        // Of a version without marks.
+        // A run of a version without marks.
         Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
         assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
     }
@@ -404,14 +404,14 @@ mod tests {
         let folder = RunDir::open(root.clone()).unwrap();
         assert!(matches!(RunDir::open(root.clone()), Err(Error::Busy { .. })));
         let mark = folder.begin_training(&key("rate = 0.1")).unwrap();
-        assert!(message(&root.join("model")).contains("training has not come to its end"));
+        assert!(message(&root.join("model")).contains("training is incomplete"));
         assert!(message(&root.join("fold-1/model/config.json")).contains("is at work"));
         for folder in [root.clone(), root.join("model")] {
             let error = check_model(&folder).unwrap_err().to_string();
-            assert!(error.contains("training has not come to its end"), "{error}");
+            assert!(error.contains("training is incomplete"), "{error}");
         }
         assert_eq!(message(&root.join("predictions/a.jsonl")), "");
-        // Without a checkpoint there is nothing to go on from.
+        // Without a checkpoint there is nothing to resume from.
         let other = folder.begin_training(&key("rate = 0.2")).unwrap();
         fs::create_dir_all(root.join("fold-0/training/checkpoint-00000005")).unwrap();
         let error = folder.begin_training(&key("rate = 0.3")).err().unwrap();
@@ -422,13 +422,13 @@ mod tests {
         drop((mark, other));
         let mark = folder.begin_training(&key("rate = 0.2")).unwrap();
         drop((folder, mark));
-        assert!(message(&root.join("rules.tsv")).contains("go on with `sporran train` and its config"));
-        // A model that goes elsewhere.
+        assert!(message(&root.join("rules.tsv")).contains("continue with `sporran train` and its config"));
+        // A model outside of the run's folder.
         let elsewhere = place.path().join("models/m");
         check_model(&elsewhere).unwrap();
         fs::create_dir_all(place.path().join("models/.m.unfinished/new")).unwrap();
         let error = check_model(&elsewhere).unwrap_err().to_string();
-        assert!(error.contains("not written to its end") && error.contains("`sporran train`"), "{error}");
+        assert!(error.contains("not completely written") && error.contains("`sporran train`"), "{error}");
     }
 
     #[test]
@@ -457,7 +457,7 @@ mod tests {
         }
         begin(&["a.jsonl", "b.jsonl"]);
         assert!(is_there("predictions/b.jsonl") && is_there("retrieval/b.trec"));
-        // Of a version that noted nothing; and nothing outside the folder is touched.
+        // A version without the list. Nothing outside of the folder is touched.
         fs::remove_file(folder.work(WRITTEN)).unwrap();
         fs::write(place.path().join("x"), "").unwrap();
         let manifest =

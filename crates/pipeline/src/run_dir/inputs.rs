@@ -1,4 +1,4 @@
-//! Files that work reads: their hashes, and whether they stayed as they were meanwhile.
+//! Input files: their hashes, and the check that they do not change while they are used.
 
 use std::{
     collections::BTreeMap,
@@ -9,13 +9,12 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Files of up to so many bytes are hashed a second time, since a clock can be too coarse to show that one was written to.
+/// Files up to this size are hashed twice, because the resolution of time stamps can hide a change.
 const SMALL: u64 = 1 << 20;
 
-/// The inputs of some work, as they were when they were hashed.
+/// Hashed input files.
 ///
-/// A step hashes a file, then reads it again to use it. [`Self::verify`] after the reading proves that both saw the same
-/// bytes: the hash is that of what was used.
+/// A step hashes a file, then reads it again. [`Self::verify`] after the reading proves that both have the same bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
     files: BTreeMap<PathBuf, Seen>,
@@ -27,12 +26,12 @@ struct Seen {
     blake3: String,
 }
 
-/// What changes when a file is written to or replaced.
+/// The state of a file, which changes if the file is written to or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
     modified: Option<SystemTime>,
-    /// The file's number, and when its content or its properties changed last, which no program can set.
+    /// The inode, and the time of its last change, which programs cannot set.
     file: [i64; 3],
 }
 
@@ -51,10 +50,10 @@ impl Stamp {
 }
 
 impl Inputs {
-    /// BLAKE3 of a file's content; a file that was hashed before is not read again.
+    /// The BLAKE3 hash of a file's content. Caches hashes.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read; [`sporran_kilt::Error::Changed`] where it was written to since, or meanwhile.
+    /// [`Error::Io`] if the file cannot be read; [`sporran_kilt::Error::Changed`] if it changed since its first hash.
     pub(crate) fn file(&mut self, path: &Path) -> Result<String> {
         let stamp = Stamp::of(path)?;
         if let Some(seen) = self.files.get(path) {
@@ -68,11 +67,11 @@ impl Inputs {
         Ok(blake3)
     }
 
-    /// The names of the files of a model's folder, and of the folders in it, that its results depend on, with BLAKE3 of each; that
-    /// of the file where `path` is one, without a name. Neither a model's card nor hidden files count.
+    /// The names and hashes of the files of a model's folder and its subfolders. If `path` is a file, its
+    /// hash without a name. Excludes model cards and hidden files.
     ///
     /// # Errors
-    /// As [`Self::file`].
+    /// Those of [`Self::file`].
     pub(crate) fn content(&mut self, path: &Path) -> Result<Vec<(String, String)>> {
         if path.is_file() {
             return Ok(vec![(String::new(), self.file(path)?)]);
@@ -89,7 +88,7 @@ impl Inputs {
             if path.is_dir() {
                 let within = self.content(&path)?.into_iter();
                 hashes.extend(within.map(|(file, hash)| (format!("{name}/{file}"), hash)));
-            // A model's card says where it comes from and does not change what it writes.
+            // A model card does not change the results of the model.
             } else if path.extension().is_none_or(|ending| ending != "toml" && ending != "md") {
                 hashes.push((name, self.file(&path)?));
             }
@@ -97,15 +96,15 @@ impl Inputs {
         Ok(hashes)
     }
 
-    /// Every file that was hashed, with its hash.
+    /// All hashed files with their hashes.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (PathBuf, String)> {
         self.files.iter().map(|(path, seen)| (path.clone(), seen.blake3.clone()))
     }
 
-    /// Sees to it that every file is still what it was when it was hashed.
+    /// Checks that no file has changed since its hash.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Changed`] with the first that is not.
+    /// [`sporran_kilt::Error::Changed`] with the first changed file.
     pub(crate) fn verify(&self) -> sporran_kilt::Result<()> {
         for (path, seen) in &self.files {
             let is_same = Stamp::of(path).is_ok_and(|stamp| stamp == seen.stamp)
@@ -118,17 +117,17 @@ impl Inputs {
     }
 }
 
-/// That a file is not what it was.
+/// The error of a changed file.
 pub(crate) fn changed(path: &Path) -> sporran_kilt::Error {
     sporran_kilt::Error::Changed { path: path.to_owned() }
 }
 
-/// BLAKE3 of a file's content.
+/// The BLAKE3 hash of a file's content.
 ///
 /// # Errors
-/// [`Error::Io`] where it cannot be read.
+/// [`Error::Io`] if it cannot be read.
 pub(crate) fn hash_file(path: &Path) -> Result<String> {
-    // Not mapped: a file of many gigabytes would count as memory in whole.
+    // Not memory-mapped, because the whole file would count as memory of the process.
     let file = fs::File::open(path).map_err(Error::io(path, "read"))?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(file).map_err(Error::io(path, "read"))?;
@@ -156,7 +155,7 @@ mod tests {
             assert!(error.is_input() && error.to_string().contains("source.jsonl: changed while"), "{error}");
             assert!(inputs.file(&path).is_err());
         }
-        // Of the same length, within a tick of the clock.
+        // Same length, within the resolution of time stamps.
         fs::write(&path, &small).unwrap();
         let before = fs::metadata(&path).unwrap().modified().unwrap();
         let mut inputs = Inputs::default();
@@ -164,7 +163,7 @@ mod tests {
         fs::write(&path, "b page\n").unwrap();
         fs::File::options().append(true).open(&path).unwrap().set_modified(before).unwrap();
         assert!(matches!(inputs.verify(), Err(sporran_kilt::Error::Changed { .. })));
-        // Another file of the same name, and none at all.
+        // Another file of the same name, and no file.
         fs::remove_file(&path).unwrap();
         assert!(matches!(inputs.verify(), Err(sporran_kilt::Error::Changed { .. })));
     }
@@ -188,7 +187,7 @@ mod tests {
         assert_ne!(content(), first);
         write("part/weights.bin", "w");
         assert_eq!(content(), first);
-        // A file under another name is another setting.
+        // A renamed file changes the content.
         fs::rename(folder.path().join("config.json"), folder.path().join("config.json.off")).unwrap();
         assert_ne!(content(), first);
     }
@@ -214,7 +213,7 @@ mod tests {
         let options =
             <crate::workflows::answer::options::Options as crate::config::Config>::parse(&config, &[])
                 .unwrap();
-        // Between the hash and the reading.
+        // Between hash and read.
         let mut appended = false;
         let mut observe = |event: crate::observe::Event| {
             if let crate::observe::Event::Begin { step, .. } = event

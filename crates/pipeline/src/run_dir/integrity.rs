@@ -1,4 +1,4 @@
-//! Whether stores and indexes are still as they were written.
+//! Verification of stores and indexes by their checksums.
 
 use std::{
     error::Error as _,
@@ -15,55 +15,56 @@ use sporran_retriever::{is_index, verify_index};
 
 use crate::{Error, Result};
 
-/// What the names of folders of `indexes` begin with, before 12 hexadecimal digits.
+/// Prefixes of the folder names in `indexes`; 12 hexadecimal digits follow.
 const KINDS: [&str; 6] = ["store", "bm25", "tfidf", "dense", "names", "titles"];
 
-/// A store or an index that was read.
+/// A verified store or index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// Its folder.
+    /// The folder.
     pub path: PathBuf,
-    /// `store`, or the kind of the index: `bm25`, `tfidf`, `dense`, `aliases`, `titles`; by the folder's name where the
+    /// `store`, or the kind of the index: `bm25`, `tfidf`, `dense`, `aliases`, `titles`. From the folder's name if the
     /// header cannot be read.
     pub kind: String,
-    /// Bytes that were compared with their checksums; 0 where that ended early.
+    /// The number of verified bytes; 0 if the verification failed.
     pub bytes: u64,
-    /// What is wrong with it; none where every file is as it was written.
+    /// The damage; `None` if all checksums match.
     pub damage: Option<String>,
 }
 
-/// What a build that is not finished keeps on disk.
+/// The folder of an unfinished build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     /// The hidden folder.
     pub path: PathBuf,
-    /// Whether a process builds there now.
+    /// Whether a process is building there.
     pub at_work: bool,
-    /// Whether the next build of the same index goes on with it; otherwise the next build there removes it.
+    /// Whether the next build of the same index resumes it. Otherwise the next build removes it.
     pub goes_on: bool,
 }
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// Stores and indexes, sorted by path.
     pub verified: Vec<Checked>,
-    /// Folders of builds that are not finished.
+    /// Folders of unfinished builds.
     pub unfinished: Vec<Unfinished>,
 }
 
 impl Verification {
-    /// How many stores and indexes are damaged.
+    /// The number of damaged stores and indexes.
     pub fn damaged(&self) -> usize {
         self.verified.iter().filter(|checked| checked.damage.is_some()).count()
     }
 }
 
-/// Reads every file of the stores and indexes that lie below some folders (or are these folders), and compares it with its
-/// checksum, whatever was compared before. `each` is called with each as it has been read. Links are not followed.
+/// Verifies all files of the stores and indexes in (or at) `folders` by their checksums. Calls `each` with
+/// each result. Does not follow links.
 ///
 /// # Errors
-/// [`sporran_kilt::Error::Argument`] for a folder that is not there, [`Error::Io`] for one that cannot be read. What is wrong with a store or an index is in the result.
+/// [`sporran_kilt::Error::Argument`] for a missing folder, [`Error::Io`] for an unreadable one. Damage of a
+/// store or an index is in the result.
 pub fn verify(folders: &[PathBuf], each: &mut dyn FnMut(&Checked)) -> Result<Verification> {
     let mut found = Verification::default();
     for folder in folders {
@@ -96,7 +97,7 @@ fn below(folder: &Path, found: &mut Verification, each: &mut dyn FnMut(&Checked)
     folders.iter().try_for_each(|folder| below(folder, found, each))
 }
 
-/// Reads a store or an index; none for a folder that is neither.
+/// Verifies a store or an index; `None` for other folders.
 fn check(folder: &Path) -> Option<Checked> {
     let named = named(folder);
     let (kind, result) = if folder.join("store.json").is_file() || named == Some("store") {
@@ -114,12 +115,12 @@ fn check(folder: &Path) -> Option<Checked> {
     };
     let (bytes, damage) = match result {
         Ok(bytes) => (bytes, None),
-        Err(error) => (0, Some(told(&error))),
+        Err(error) => (0, Some(error_chain(&error))),
     };
     Some(Checked { path: folder.to_owned(), kind, bytes, damage })
 }
 
-/// The kind that a folder's name gives, such as `bm25` of `bm25-94dfe0f72d69`.
+/// The kind of a folder by its name, such as `bm25` of `bm25-94dfe0f72d69`.
 fn named(folder: &Path) -> Option<&'static str> {
     let (kind, key) = folder.file_name()?.to_str()?.split_once('-')?;
     let is_key = key.len() == 12 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -127,7 +128,7 @@ fn named(folder: &Path) -> Option<&'static str> {
 }
 
 /// An error with its causes, as one text.
-fn told(error: &Error) -> String {
+fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

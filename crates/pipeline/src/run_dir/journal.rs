@@ -1,10 +1,9 @@
-//! Finished work of a step, so that a killed run goes on where it stopped.
+//! The journal of a step, from which a killed run resumes.
 //!
-//! A journal is a text file: a header with the step's key, then a line for each finished chunk: a checksum, the chunk's
-//! number, how many records the step has finished with it, and the chunk as JSON. A line is on disk before the next chunk
-//! begins. The checksum covers key, number, count and JSON. A line that was cut off by a kill, damaged or put elsewhere is
-//! dropped with all that follow it, and their chunks are made again; chunks are cut the same way every time, so what is left
-//! of the work is exactly what is missing.
+//! A journal is a text file. Its header has the step's key. Each finished chunk has a line: a checksum, the chunk's number, the
+//! number of finished records including the chunk, and the chunk as JSON. A line is on disk before the next chunk begins. The
+//! checksum covers key, number, count and JSON. A truncated, damaged or misplaced line is dropped with all lines after it, and
+//! their chunks are computed again. Chunks are the same in every run, so nothing is missing or repeated.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result};
 
-/// The layout; a journal of another one starts anew.
+/// The version of the format. A journal of another version is discarded.
 const VERSION: u32 = 2;
 
 /// An open journal.
@@ -32,21 +31,21 @@ pub(crate) struct Journal {
 struct Header {
     version: u32,
     key: String,
-    /// The records of the whole step, where that is known.
+    /// The number of records of the step, if known.
     total: Option<usize>,
 }
 
-/// How far the step of a journal is.
+/// The progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// Records that are finished.
+    /// The number of finished records.
     pub(crate) records: usize,
-    /// Records of the whole step, where that is known.
+    /// The number of records of the step, if known.
     pub(crate) total: Option<usize>,
 }
 
 impl Journal {
-    /// Opens the journal of a step of so many records, if that is known; one of another key is started anew.
+    /// Opens the journal of a step. `total` is its number of records, if known. Discards a journal with another key.
     pub(crate) fn open(path: &Path, key: &str, total: Option<usize>) -> Result<Self> {
         let fail = |action| Error::io(path, action);
         let mut file = OpenOptions::new()
@@ -67,10 +66,10 @@ impl Journal {
                 line.clear();
                 let read = reader.read_until(b'\n', &mut line).map_err(fail("read"))?;
                 let Some((finished, _)) = chunk(&line, key, chunks) else {
-                    // A kill leaves a line without an end; anything else was not written like this.
+                    // A kill leaves a line without a line break. Another invalid line is damaged.
                     if line.ends_with(b"\n") {
                         tracing::warn!(
-                            "{}: line {} is damaged; its records and those behind it are answered again",
+                            "{}: line {} is damaged; its records and all later ones are computed again",
                             path.display(),
                             chunks + 2
                         );
@@ -91,7 +90,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// How far the step of a journal is that may belong to a process at work; none where the file is no journal.
+    /// The progress of a journal, which another process may be writing; `None` if the file is not a journal.
     pub(crate) fn progress(path: &Path) -> Option<Finished> {
         let mut reader = BufReader::new(File::open(path).ok()?);
         let mut line = Vec::new();
@@ -107,18 +106,18 @@ impl Journal {
         Some(Finished { records, total })
     }
 
-    /// How many chunks are finished.
+    /// The number of finished chunks.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks
     }
 
-    /// How many records are finished.
+    /// The number of finished records.
     #[cfg(test)]
     pub(crate) fn records(&self) -> usize {
         self.records
     }
 
-    /// Adds a finished chunk of so many records.
+    /// Adds a finished chunk of `records` records.
     pub(crate) fn push(&mut self, chunk: &impl Serialize, records: usize) -> Result<()> {
         let records = self.records + records;
         let json = self.json(chunk)?;
@@ -142,10 +141,10 @@ impl Journal {
         self.file.sync_data().map_err(Error::io(&self.path, "write"))
     }
 
-    /// Hands the finished chunks over, in order.
+    /// Calls `each` with the finished chunks, in order.
     ///
     /// # Errors
-    /// [`Error::Io`] where a line is not what it was when the journal was opened.
+    /// [`Error::Io`] if a line has changed since the journal was opened.
     pub(crate) fn read<T: DeserializeOwned>(&self, mut each: impl FnMut(T) -> Result<()>) -> Result<()> {
         let fail = |action| Error::io(&self.path, action);
         let mut reader = BufReader::new(File::open(&self.path).map_err(fail("open"))?);
@@ -164,7 +163,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the journal once what it held stands in its place, or may not stand anywhere.
+    /// Removes the journal after its results are written, or if they must not be used.
     pub(crate) fn remove(self) -> Result<()> {
         fs::remove_file(&self.path).map_err(Error::io(&self.path, "remove"))
     }
@@ -174,7 +173,7 @@ fn header(line: &[u8]) -> Option<Header> {
     line.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok())
 }
 
-/// The records that are finished with a line and its JSON; none where the line is not that of chunk `number`.
+/// The number of finished records and the JSON of a line; `None` if the line is not chunk `number`.
 fn chunk<'l>(line: &'l [u8], key: &str, number: usize) -> Option<(usize, &'l [u8])> {
     let line = line.strip_suffix(b"\n")?;
     let mut parts = line.splitn(4, |&byte| byte == b' ');
@@ -211,7 +210,7 @@ mod tests {
         found
     }
 
-    /// A step of eight chunks, gone on with from whatever is in its journal.
+    /// A step of eight chunks that resumes from its journal.
     fn complete(path: &Path) -> Vec<Vec<u32>> {
         let mut journal = Journal::open(path, "key", Some(24)).unwrap();
         for number in journal.chunks()..8 {
@@ -296,7 +295,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(16);
         let mut damaged = 0;
         for _ in 0..600 {
-            // What a kill left, then something else.
+            // A line that a kill truncated, then another change.
             let cut = rng.random_range(whole.len() / 4..=whole.len());
             let mut bytes = mutated(&whole[..cut], &mut rng);
             if rng.random_bool(0.3) && !bytes.is_empty() {

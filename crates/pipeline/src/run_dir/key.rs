@@ -1,4 +1,4 @@
-//! What decides whether finished work may stand: one hash over all options of a step and over the bytes that it reads.
+//! Keys that decide whether finished work is up to date: a hash of all options of a step and of its input files.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use crate::{
     run_dir::{folder::check_finished, inputs::Inputs},
 };
 
-/// All that the results of a step depend on.
+/// The options and inputs that determine the results of a step.
 ///
-/// A key starts with every option of a config, those with their defaults included, so that a new option is part of it
-/// without anybody's doing. Taken out is what a list beside each use names, since it cannot change the results, and the
-/// paths of inputs, whose places hashes of their contents take.
+/// A key starts with all options of a config, including defaults, so that new options are part of it
+/// automatically. Each use has a list of options to remove, which do not change the results. Hashes of
+/// contents replace the paths of inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepKey {
-    /// The step.
+    /// The name of the step.
     step: String,
-    /// Options by their dotted paths, with their values as text, and hashes of inputs by their names.
+    /// The values of options by dotted path, and the hashes of inputs by name.
     values: BTreeMap<String, String>,
 }
 
@@ -32,41 +32,40 @@ impl StepKey {
     /// The key of a step with these options.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
+    /// [`crate::Error::Io`] for a value without a form in TOML, such as a number beyond 64 bits.
     pub(crate) fn new(step: &str, options: &impl Serialize) -> Result<Self> {
         let mut values = BTreeMap::new();
         flatten("", &Value::try_from(options).map_err(unwritable)?, &mut values);
         Ok(Self { step: step.to_owned(), values })
     }
 
-    /// The key of a training with these options, without those that only say where and when something is written and where it
-    /// is computed.
+    /// The key of a training with these options. Excludes output folders, intervals of checkpoints and devices.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Those of [`Self::new`].
     pub(crate) fn training(options: &impl Serialize) -> Result<Self> {
         const ANYWHERE: [&str; 3] = ["checkpoint-every", "parallel-batches", "device"];
-        let mut key = Self::new("train", options)?.without(&["name", "output", "also"]);
+        let mut key = Self::new("train", options)?.without(&["name", "output", "then"]);
         key.values.retain(|path, _| !ANYWHERE.contains(&path.rsplit('.').next().unwrap_or_default()));
         Ok(key)
     }
 
-    /// Takes out options that cannot change the results, each by its dotted path or by that of a table around it.
+    /// Removes options that do not change the results, by their dotted path or that of their table.
     pub(crate) fn without(mut self, paths: &[&str]) -> Self {
         self.values.retain(|path, _| !paths.iter().any(|outer| is_within(path, outer)));
         self
     }
 
-    /// Adds the hash of something that the step reads.
+    /// Adds the hash of an input.
     pub(crate) fn input(mut self, name: &str, hash: impl Into<String>) -> Self {
         self.values.insert(name.to_owned(), hash.into());
         self
     }
 
-    /// Puts the hash of its content in the place of each option that names a file or a folder that is there.
+    /// Replaces each path of an existing file or folder by the hash of its content.
     ///
     /// # Errors
-    /// Those of [`Inputs`]; [`crate::Error::Unfinished`] for what a run or a training has not finished.
+    /// Those of [`Inputs`]; [`crate::Error::Unfinished`] for the result of an unfinished run or training.
     pub(crate) fn read(mut self, inputs: &mut Inputs) -> Result<Self> {
         for (option, value) in &mut self.values {
             let named = serde_json::from_str::<String>(value).ok().map(PathBuf::from);
@@ -78,12 +77,12 @@ impl StepKey {
         Ok(self)
     }
 
-    /// The key as text: BLAKE3, in hexadecimal.
+    /// The BLAKE3 hash of the key, in hexadecimal.
     pub(crate) fn digest(&self) -> String {
         hash_json(self)
     }
 
-    /// The first thing in which two keys differ: its name, the value here and the value there.
+    /// The first difference of two keys: its name, the value of this key and that of the other.
     pub(crate) fn difference<'k>(&'k self, other: &'k Self) -> Option<[&'k str; 3]> {
         const NONE: &str = "nothing";
         if self.step != other.step {
@@ -103,12 +102,12 @@ impl StepKey {
     }
 }
 
-/// Whether an option is `outer` or stands in the table `outer`.
+/// Whether an option is `outer`, or in the table `outer`.
 fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Puts the values of a tree under their paths; an empty table or list is a value, since its presence may say something.
+/// Inserts the values of a tree by their paths. An empty table or list is a value, because its presence can matter.
 fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
     match value {
         Value::Table(table) if !table.is_empty() => {
@@ -123,7 +122,7 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
             }
         }
         Value::String(text) => {
-            // Text has a form in JSON.
+            // Serializing text cannot fail.
             values.insert(path.to_owned(), serde_json::to_string(text).unwrap_or_default());
         }
         value => {
@@ -132,8 +131,8 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether an option's value is the path of something that is read: any file or folder that is there, but where the option holds
-/// a word, which can be the name of a folder where the program runs, or names the folder that indexes are written to.
+/// Whether an option's value is the path of an input: an existing file or folder. Excludes options with
+/// words, which can also be names of folders in the working directory, and the folder of indexes.
 fn is_input(option: &str, path: &Path) -> bool {
     const OTHERS: [&str; 6] = ["kind", "name", "format", "split", "coreference", "indexes"];
     let last = option.rsplit('.').next().unwrap_or_default();
@@ -145,7 +144,7 @@ fn is_input(option: &str, path: &Path) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Changes one leaf of a tree after the other; gives the path of each with the changed tree.
+    /// Changes each leaf of a tree. Returns the path of each with the changed tree.
     pub(crate) fn changed(tree: &Value) -> Vec<(String, Value)> {
         let change = |leaf: &Value| match leaf {
             Value::String(text) => Value::String(format!("{text}x")),
@@ -186,7 +185,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Asserts that every option changes a key, but those in `exempt`, none of which may be anything else than an option.
+    /// Asserts that exactly the options in `exempt` do not change a key.
     pub(crate) fn assert_complete(options: &Value, key: impl Fn(&Value) -> StepKey, exempt: &[&str]) {
         let first = key(options);
         let all = changed(options);

@@ -1,4 +1,4 @@
-//! What a run was made from and what it took: `manifest.json`.
+//! The manifest of a run, `manifest.json`: its inputs and its costs.
 
 use std::{
     collections::BTreeMap,
@@ -21,64 +21,64 @@ use crate::{
     source::store::PartHash,
 };
 
-/// Everything that one needs to know to make a run or a training again, and what it took.
+/// The information to reproduce a run or a training, and its costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Manifest {
     /// The program and its version.
     pub program: String,
     /// The config's workflow.
     pub workflow: &'static str,
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
-    /// The config's seed; none where the workflow draws nothing by chance.
+    /// The seed of the config; `None` for a workflow without random choices.
     pub seed: Option<u64>,
-    /// BLAKE3 of `config.toml`.
+    /// The BLAKE3 hash of `config.toml`.
     pub config: String,
-    /// BLAKE3 of every file that was read.
+    /// The BLAKE3 hashes of all input files.
     pub inputs: BTreeMap<PathBuf, String>,
-    /// Source, store, index and model.
+    /// The hashes of source, store, index and model.
     pub parts: Vec<PartHash>,
-    /// Settings of models' folders in whose place the config sets others, by the config's keys.
+    /// Settings of model folders that the config overrides, by the config's keys.
     pub overrides: BTreeMap<String, Override>,
-    /// Files that were answered and their predictions.
+    /// The answered files and their predictions.
     pub tasks: Vec<TaskEntry>,
-    /// How the training ended; none for a run.
+    /// The result of the training; `None` for a run.
     pub training: Option<TrainingEntry>,
-    /// How long the steps took in this call of the program, in seconds.
+    /// The durations of the steps in this process, in seconds.
     pub seconds: Vec<StepTime>,
-    /// The most memory that the process held, in bytes; 0 where the system does not report it.
+    /// The peak memory of the process in bytes; 0 if the system does not report it.
     pub peak_memory_bytes: u64,
-    /// Threads that the work was spread over.
+    /// The number of threads.
     pub threads: usize,
-    /// When the work ended, in seconds since 1970.
+    /// The end of the work, in seconds since 1970.
     pub finished: u64,
 }
 
-/// A file that was answered and its predictions.
+/// An answered file and its predictions.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskEntry {
     /// The file.
     pub input: PathBuf,
-    /// BLAKE3 of it.
+    /// The BLAKE3 hash of the file.
     pub input_blake3: String,
-    /// Its predictions, in the run's folder.
+    /// The predictions, relative to the run's folder.
     pub predictions: PathBuf,
-    /// BLAKE3 of them.
+    /// The BLAKE3 hash of the predictions.
     pub predictions_blake3: String,
-    /// Its other results, in the run's folder, with BLAKE3 of each.
+    /// The other results, relative to the run's folder, with their BLAKE3 hashes.
     pub others: BTreeMap<PathBuf, String>,
-    /// Records.
+    /// The number of records.
     pub records: usize,
-    /// Records that were answered in this call of the program, and the tokens that were written for them.
+    /// The number of records that this process answered.
     pub answered: usize,
-    /// See `answered`.
+    /// The number of tokens that this process generated.
     pub tokens: usize,
-    /// Whether they were there from an earlier call of the program.
+    /// Whether the predictions are of an earlier process.
     pub reused: bool,
 }
 
 impl TaskEntry {
-    /// The entry of a file, with its hash, whose results `outputs` are there, predictions first.
+    /// The entry of a file with its hash. `outputs` are its results; the first is the predictions.
     pub(crate) fn new<S>(input: &Path, hash: String, outputs: Vec<PathBuf>, finished: &Finished<S>) -> Self {
         let mut others: Vec<(PathBuf, String)> =
             outputs.into_iter().zip(finished.hashes.iter().cloned()).collect();
@@ -97,16 +97,16 @@ impl TaskEntry {
     }
 }
 
-/// How a training ended.
+/// The result of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TrainingEntry {
-    /// Steps, those before a kill included; passes over the data where the training counts these.
+    /// The number of steps, including those before a kill. Some trainings count epochs.
     pub steps: u64,
-    /// The best validation score; none where nothing was scored.
+    /// The best validation score; `None` without validation.
     pub best: Option<f64>,
 }
 
-/// The manifest of work that is underway.
+/// The manifest of work in progress.
 #[derive(Clone)]
 pub(crate) struct Account {
     manifest: Manifest,
@@ -114,10 +114,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Begins with what the config says.
+    /// Begins a manifest with the config.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where the config has no form in TOML.
+    /// [`crate::Error::Io`] if the config has no form in TOML.
     pub(crate) fn begin(options: &impl Config) -> Result<Self> {
         let config = to_toml(options)?;
         let table = toml::Table::try_from(options).map_err(crate::config::unwritable)?;
@@ -140,46 +140,46 @@ impl Account {
         Ok(Self { manifest, since: Instant::now() })
     }
 
-    /// Notes how long a step took: the time since the last one.
+    /// Records the duration of a step: the time since the previous one.
     pub(crate) fn took(&mut self, step: impl Into<String>) {
         let seconds = self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
         self.manifest.seconds.push(StepTime { step: step.into(), seconds });
     }
 
-    /// Notes what was read.
+    /// Records the inputs.
     pub(crate) fn read(&mut self, inputs: &Inputs) {
         self.manifest.inputs.extend(inputs.hashes());
     }
 
-    /// Notes the hashes of parts.
+    /// Records the hashes of parts.
     pub(crate) fn parts(&mut self, parts: &[PartHash]) {
         self.manifest.parts.extend_from_slice(parts);
     }
 
-    /// Notes settings of models' folders that the config replaces.
+    /// Records settings of model folders that the config overrides.
     pub(crate) fn overrides(&mut self, overrides: BTreeMap<String, Override>) {
         self.manifest.overrides = overrides;
     }
 
-    /// Notes a file that was answered.
+    /// Records an answered file.
     pub(crate) fn answered(&mut self, task: TaskEntry) {
         self.manifest.tasks.push(task);
     }
 
-    /// Writes the manifest of a run, and removes the mark after that.
+    /// Writes the manifest of a run, then removes the mark.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where the disk refuses.
+    /// [`crate::Error::Io`] for file system errors.
     pub(crate) fn finish(self, folder: &RunDir, mark: Mark) -> Result<()> {
         self.write(&folder.root.join("manifest.json"))?;
         mark.finish()
     }
 
-    /// Writes the manifest of a training. That of a run in the same folder stays.
+    /// Writes the manifest of a training. Does not replace that of a run in the same folder.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where the disk refuses.
+    /// [`crate::Error::Io`] for file system errors.
     pub(crate) fn finish_training(
         mut self,
         folder: &RunDir,
@@ -203,11 +203,11 @@ impl Account {
 pub struct StepTime {
     /// The step.
     pub step: String,
-    /// Seconds.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
-/// The most memory that this process held, in bytes; 0 where the system does not report it.
+/// The peak memory of this process in bytes; 0 if the system does not report it.
 pub fn peak_memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

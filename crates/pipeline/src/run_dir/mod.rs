@@ -1,4 +1,4 @@
-//! A run's folder: its lock, its journals, the keys of finished steps, the files that they were made from, its manifest.
+//! A run's folder: lock, journals, keys of finished steps, hashes of inputs, and manifest.
 
 pub(crate) mod folder;
 pub(crate) mod inputs;

@@ -1,4 +1,5 @@
-//! A file of inputs becomes files of results: chunk by chunk, journalled, resumed after a kill, skipped where it is there.
+//! Steps that compute the results of one input file. A step works in chunks with a journal, resumes after a
+//! kill, and is skipped if its results are up to date.
 
 use std::{
     marker::PhantomData,
@@ -19,51 +20,51 @@ use crate::{
     },
 };
 
-/// What is made of a file of inputs.
+/// The step of an input file.
 pub(crate) struct FileStep<'a> {
-    /// The step, for the observer.
+    /// The title of the step, for the observer.
     pub(crate) title: String,
-    /// What the files of the step in `work` are called.
+    /// The name of its files in `work`.
     pub(crate) name: &'a str,
-    /// All that the results depend on. The program's version and `name` are added.
+    /// The key of the results. The program's version and `name` are added to it.
     pub(crate) key: StepKey,
-    /// The results, in the run's folder.
+    /// The result files, relative to the run's folder.
     pub(crate) outputs: Vec<PathBuf>,
-    /// What the step reads.
+    /// The inputs of the step.
     pub(crate) inputs: &'a Inputs,
 }
 
-/// How the results of a file are made.
+/// Computes the results of a file.
 pub(crate) trait FileWork {
-    /// What a chunk of inputs becomes, as the journal keeps it. JSON has to keep it as it is.
+    /// The result of a chunk. The journal stores it as JSON, which must not lose information.
     type Chunk: Serialize + DeserializeOwned;
-    /// What is kept of a finished file beside its results.
+    /// Information about a finished file, in addition to its results.
     type Summary: Serialize + DeserializeOwned;
 
-    /// Reads the inputs; called only where the results are not there. Gives the number of records, or nothing where inputs are
-    /// read while chunks are made.
+    /// Reads the inputs, if the results are not up to date. Returns the number of records, or `None` if the
+    /// inputs are streamed.
     ///
     /// # Errors
-    /// Whatever is wrong with the inputs.
+    /// Errors of the inputs.
     fn load(&mut self) -> Result<Option<usize>>;
 
-    /// Adds every chunk, from the first on and cut the same way in every call.
+    /// Adds all chunks, from the first. They must be the same in every call.
     ///
     /// # Errors
-    /// Whatever is wrong with the inputs or a model; those of [`Chunks::add`].
+    /// Errors of the inputs or a model; those of [`Chunks::add`].
     fn make(&mut self, chunks: &mut Chunks<'_, Self::Chunk>) -> Result<()>;
 
-    /// Turns the complete journal into the results.
+    /// Writes the results from the complete journal.
     ///
     /// # Errors
     /// Those of [`Journal::read`] and of writing.
     fn write(&mut self, root: &Path, journal: &Journal) -> Result<Self::Summary>;
 }
 
-/// The chunks of a step: those of the journal and those that are made now.
+/// The chunks of a step: those of the journal and new ones.
 pub(crate) struct Chunks<'a, C> {
     journal: &'a mut Journal,
-    /// Chunks that the journal had when the step began.
+    /// The number of chunks in the journal at the beginning of the step.
     known: usize,
     number: usize,
     records: usize,
@@ -73,10 +74,10 @@ pub(crate) struct Chunks<'a, C> {
 }
 
 impl<C: Serialize> Chunks<'_, C> {
-    /// Adds the next chunk, of so many records. It is made only where the journal lacks it.
+    /// Adds the next chunk, of `records` records. Calls `make` only if the journal does not have it.
     ///
     /// # Errors
-    /// Those of `make`; [`crate::Error::Io`] where the disk refuses.
+    /// Those of `make`; [`crate::Error::Io`] for file system errors.
     pub(crate) fn add(&mut self, records: usize, make: impl FnOnce() -> Result<C>) -> Result<()> {
         if self.number >= self.known {
             self.journal.push(&make()?, records)?;
@@ -89,24 +90,24 @@ impl<C: Serialize> Chunks<'_, C> {
     }
 }
 
-/// A file whose results are there.
+/// A finished file.
 #[derive(Debug)]
 pub(crate) struct Finished<S> {
-    /// BLAKE3 of each result, in the step's order.
+    /// The BLAKE3 hashes of the results, in the order of `outputs`.
     pub(crate) hashes: Vec<String>,
-    /// Records of the file.
+    /// The number of records.
     pub(crate) records: usize,
-    /// Records whose results were made in this call of the program.
+    /// The number of records that this process computed.
     pub(crate) made: usize,
-    /// Whether all was there from an earlier call.
+    /// Whether the results are of an earlier process.
     pub(crate) reused: bool,
-    /// What the work keeps of the file.
+    /// The summary of the work.
     pub(crate) summary: S,
 }
 
-/// What `work/NAME.done.json` says of a finished step, which is skipped only if all of it agrees.
+/// The content of `work/NAME.done.json`. A step is skipped only if all of it matches.
 #[derive(Serialize, Deserialize)]
-struct Done<S> {
+struct FinishedStep<S> {
     key: String,
     hashes: Vec<String>,
     records: usize,
@@ -114,13 +115,13 @@ struct Done<S> {
 }
 
 impl RunDir {
-    /// Makes the results of a file, as far as they are not there.
+    /// Computes the missing results of a file.
     ///
-    /// Where the key and the hashes of an earlier call agree, nothing is done. Otherwise chunks that the journal has are kept
-    /// and the others are made. The results are written when all chunks are there, each of them whole.
+    /// If the key and the hashes of an earlier call match, does nothing. Otherwise computes the chunks that
+    /// the journal does not have, then writes the results. Each result file is replaced as a whole.
     ///
     /// # Errors
-    /// Those of `work`; [`sporran_kilt::Error::Changed`] where an input was written to meanwhile, of which nothing is kept.
+    /// Those of `work`; [`sporran_kilt::Error::Changed`] if an input changed, and then no result is kept.
     pub(crate) fn complete<W: FileWork>(
         &self,
         step: FileStep<'_>,
@@ -133,7 +134,7 @@ impl RunDir {
             outputs.iter().map(|path| hash_file(&self.root.join(path))).collect()
         };
         let path = self.work(&format!("{name}.done.json"));
-        if let Ok(Done { key: known, hashes: written, records, summary }) = jsonl::read_json(&path)
+        if let Ok(FinishedStep { key: known, hashes: written, records, summary }) = jsonl::read_json(&path)
             && known == key
             && hashes().is_ok_and(|found| found == written)
         {
@@ -164,22 +165,22 @@ impl RunDir {
         }
         let summary = work.write(&self.root, &journal)?;
         observe(Event::End);
-        let done = Done { key, hashes: hashes()?, records, summary };
+        let done = FinishedStep { key, hashes: hashes()?, records, summary };
         jsonl::write_json(&path, &done)?;
         journal.remove()?;
         Ok(Finished { hashes: done.hashes, records, made, reused: false, summary: done.summary })
     }
 }
 
-/// Work on inputs in memory that become the lines of one file.
+/// Computes the lines of one file from inputs in memory.
 pub(crate) struct Lines<'a, I, F> {
-    /// What becomes lines.
+    /// The inputs.
     pub(crate) inputs: &'a [I],
-    /// Inputs that are read together.
+    /// The number of inputs in a portion.
     pub(crate) portion: usize,
-    /// The lines of a portion, whose first input has this number.
+    /// Computes the lines of a portion from the index of its first input.
     pub(crate) make: F,
-    /// The file, in the run's folder.
+    /// The output file, relative to the run's folder.
     pub(crate) path: &'a Path,
 }
 
@@ -259,7 +260,7 @@ mod tests {
         let again = double(&folder, &inputs, "a", 0, &mut made).unwrap();
         assert_eq!((again.records, again.made, again.reused), (7, 0, true));
         assert_eq!(again.hashes, finished.hashes);
-        // Another key, and results that were changed.
+        // Another key, and changed results.
         double(&folder, &inputs, "b", 9, &mut made).unwrap();
         assert_eq!(made.len(), 8);
         fs::write(&path, "0\n").unwrap();

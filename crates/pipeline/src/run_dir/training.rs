@@ -1,4 +1,4 @@
-//! A run's folder while a model is trained in it.
+//! A run's folder during a training.
 
 use std::path::PathBuf;
 
@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-/// A run's folder that this process trains in: locked, and marked as unfinished until [`Self::finish`]. A training that fails before
-/// it has a checkpoint takes its mark with it: what was in the folder before is whole.
+/// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that
+/// fails before its first checkpoint removes its mark, because the earlier content of the folder is
+/// unchanged.
 pub(crate) struct TrainingFolder {
     root: PathBuf,
     key: StepKey,
@@ -24,21 +25,21 @@ pub(crate) struct TrainingFolder {
 }
 
 impl TrainingFolder {
-    /// Hashes what a training with these options reads. Options that it does not depend on are left out. The folder is taken
-    /// hold of by [`Self::verify`], so that inputs that cannot be read leave nothing behind.
+    /// Hashes the inputs of a training with these options, without the options `without`. [`Self::verify`]
+    /// locks the folder, so that unreadable inputs leave no files.
     ///
     /// # Errors
-    /// What reading the inputs gives.
+    /// Errors of reading the inputs.
     pub(crate) fn begin(root: PathBuf, options: &impl Config, without: &[&str]) -> Result<Self> {
         let mut inputs = Inputs::default();
         let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
         Ok(Self { root, key, inputs, account: Account::begin(options)?, held: None })
     }
 
-    /// As [`Self::begin`], in a folder that is held already, with a key to which inputs may have been added.
+    /// Like [`Self::begin`], for a locked folder and a key with more inputs.
     ///
     /// # Errors
-    /// As there, and those of [`Self::verify`].
+    /// Those of [`Self::begin`] and of [`Self::verify`].
     pub(crate) fn begin_with(
         folder: RunDir,
         mut inputs: Inputs,
@@ -51,12 +52,12 @@ impl TrainingFolder {
         Ok(Self { root: folder.root.clone(), key, inputs, account, held: Some((folder, mark)) })
     }
 
-    /// To be called when all inputs are loaded and nothing is written: what was loaded is what the key says. Takes hold of the
-    /// folder; the training goes on from the checkpoints there, if there are any.
+    /// Checks that the inputs have not changed, and locks the folder. Call it after loading and before
+    /// writing. The training resumes from checkpoints in the folder.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] where another process works in the folder;
-    /// [`crate::Error::OtherTraining`] where the checkpoints are of a training that depends on something else.
+    /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] if another process uses the folder;
+    /// [`crate::Error::OtherTraining`] for checkpoints of a training with other options or inputs.
     pub(crate) fn verify(&mut self) -> Result<()> {
         self.inputs.verify()?;
         if self.held.is_none() {
@@ -67,16 +68,16 @@ impl TrainingFolder {
         Ok(())
     }
 
-    /// The folder, from [`Self::verify`] on.
+    /// The folder, after [`Self::verify`].
     pub(crate) fn folder(&self) -> Option<&RunDir> {
         self.held.as_ref().map(|(folder, _)| folder)
     }
 
-    /// To be called when the model is in its place: writes the training's manifest, and removes the mark after that. Inputs may
-    /// have been loaded since [`Self::verify`].
+    /// Writes the training's manifest, then removes the mark. Call it after saving the model. Inputs may have been loaded after
+    /// [`Self::verify`].
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::Changed`], where the mark stays; [`crate::Error::Io`] where the disk refuses.
+    /// [`sporran_kilt::Error::Changed`], and then the mark stays; [`crate::Error::Io`] for file system errors.
     pub(crate) fn finish(mut self, training: TrainingEntry) -> Result<()> {
         let Some((folder, mark)) = self.held.take() else { return Ok(()) };
         self.inputs.verify()?;
@@ -131,7 +132,7 @@ mod tests {
     const ENTRY: TrainingEntry = TrainingEntry { steps: 12, best: Some(0.5) };
 
     #[test]
-    fn a_training_that_fails_at_once_leaves_what_was_there_usable() {
+    fn a_training_that_fails_at_once_keeps_earlier_results_usable() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("runs/r");
         let model = root.join("model/config.json");
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_of_a_training_says_what_it_read_and_how_it_ended() {
+    fn the_manifest_of_a_training_has_its_inputs_and_its_result() {
         let place = tempfile::tempdir().unwrap();
         let (root, input) = (place.path().join("runs/r"), place.path().join("train.json"));
         std::fs::write(&input, "a").unwrap();

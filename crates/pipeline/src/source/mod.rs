@@ -1,4 +1,4 @@
-//! The knowledge source of a config: its passage store, and its pages by the names of other data sets.
+//! The knowledge source of a config: the passage store, and the mapping of other data sets to pages.
 
 pub(crate) mod options;
 pub(crate) mod pages;

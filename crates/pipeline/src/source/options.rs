@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::PassageSplit;
 
-/// `[source]`: pages, and how they are cut.
+/// `[source]`: the pages, and their splitting into passages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceOptions {
     /// The knowledge source in KILT's layout: JSON lines, plain, gzip or zstd.
     pub path: PathBuf,
-    /// Redirects: lines of `title TAB target title`.
+    /// The file of redirects, with lines of `title TAB target title`.
     pub redirects: Option<PathBuf>,
-    /// `words` (100 words, as KILT's published passages), `paragraph`, `section` or `page`.
+    /// The unit of passages: `words` (100 words, as in KILT's published passages), `paragraph`, `section` or `page`.
     #[serde(default)]
     pub split: PassageSplit,
-    /// Where the passage store and the indexes go; each is built once for its content and options.
+    /// The folder of the passage store and the indexes. Each is built once for its content and options.
     #[serde(default = "indexes")]
     pub indexes: PathBuf,
 }
@@ -26,13 +26,13 @@ fn indexes() -> PathBuf {
     "indexes".into()
 }
 
-/// `[pages]`: which pages of the source can be found.
+/// `[pages]`: the pages of the source to search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PagesOptions {
-    /// A page's id or title a line.
+    /// A file with a page's id or title in each line.
     pub file: PathBuf,
-    /// Whether the listed pages are left out, rather than all others.
+    /// Whether to exclude the listed pages, instead of the others.
     #[serde(default)]
     pub exclude: bool,
 }

@@ -1,5 +1,5 @@
-//! The pages of the knowledge source that other data stands for: documents by a table, articles by their titles, sentences by
-//! their text. What stands for no page is no provenance.
+//! Maps other data to pages of the knowledge source: documents by a table, articles by title, sentences by
+//! text. Only pages can be provenance.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,31 +20,31 @@ use crate::{
     },
 };
 
-/// A page by its id, and what the store holds of it where there is a store.
+/// A page: its id, and its index in the store if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageOf {
     id: String,
     held: Option<PageIndex>,
 }
 
-/// Where pages are looked up.
+/// A lookup of pages.
 #[derive(Clone, Default)]
 pub(crate) struct Pages {
     store: Option<Arc<PassageStore>>,
     table: FxHashMap<String, PageOf>,
-    /// The hash of all that look-ups depend on.
+    /// The hash of source and table.
     hash: String,
     /// The hashes of source and store.
     parts: Vec<PartHash>,
 }
 
 impl Pages {
-    /// Opens what a config names: `[source]`, whose store is built where it is not there, and a table with a line
-    /// `NAME TAB PAGE` for each name. A page is its id, or with a source its id or title.
+    /// Opens the `[source]` and the table of a config. Builds a missing store. Each line of the table is
+    /// `NAME TAB PAGE`. A page is its id, or with a source its id or title.
     ///
     /// # Errors
-    /// Those of reading and building; [`FileError::Record`] for a line of another form, for a page that the source does not
-    /// have, and for a name that stands twice with different pages.
+    /// Errors of reading and building; [`FileError::Record`] for an invalid line, for a page that is not in
+    /// the source, and for a name with two different pages.
     pub(crate) fn open(
         source: Option<&SourceOptions>,
         table: Option<&Path>,
@@ -63,7 +63,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Looks titles up in a store, or nothing where there is none.
+    /// A lookup by title in a store; without a store it finds nothing.
     pub(crate) fn of_store(store: Option<Arc<PassageStore>>) -> Self {
         Self { store, ..Self::default() }
     }
@@ -112,7 +112,7 @@ impl Pages {
         Ok(())
     }
 
-    /// The page that the table has for a name.
+    /// The page of a name in the table.
     pub(crate) fn listed(&self, name: &str) -> Option<PageOf> {
         self.table.get(name.trim()).cloned()
     }
@@ -123,8 +123,8 @@ impl Pages {
         Some(held(store, store.page_by_title(title)?))
     }
 
-    /// A page as provenance. With a store the item has the page's title, and where `text` stands in one of its paragraphs,
-    /// letter for letter, the place as well: section, paragraph and characters.
+    /// A page as provenance. With a store, the item has the page's title. If a paragraph contains exactly
+    /// `text`, the item also has section, paragraph and characters.
     pub(crate) fn provenance(&self, page: &PageOf, text: Option<&str>) -> Provenance {
         let mut item = Provenance { wikipedia_id: Some(Id::from(page.id.as_str())), ..Provenance::default() };
         let (Some(store), Some(page)) = (&self.store, page.held) else { return item };
@@ -153,7 +153,7 @@ fn held(store: &PassageStore, page: PageIndex) -> PageOf {
     PageOf { id: store.page_id(page).to_owned(), held: Some(page) }
 }
 
-/// Reports what is wrong with `[source]` and with a table of pages under `key`.
+/// Reports mistakes of `[source]` and of a table of pages with the key `key`.
 pub(crate) fn check(
     source: Option<&SourceOptions>,
     (key, table): (&str, Option<&Path>),
@@ -167,7 +167,7 @@ pub(crate) fn check(
     }
 }
 
-/// Reports what is wrong with `[source]`: missing files, and a file where the folder of indexes should be.
+/// Reports mistakes of `[source]`: missing files, and a file instead of the folder of indexes.
 pub(crate) fn check_source(source: &SourceOptions, document: &mut Document<'_>) {
     let files = [("source.path", Some(&source.path)), ("source.redirects", source.redirects.as_ref())];
     for (key, path) in files {

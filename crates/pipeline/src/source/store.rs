@@ -16,18 +16,18 @@ use crate::{
     source::options::SourceOptions,
 };
 
-/// The hash of what a part was made from.
+/// The hash of the inputs of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartHash {
     /// The part: `source`, `store`, `retriever`, `generator`.
     pub part: &'static str,
-    /// Where it lies.
+    /// The path of the part.
     pub path: PathBuf,
-    /// BLAKE3, in hexadecimal.
+    /// The BLAKE3 hash, in hexadecimal.
     pub blake3: String,
 }
 
-/// The place of a folder that is not there yet; none where it is, perhaps built by a process that this one waited for.
+/// The place of a missing folder; `None` if the folder exists, perhaps after waiting for another process to build it.
 pub(crate) fn vacant(folder: &Path, step: &str, observe: &mut Observer<'_>) -> Result<Option<Place>> {
     let place = Place::vacant(folder)?;
     if place.is_none() {
@@ -36,14 +36,14 @@ pub(crate) fn vacant(folder: &Path, step: &str, observe: &mut Observer<'_>) -> R
     Ok(place)
 }
 
-/// Opens the store of a source, building it if it is not there.
+/// Opens the store of a source. Builds a missing store.
 pub(crate) fn store(
     source: &SourceOptions,
     observe: &mut Observer<'_>,
     hashes: &mut Vec<PartHash>,
     inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
-    // Each option has its say here, or none: a new one does not compile.
+    // Destructuring makes a new option a compile error here.
     let SourceOptions { path, redirects, split, indexes } = source;
     let content = inputs.file(path)?;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
@@ -70,7 +70,7 @@ pub(crate) fn store(
     Ok(Arc::new(store))
 }
 
-/// A place whose folder gets its name only if no input changed since it was hashed: the name says what it was made from.
+/// A place whose folder gets its name only if no input has changed since its hash, because the name has that hash.
 pub(crate) fn unchanged(place: Place, inputs: &Inputs) -> Place {
     let inputs = inputs.clone();
     place.checked(move || inputs.verify())

@@ -1,4 +1,4 @@
-//! Prediction files: checked by themselves, against their inputs and against the knowledge source, and packed into one archive.
+//! Checks of prediction files, alone or with their inputs and the knowledge source, and the archive for a submission.
 
 mod shape;
 
@@ -16,7 +16,7 @@ use crate::{
     tasks::{files::task_files, options::TasksOptions},
 };
 
-/// A file of predictions and the inputs that it answers.
+/// A file of predictions and its inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The inputs.
@@ -27,14 +27,14 @@ pub struct Entry {
     pub name: String,
 }
 
-/// Mistakes of one file that are listed; the rest is counted.
+/// The largest number of listed mistakes of a file.
 const LISTED: usize = 20;
 
-/// Pairs the task files of a folder, of some datasets or of all where none is named, with the predictions of the same names in
-/// another.
+/// Pairs the task files of a folder with the predictions of the same names in another folder. Without
+/// `datasets`, pairs all datasets.
 ///
 /// # Errors
-/// [`Error::Config`] for a folder without task files, [`Error::Unfinished`] for predictions of a run that is not finished,
+/// [`Error::Config`] for a folder without task files, [`Error::Unfinished`] for predictions of an unfinished run,
 /// [`Error::Submission`] for inputs without predictions.
 pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset]) -> Result<Vec<Entry>> {
     let tasks = TasksOptions {
@@ -57,11 +57,11 @@ pub fn pair(inputs: &Path, predictions: &Path, split: Split, datasets: &[Dataset
     if missing.is_empty() { Ok(entries) } else { Err(Error::Submission(missing)) }
 }
 
-/// What is wrong with a file of predictions, by line: ids that are missing, unknown or there twice, and what [`shape`] finds.
-/// Empty where all is well.
+/// The mistakes of a file of predictions, by line: missing, unknown and duplicate ids, and the mistakes of
+/// [`shape`]. Empty for a valid file.
 ///
 /// # Errors
-/// Where a file cannot be read; [`Error::Unfinished`] for one of a run that is not finished.
+/// Errors of reading; [`Error::Unfinished`] for a file of an unfinished run.
 pub fn check(entry: &Entry, store: Option<&PassageStore>) -> Result<Vec<String>> {
     check_finished(&entry.predictions)?;
     let mut expected: FxHashMap<Id, bool> = FxHashMap::default();
@@ -71,11 +71,11 @@ pub fn check(entry: &Entry, store: Option<&PassageStore>) -> Result<Vec<String>>
     faults(&entry.predictions, Some(expected), store)
 }
 
-/// What is wrong with any file of predictions, whatever it answers: no prediction at all, ids that are there twice, and what
-/// [`shape`] finds. Empty where all is well.
+/// The mistakes of a file of predictions without its inputs: no prediction, duplicate ids, and the mistakes
+/// of [`shape`]. Empty for a valid file.
 ///
 /// # Errors
-/// Where the file cannot be read; [`Error::Unfinished`] for one of a run that is not finished.
+/// Errors of reading; [`Error::Unfinished`] for a file of an unfinished run.
 pub fn check_file(predictions: &Path, store: Option<&PassageStore>) -> Result<Vec<String>> {
     check_finished(predictions)?;
     faults(predictions, None, store)
@@ -130,10 +130,10 @@ fn faults(
     Ok(faults)
 }
 
-/// Packs checked predictions into one `.tar.gz`; the same predictions give the same bytes.
+/// Checks predictions and packs them into one `.tar.gz`. The same predictions give the same bytes.
 ///
 /// # Errors
-/// [`Error::Submission`] with everything that [`check`] finds; nothing is written then.
+/// [`Error::Submission`] with all mistakes of [`check`]. Then nothing is written.
 pub fn pack(entries: &[Entry], archive: &Path) -> Result<()> {
     let mut faults = Vec::new();
     for entry in entries {
@@ -153,7 +153,7 @@ pub fn pack(entries: &[Entry], archive: &Path) -> Result<()> {
         tar.append_data(&mut header, &entry.name, text.as_bytes()).map_err(fail(archive))?;
     }
     let bytes = tar.into_inner().and_then(|gzip| gzip.finish()).map_err(fail(archive))?;
-    // The archive's own ending must not compress it a second time.
+    // The extension of the archive must not cause a second compression.
     let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(fail(folder))?;
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail(folder))?;
@@ -234,7 +234,7 @@ mod tests {
         for (fault, expected) in faults.iter().zip(expected) {
             assert!(fault.contains(expected), "{fault}");
         }
-        // A section that is no string does not hide what is wrong with other lines, and an empty file is not right.
+        // A section that is not a string does not hide other mistakes. An empty file is a mistake.
         let section = r#"{"id":1,"output":[{"answer":"x","provenance":[{"wikipedia_id":"1","section":3}]}]}"#;
         for (text, expected) in [
             (format!("{section}\n"), "p.jsonl:1: field `output[0].provenance[0].section`: "),
@@ -246,7 +246,7 @@ mod tests {
             let alone = check_file(&path, None).unwrap();
             assert!(alone.len() == 1 && alone[0].contains(expected), "{alone:?}");
         }
-        // By itself, the file may have any ids.
+        // Without inputs, any ids are valid.
         let alone = check_file(&entry.predictions, None).unwrap();
         assert_eq!(alone.len(), 6, "{alone:#?}");
         assert!(matches!(pack(&[entry], &folder.path().join("x.tar.gz")), Err(Error::Submission(_))));

@@ -1,11 +1,11 @@
-//! The shape that KILT's scorers read in a prediction.
+//! The structure of predictions that KILT's scorers expect.
 
 use serde_json::Value;
 use sporran_kilt::{Id, PassageStore, Provenance, Record, store::PageIndex};
 
-/// Reports what is wrong with a record as a prediction, as a field and a message: an empty id, outputs of another shape than
-/// exactly one `{answer, provenance}`, items without a page, items that are there twice, values of a wrong type, and places
-/// that cannot be. With a store, items must name its pages, and places must be on them.
+/// Reports the mistakes of a prediction, each as a field and a message: an empty id, outputs other than
+/// exactly one `{answer, provenance}`, items without a page, duplicate items, values of a wrong type, and
+/// impossible offsets. With a store, items must have its pages, and offsets must be on them.
 pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMut(&str, String)) {
     if record.id.text().is_empty() {
         fault("id", "expected a name or a number, found an empty text".to_owned());
@@ -36,7 +36,7 @@ pub fn shape(record: &Record, store: Option<&PassageStore>, fault: &mut dyn FnMu
     }
 }
 
-/// Whether two items are of the same place of the same page, whatever scores they have.
+/// Whether two items have the same page and offsets. Ignores scores.
 fn is_same(one: &Provenance, other: &Provenance) -> bool {
     let page = |item: &Provenance| item.wikipedia_id.as_ref().map(|id| id.text().into_owned());
     let place = |item: &Provenance| {
@@ -50,7 +50,7 @@ fn is_same(one: &Provenance, other: &Provenance) -> bool {
         && one.extra.get("text") == other.extra.get("text")
 }
 
-/// A JSON value's type, for messages.
+/// The type of a JSON value, for messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -63,7 +63,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn FnMut(&str, String)) {
-    // A section that is null stands here as well.
+    // Includes a section that is null.
     for field in ["section", "text"] {
         if let Some(found) = item.extra.get(field).filter(|found| !found.is_string()) {
             fault(field, format!("expected a string, found {}", kind(found)));
@@ -102,7 +102,7 @@ fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn F
     let start_character = number("start_character", &item.start_character);
     let end = number("end_paragraph_id", &item.end_paragraph_id);
     let end_character = number("end_character", &item.end_character);
-    for (field, has, beside, present) in [
+    for (field, has, other, present) in [
         (
             "start_paragraph_id",
             item.start_paragraph_id.is_some(),
@@ -125,7 +125,7 @@ fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn F
         ),
     ] {
         if has && !present {
-            fault(field, format!("expected `{beside}` beside it"));
+            fault(field, format!("expected `{other}` with it"));
         }
     }
     let (Some(start), Some(end)) = (start, end) else { return };
@@ -147,7 +147,7 @@ fn check_item(item: &Provenance, store: Option<&PassageStore>, fault: &mut dyn F
     }
 }
 
-/// Reports a paragraph that a page does not have, and a character beyond its end.
+/// Reports a paragraph that is not on the page, and a character beyond its end.
 fn check_place(
     (store, page): (&PassageStore, PageIndex),
     [paragraph_field, character_field]: [&str; 2],
@@ -243,8 +243,8 @@ mod tests {
         let whole = r#""wikipedia_id":7,"start_paragraph_id":1,"start_character":3,"end_paragraph_id":2,"end_character":1"#;
         assert!(item(whole, None).is_empty());
         for (place, expected) in [
-            (r#""start_paragraph_id":1"#, "start_paragraph_id: expected `end_paragraph_id` beside it"),
-            (r#""end_paragraph_id":1"#, "end_paragraph_id: expected `start_paragraph_id` beside it"),
+            (r#""start_paragraph_id":1"#, "start_paragraph_id: expected `end_paragraph_id` with it"),
+            (r#""end_paragraph_id":1"#, "end_paragraph_id: expected `start_paragraph_id` with it"),
             (
                 r#""start_paragraph_id":2,"end_paragraph_id":1"#,
                 "end_paragraph_id: expected 2 or more, where it starts, found 1",
@@ -255,7 +255,7 @@ mod tests {
             ),
             (
                 r#""start_character":5,"end_character":9"#,
-                "start_character: expected `start_paragraph_id` beside it",
+                "start_character: expected `start_paragraph_id` with it",
             ),
             (
                 r#""start_paragraph_id":"x","end_paragraph_id":2"#,

@@ -1,4 +1,4 @@
-//! The task files that a config names.
+//! The task files of a config.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,20 @@ use crate::{Error, Result};
 use sporran_config::Diagnostic;
 use sporran_kilt::{Dataset, Split};
 
-/// A task file that a run answers.
+/// A task file of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFile {
-    /// The file.
+    /// The path.
     pub path: PathBuf,
-    /// Its name without a compression's ending: the name of its predictions.
+    /// The file name without the extension of the compression, which is also the name of the predictions.
     pub name: String,
-    /// The dataset that its name tells.
+    /// The dataset, by the file name.
     pub dataset: Option<Dataset>,
-    /// A file with its gold, where that stands apart.
+    /// The separate file of gold answers, if there is one.
     pub gold: Option<PathBuf>,
     /// TriviaQA's question files, for a file without inputs.
     pub questions: Vec<PathBuf>,
-    /// How many of its records are used.
+    /// The largest number of records.
     pub limit: Option<usize>,
 }
 
@@ -31,20 +31,20 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     COMPRESSIONS.iter().map(|ending| folder.join(format!("{name}{ending}"))).find(|path| path.is_file())
 }
 
-/// The name without a compression's ending.
+/// The name without the extension of the compression.
 fn plain_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     COMPRESSIONS[1..].iter().find_map(|ending| name.strip_suffix(ending).map(str::to_owned)).unwrap_or(name)
 }
 
-/// What is wrong with `[tasks]` (or `[train.examples]`): the key below it and what was expected.
+/// Mistakes of `[tasks]` (or `[train.examples]`), as a key in the table and a message.
 type Fault = (&'static str, String);
 
 impl TasksOptions {
     /// The task files, in the order of KILT's tables and then of `files`.
     ///
     /// # Errors
-    /// The key at fault and what is wrong with it.
+    /// The mistakes, with their keys.
     pub(crate) fn resolve(&self) -> Result<Vec<TaskFile>, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut paths: Vec<PathBuf> = Vec::new();
@@ -53,7 +53,7 @@ impl TasksOptions {
             (Some(_), None) => {
                 faults.push(("split", "is missing; expected `train`, `dev` or `test`".to_owned()))
             }
-            (None, Some(_)) => faults.push(("folder", "is missing; `split` goes with it".to_owned())),
+            (None, Some(_)) => faults.push(("folder", "is missing; `split` needs it".to_owned())),
             (None, None) => {}
         }
         for path in &self.files {
@@ -83,7 +83,7 @@ impl TasksOptions {
             let gold = match &self.gold {
                 None => None,
                 Some(folder) => {
-                    // A gold file of a test part is named as KILT names it, or without saying that answers are missing.
+                    // The gold file of a test split has the name of KILT, with or without `_without_answers`.
                     let found =
                         find(folder, &name).or_else(|| find(folder, &name.replace("_without_answers", "")));
                     if found.is_none() {
@@ -108,7 +108,7 @@ impl TasksOptions {
                 continue;
             }
             let name = dataset.file_name(split);
-            // TriviaQA's file loses its `_id` once its questions are joined.
+            // TriviaQA's file has no `_id` after its questions are joined.
             let joined = name.replace("_id", "");
             match find(folder, &joined).or_else(|| find(folder, &name)) {
                 Some(path) => found.push(path),
@@ -126,10 +126,10 @@ impl TasksOptions {
     }
 }
 
-/// The task files of a config's table.
+/// The task files of a table of the config.
 ///
 /// # Errors
-/// [`Error::Config`] naming the table's keys.
+/// [`Error::Config`] with the keys of the table.
 pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFile>> {
     tasks.resolve().map_err(|faults| {
         let diagnostic = |(key, message): Fault| Diagnostic::of_config(&format!("{table}.{key}"), message);

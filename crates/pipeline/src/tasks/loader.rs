@@ -1,4 +1,4 @@
-//! Reading task files: queries for systems, examples for training.
+//! Loads task files as queries or as training examples.
 
 use rustc_hash::FxHashMap;
 use sporran_kilt::{Error as KiltError, Example, Id, Query, Record, jsonl, triviaqa::Questions};
@@ -11,15 +11,15 @@ use crate::{
     },
 };
 
-/// What a run needs of a task file.
+/// The queries of a task file.
 pub(crate) struct Loaded {
-    /// The queries, in the file's order.
+    /// The queries, in order.
     pub(crate) queries: Vec<Query>,
-    /// Whether every record brings gold outputs with it.
+    /// Whether every record has gold outputs.
     pub(crate) has_gold: bool,
 }
 
-/// Reads a task file's queries.
+/// Loads the queries of a task file.
 pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
     let mut loaded = Loaded { queries: Vec::new(), has_gold: true };
     for_each(task, |record, query| {
@@ -29,7 +29,7 @@ pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// Reads a task file's queries with their gold.
+/// Loads the queries of a task file with their gold outputs.
 pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
     let mut examples = Vec::new();
     for_each(task, |record, query| {
@@ -38,10 +38,10 @@ pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// The record of an id in the task files of a config.
+/// Finds the record with an id in the task files of a config.
 ///
 /// # Errors
-/// [`Error::Config`] where there is none.
+/// [`Error::Config`] without such a record.
 pub(crate) fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
     for file in &task_files(tasks, "tasks")? {
         if let Some(query) = queries(file)?.queries.into_iter().find(|query| query.id.text() == id) {

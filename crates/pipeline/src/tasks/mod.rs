@@ -1,4 +1,4 @@
-//! Task files: where a config names them, how their records are read, and what a retriever is asked.
+//! Task files: options, loading of records, and conversion to queries.
 
 pub(crate) mod files;
 pub(crate) mod loader;

@@ -10,34 +10,34 @@ use sporran_kilt::{Dataset, Split};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TasksOptions {
-    /// A folder of task files with KILT's names; files that are not there are left out, unless `datasets` names them.
+    /// A folder of task files with KILT's names. Missing files are an error only if `datasets` has them.
     pub folder: Option<PathBuf>,
-    /// Which of the folder's files: `train`, `dev` or `test`.
+    /// The split: `train`, `dev` or `test`.
     pub split: Option<Split>,
-    /// Only these datasets of the folder.
+    /// The datasets of the folder to use. The default is all.
     pub datasets: Vec<Dataset>,
-    /// Single task files, beside or instead of a folder.
+    /// Single task files, in addition to a folder or instead of it.
     pub files: Vec<PathBuf>,
-    /// TriviaQA's original question files, since KILT's hold ids only.
+    /// TriviaQA's original question files, because KILT's files have only ids.
     pub triviaqa: Vec<PathBuf>,
-    /// A folder with gold files of the same names, for inputs that carry none, such as test files.
+    /// A folder with gold files of the same names, for files without gold answers, such as test files.
     pub gold: Option<PathBuf>,
-    /// Only the first records of each file.
+    /// The number of records of each file to use, the first ones.
     #[schemars(range(min = 1), extend("x-unit" = "records"))]
     pub limit: Option<usize>,
 }
 
-/// `[query]`: how a record's input becomes the retriever's query.
+/// `[query]`: the conversion of a record's input to the retriever's query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QueryOptions {
-    /// Entity linking: words kept on each side of the tagged mention; the rest of the document is left out.
+    /// Entity linking: the number of words to keep on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
-    /// Entity linking: how often the mention's words count beside one count for its context's.
+    /// Entity linking: the weight of words of the mention, relative to words of the context.
     pub mention_weight: usize,
-    /// Entity linking: what stands before and behind the mention, such as BLINK's `["[unused0]", "[unused1]"]`; nothing by
-    /// default.
+    /// Entity linking: the marks before and after the mention, such as BLINK's `["[unused0]", "[unused1]"]`. The default is no
+    /// marks.
     pub mention_marks: Option<[String; 2]>,
 }
 

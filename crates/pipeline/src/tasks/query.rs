@@ -1,4 +1,4 @@
-//! From a record's input to the retriever's query.
+//! Conversion of a record's input to the retriever's query.
 
 use sporran_kilt::{Query, Task, split_mention};
 
@@ -6,8 +6,8 @@ use crate::tasks::options::QueryOptions;
 
 const SEPARATOR: &str = "[SEP]";
 
-/// The query that a retriever sees: entity linking keeps the mention and the words around it, slot filling loses its
-/// separator, everything else stays as it is.
+/// The query for the retriever. Entity linking keeps the mention and the words around it. Slot filling drops
+/// its separator. Other queries are unchanged.
 pub(crate) fn for_retrieval(query: &Query, options: &QueryOptions) -> Query {
     let task = query.dataset.map(|dataset| dataset.task());
     let text = if let Some((before, mention, after)) = split_mention(&query.text) {
@@ -31,7 +31,7 @@ fn around_mention(before: &str, mention: &str, after: &str, options: &QueryOptio
     kept.iter().copied().chain(marked).chain(after).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a query asks for the page of a tagged mention.
+/// Whether a query is for entity linking of a tagged mention.
 pub(crate) fn is_entity_linking(query: &Query) -> bool {
     query.dataset.map_or_else(|| query.mention.is_some(), |dataset| dataset.task() == Task::EntityLinking)
 }

@@ -1,4 +1,4 @@
-//! What the trainings of all workflows share: where they start, how they run, and what they report.
+//! Training code that all workflows share: initial models, sessions and results.
 
 pub(crate) mod model;
 pub(crate) mod options;

@@ -1,4 +1,4 @@
-//! The encoder-decoders that trainings start from.
+//! Initial encoder-decoders for training.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,42 +13,42 @@ use crate::{
 };
 
 /// An encoder-decoder in training.
-pub(crate) struct Pupil {
+pub(crate) struct TrainableModel {
     pub(crate) model: Arc<dyn Trainable>,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) variables: Variables,
-    /// The files that go beside the weights.
-    pub(crate) companions: Vec<(String, Vec<u8>)>,
+    /// The names and contents of the other files of the model.
+    pub(crate) extra_files: Vec<(String, Vec<u8>)>,
 }
 
-/// What a training starts from.
-pub(crate) struct Start {
+/// A model before training: its config, weights and tokenizer.
+pub(crate) struct InitialModel {
     config: ModelConfig,
     tokens: SpecialTokens,
     tokenizer: Tokenizer,
     variables: Variables,
     /// The tokenizer's files.
-    companions: Vec<(String, Vec<u8>)>,
-    /// Whether the weights are drawn by chance.
+    extra_files: Vec<(String, Vec<u8>)>,
+    /// Whether the weights are random.
     is_fresh: bool,
 }
 
-impl Start {
-    /// A folder's model and tokenizer.
+impl InitialModel {
+    /// The model and the tokenizer of a folder.
     pub(crate) fn of_folder(from: &Path, seed: u64) -> Result<Self> {
         let checkpoint = Checkpoint::open(from)?;
         let (tokens, tokenizer) = (checkpoint.special_tokens()?.clone(), checkpoint.tokenizer()?);
         Ok(Self {
             config: checkpoint.config().clone(),
             tokens,
-            companions: vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())],
+            extra_files: vec![("tokenizer.json".to_owned(), tokenizer.json().as_bytes().to_vec())],
             tokenizer,
             variables: variables_of(&checkpoint, seed)?,
             is_fresh: false,
         })
     }
 
-    /// A T5 of some shape with random weights, whose vocabulary is learned from texts; each of `marks` is one token.
+    /// A T5 with random weights. Its vocabulary is trained on `texts`; each of `marks` is one token.
     pub(crate) fn fresh<S: AsRef<str> + Send + Sync>(
         shape: &ShapeOptions,
         texts: &[S],
@@ -57,8 +57,8 @@ impl Start {
     ) -> Result<Self> {
         let marks = marks.iter().map(|mark| (*mark).to_owned()).collect();
         let vocabulary = VocabularyOptions { size: shape.vocabulary, min_frequency: 2, marks };
-        let companions = tokenizer_files(&train_vocabulary(texts.iter(), &vocabulary)?)?;
-        let json = companions.iter().find(|(name, _)| name == "tokenizer.json");
+        let extra_files = tokenizer_files(&train_vocabulary(texts.iter(), &vocabulary)?)?;
+        let json = extra_files.iter().find(|(name, _)| name == "tokenizer.json");
         let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let tokenizer = Tokenizer::from_json(Path::new("tokenizer.json"), json)?;
         let config = T5Config {
@@ -77,24 +77,28 @@ impl Start {
             config: ModelConfig::T5(config),
             tokenizer,
             variables: Variables::new(seed),
-            companions,
+            extra_files,
             is_fresh: true,
         })
     }
 
-    /// The model on a device; `card` says what it is and where it comes from.
-    pub(crate) fn pupil(self, device: &Device, card: impl FnOnce(&Variables) -> String) -> Result<Pupil> {
-        let Self { config, tokens, tokenizer, variables, mut companions, is_fresh } = self;
+    /// Builds the model on a device. `card` writes `model.toml`.
+    pub(crate) fn build(
+        self,
+        device: &Device,
+        card: impl FnOnce(&Variables) -> String,
+    ) -> Result<TrainableModel> {
+        let Self { config, tokens, tokenizer, variables, mut extra_files, is_fresh } = self;
         let mut json = serde_json::to_vec_pretty(&config.to_json())
             .map_err(|error| Error::io(Path::new("config.json"), "write")(error.into()))?;
         json.push(b'\n');
-        companions.push(("config.json".to_owned(), json));
+        extra_files.push(("config.json".to_owned(), json));
         let vb = variables.builder(device);
         let model: Arc<dyn Trainable> = config.build(&vb, tokens, GenerationOptions::default())?.into();
         if let (true, ModelConfig::T5(config)) = (is_fresh, &config) {
             wire_copying(&variables, config)?;
         }
-        companions.push(("model.toml".to_owned(), card(&variables).into_bytes()));
-        Ok(Pupil { model, tokenizer, variables, companions })
+        extra_files.push(("model.toml".to_owned(), card(&variables).into_bytes()));
+        Ok(TrainableModel { model, tokenizer, variables, extra_files })
     }
 }

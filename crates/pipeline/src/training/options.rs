@@ -1,34 +1,55 @@
-//! The shape of a model that training starts from random weights.
+//! Options that the trainings of several workflows share.
 
+use candle_core::DType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The number format of saved weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightDtype {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits; files of half the size.
+    F16,
+}
+
+impl From<WeightDtype> for DType {
+    fn from(dtype: WeightDtype) -> Self {
+        match dtype {
+            WeightDtype::F32 => Self::F32,
+            WeightDtype::F16 => Self::F16,
+        }
+    }
+}
 
 /// `[train.shape]`: a T5 1.0 (ReLU, tied embeddings).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ShapeOptions {
-    /// Width of the hidden states.
+    /// The size of the hidden states.
     #[schemars(range(min = 1))]
     pub d_model: usize,
-    /// Width of the feed-forward layers.
+    /// The size of the feed-forward layers.
     #[schemars(range(min = 1))]
     pub d_ff: usize,
-    /// Width of a head.
+    /// The size of an attention head.
     #[schemars(range(min = 1))]
     pub d_kv: usize,
-    /// Heads.
+    /// The number of attention heads.
     #[schemars(range(min = 1))]
     pub heads: usize,
-    /// Encoder layers.
+    /// The number of encoder layers.
     #[schemars(range(min = 1))]
     pub encoder_layers: usize,
-    /// Decoder layers.
+    /// The number of decoder layers.
     #[schemars(range(min = 1))]
     pub decoder_layers: usize,
-    /// Share of units that dropout zeroes while training.
+    /// The dropout rate in training.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// Tokens of the vocabulary, which is learned from the passages and the examples.
+    /// The size of the vocabulary, which is trained on the passages and the examples.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
 }

@@ -1,4 +1,4 @@
-//! How trainings end.
+//! The result of a training.
 
 use std::{fmt, path::PathBuf};
 
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use crate::run_dir::manifest::TrainingEntry;
 
-/// How a training ended.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trained {
-    /// Where the model is.
+    /// The folder of the model.
     pub model: PathBuf,
-    /// Steps made.
+    /// The number of optimizer steps.
     pub steps: u64,
-    /// The step of the best judgement and its score, 0 to 1: for a generator the mean over datasets of their headline
-    /// scores, for an encoder the mean reciprocal rank.
+    /// The step with the best validation score, and that score from 0 to 1. A generator has the mean over datasets of their
+    /// headline scores, an encoder the mean reciprocal rank.
     pub best: Option<(u64, f64)>,
 }
 
 impl Trained {
-    /// What the manifest says of it.
+    /// The entry for the manifest.
     pub(crate) fn entry(&self) -> TrainingEntry {
         TrainingEntry { steps: self.steps, best: self.best.map(|(_, score)| score) }
     }

@@ -1,22 +1,22 @@
-//! What a training says of its length: the steps at its start, and after the first ones the time.
+//! The estimated duration of a training.
 
 use std::time::{Duration, Instant};
 
-/// From when on the speed of the first steps counts: so many steps in so much time, or so much time for fewer.
+/// The estimate needs `STEPS` steps and `SOON`, or at least one step and `LATE`.
 const STEPS: u64 = 3;
 const SOON: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_secs(30);
 
-/// The speed of a training since this process began it.
+/// The speed of a training in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// When the first step of this process was done, and the steps that were done then.
+    /// The time after the first step of this process, and the number of steps until then.
     began: Option<(Instant, u64)>,
     is_estimated: bool,
 }
 
 impl Pace {
-    /// What there is to say after a step: once the number of steps, once the time that the others take.
+    /// The message after a step: first the number of steps, later one estimate of the remaining time.
     pub(crate) fn after(&mut self, done: u64, total: u64, unit: &str) -> Option<String> {
         let Some((began, first)) = self.began else {
             self.began = Some((Instant::now(), done));
@@ -39,7 +39,7 @@ impl Pace {
     }
 }
 
-/// Seconds in the unit that they are read in.
+/// A duration in seconds, minutes or hours.
 fn rounded(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!("{:.0} s", seconds.ceil()),

@@ -1,13 +1,13 @@
-//! A reader of passages whose encoder is being trained.
+//! The extractive reader during training.
 
 use sporran_generator::Reader;
 use sporran_training::{ReaderScores, TunedEncoder};
 use sporran_transformers::EncoderRow;
 
-/// The reader as it is while it is trained.
+/// A reader over the encoder that is being trained.
 pub(crate) struct ReaderInTraining<'a> {
     pub(crate) encoder: &'a TunedEncoder,
-    /// Tokens of a batch, at most.
+    /// The largest number of tokens of a batch.
     pub(crate) tokens: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What every training shares: its folder, its progress, and where its best weights go.
+//! One training: its checkpoints, its progress, and the export of the best weights.
 
 use std::{
     fs,
@@ -19,67 +19,67 @@ use crate::{
     training::{outcome::Trained, pace::Pace},
 };
 
-/// Scores the weights as they are.
-pub(crate) type Judge<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
+/// Evaluates the current weights. The score is from 0 to 1.
+pub(crate) type Evaluate<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
 
-/// A training beside its objective.
-pub(crate) struct Learning<'a> {
-    /// What is trained.
+/// A training without its objective.
+pub(crate) struct TrainingSession<'a> {
+    /// The trainable weights.
     pub(crate) variables: &'a Variables,
-    /// How.
+    /// The optimizer and the schedule.
     pub(crate) options: &'a TrainingOptions,
-    /// Where checkpoints go.
+    /// The folder of the checkpoints.
     pub(crate) folder: PathBuf,
-    /// Where the best weights go, in `dtype`.
+    /// The folder of the best weights, which are saved as `dtype`.
     pub(crate) model: &'a Path,
     pub(crate) dtype: DType,
-    /// The files that stand beside the weights.
-    pub(crate) companions: &'a [(String, Vec<u8>)],
-    /// What the judge's score is called.
+    /// The names and contents of the other files of the model.
+    pub(crate) extra_files: &'a [(String, Vec<u8>)],
+    /// The name of the validation score.
     pub(crate) score: &'a str,
 }
 
-impl Learning<'_> {
-    /// Trains, from the newest checkpoint if there is one, and puts the best weights in their place, whole.
+impl TrainingSession<'_> {
+    /// Trains from the newest checkpoint if there is one. Replaces the model's folder by the best weights.
     pub(crate) fn run<O: Objective>(
         &self,
         objective: &O,
-        judge: Option<Judge<'_>>,
+        evaluate: Option<Evaluate<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let outcome = self.optimise(objective, judge, observe)?;
+        let outcome = self.optimise(objective, evaluate, observe)?;
         if let Some(best) = &outcome.best_folder {
             let staged = StagedFolder::create(self.model)?;
-            export(best, &staged.path(), self.dtype, self.companions)?;
+            export(best, &staged.path(), self.dtype, self.extra_files)?;
             staged.commit()?;
         }
         Ok(Trained { model: self.model.to_path_buf(), steps: outcome.step, best: outcome.best })
     }
 
-    /// Trains, from the newest checkpoint if there is one.
+    /// Trains from the newest checkpoint if there is one. Exports nothing.
     pub(crate) fn optimise<O: Objective>(
         &self,
         objective: &O,
-        judge: Option<Judge<'_>>,
+        evaluate: Option<Evaluate<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Outcome> {
-        let Self { variables, options, folder, companions, score, .. } = self;
+        let Self { variables, options, folder, extra_files, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
-        let training = Training { objective, variables, options, evaluate: judge, folder, companions };
+        let training = Training { objective, variables, options, evaluate, folder, companions: extra_files };
         let (mut begun, mut pace) = (false, Pace::default());
         let outcome = optimise(&training, &mut |progress| {
             if !begun {
                 begin(observe, format!("train {}", folder.display()), progress.steps, Unit::Steps);
                 begun = true;
             }
-            let judged = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));
+            let score = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));
             let note =
-                format!("loss {:.4}, {:.0} tokens/s{judged}", progress.loss, progress.tokens_per_second);
+                format!("loss {:.4}, {:.0} tokens/s{score}", progress.loss, progress.tokens_per_second);
             if progress.score.is_some() {
                 tracing::info!(step = progress.step, steps = progress.steps, "{note}");
             }
-            if let Some(said) = pace.after(progress.step, progress.steps, "steps") {
-                observe(Event::Note { text: format!("{}: {said}", folder.display()) });
+            if let Some(text) = pace.after(progress.step, progress.steps, "steps") {
+                observe(Event::Note { text: format!("{}: {text}", folder.display()) });
             }
             observe(Event::Advance { done: progress.step, note: Some(note) });
             ControlFlow::Continue(())
@@ -91,7 +91,7 @@ impl Learning<'_> {
     }
 }
 
-/// The further files that say how a text becomes tokens, as far as a folder has them.
+/// Optional files of a tokenizer.
 const TOKENIZER: [&str; 5] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -100,7 +100,7 @@ const TOKENIZER: [&str; 5] = [
     "sentence_bert_config.json",
 ];
 
-/// The files that stand beside the weights of an encoder that was tuned: its config and the tokenizer of `from`.
+/// The other files of a fine-tuned encoder: its config and the tokenizer of `from`.
 pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
     let config = ModelConfig::Bert(config.clone()).to_json();
     let mut files = vec![
@@ -116,12 +116,12 @@ pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Ve
     Ok(files)
 }
 
-/// The weights of a checkpoint as variables, in f32; what it lacks is drawn from `seed`.
+/// The weights of a checkpoint as variables in f32. Missing tensors are initialized from `seed`.
 pub(crate) fn variables_of(checkpoint: &Checkpoint, seed: u64) -> Result<Variables> {
     let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
     let from = checkpoint.folder();
     let held = map.data().lock().map_err(|_| {
-        Error::io(from, "load")(std::io::Error::other("another thread failed while it held the weights"))
+        Error::io(from, "load")(std::io::Error::other("another thread panicked while it used the weights"))
     })?;
     let tensors: Vec<_> = held.iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
     Ok(Variables::with_initial(seed, tensors))

@@ -1,4 +1,4 @@
-//! The workflows, a folder each, and their registry.
+//! The workflows and their registry.
 
 pub mod answer;
 pub mod document_relations;

@@ -1,4 +1,4 @@
-//! The workflows: one line each.
+//! The registry of workflows.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub const WORKFLOWS: [&Workflow; 14] = [
     &rules::WORKFLOW,
 ];
 
-/// The order in which tables tell what an old config without `workflow` is for: a config of `kbqa` has `[data]` as well, one of
-/// `kbqa-benchmark` `[rules]`, and one of `population` `[annotations]`.
+/// Tables that suggest the workflow of an old config without `workflow`, in order. A config of `kbqa` also has `[data]`, one of
+/// `kbqa-benchmark` also `[rules]`, and one of `population` also `[annotations]`.
 const GUESSES: [&str; 13] = [
     "encoder-training",
     "embedding",
@@ -54,7 +54,7 @@ const GUESSES: [&str; 13] = [
 /// The workflow of a config file with its overrides.
 ///
 /// # Errors
-/// [`Error::Config`] where the key `workflow` is missing or names none; [`Error::Kilt`] where the file cannot be read.
+/// [`Error::Config`] if the key `workflow` is missing or unknown; [`Error::Kilt`] if the file cannot be read.
 pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
@@ -80,7 +80,7 @@ pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflo
 /// A config of any workflow with its overrides and every default, as TOML that loads as the same config.
 ///
 /// # Errors
-/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+/// [`Error::Config`] with every mistake, and [`Error::Kilt`] if the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
     workflow_of(path, overrides)?.show(path, overrides)
 }
@@ -91,13 +91,13 @@ pub fn workflow_named(name: &str) -> Option<&'static Workflow> {
     WORKFLOWS.into_iter().find(|workflow| workflow.name == name)
 }
 
-/// Every key that a config can have, as TOML with comments: meaning, unit, range and default. Keys that the config sets stand as
-/// they are and are marked, the others are commented out.
+/// All possible keys of a config, as TOML with comments: meaning, unit, range and default. Keys of the config
+/// are marked, the others are commented out.
 ///
 /// # Errors
-/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+/// [`Error::Config`] with every mistake, and [`Error::Kilt`] if the file cannot be read.
 pub fn explain(path: &Path, overrides: &[String]) -> Result<String> {
-    // What cannot be read cannot be explained.
+    // Fails for an invalid config.
     show(path, overrides)?;
     let workflow = workflow_of(path, overrides)?;
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
@@ -113,8 +113,8 @@ pub fn explain(path: &Path, overrides: &[String]) -> Result<String> {
 pub fn manual() -> Vec<(String, String)> {
     let mut index = "# Configs\n\n\
          `sporran docs config` generates these pages from the program. Do not edit them.\n\n\
-         A config is a TOML file. Its first key, `workflow`, says what it is for.\n\n\
-         | workflow | what it does |\n|---|---|\n"
+         A config is a TOML file. Its first key, `workflow`, selects the workflow.\n\n\
+         | workflow | description |\n|---|---|\n"
         .to_owned();
     let mut pages = Vec::new();
     for workflow in WORKFLOWS {
@@ -124,34 +124,34 @@ pub fn manual() -> Vec<(String, String)> {
     }
     index.push_str(
         "\n`sporran config check CONFIG` finds every mistake in a config. `sporran config show --explain CONFIG` shows all its keys.\n\n\
-         `KEY=VALUE` after a config replaces a value, such as `retriever.k1=1.2`. Paths are relative to the folder that the \
-         program runs in.\n",
+         `KEY=VALUE` after a config replaces a value, such as `retriever.k1=1.2`. Paths are relative to the working \
+         directory.\n",
     );
     pages.push(("README.md".to_owned(), index));
     pages
 }
 
-/// Every mistake in a config of any workflow.
+/// All mistakes in a config of any workflow.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
     let workflow = match workflow_of(path, overrides) {
         Err(Error::Config(mistakes)) => return Ok(mistakes),
         other => other?,
     };
     let mut mistakes = workflow.mistakes(path, overrides)?;
-    mistakes.extend(also(path, overrides)?);
+    mistakes.extend(check_then(path, overrides)?);
     Ok(mistakes)
 }
 
 /// Runs a config of any workflow.
 ///
 /// # Errors
-/// As [`Workflow::run`]; mistakes in configs that the key `also` names are found first.
+/// Those of [`Workflow::run`]. Mistakes in the configs of the key `then` are reported first.
 pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = workflow_of(path, overrides)?;
-    let mistakes = also(path, overrides)?;
+    let mistakes = check_then(path, overrides)?;
     if !mistakes.is_empty() {
         return Err(Error::Config(mistakes));
     }
@@ -161,7 +161,7 @@ pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Res
 /// Runs a config that must be of the workflow `name`.
 ///
 /// # Errors
-/// As [`Workflow::run`], and [`Error::Config`] for a config of another workflow.
+/// Those of [`Workflow::run`], and [`Error::Config`] for a config of another workflow.
 pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = workflow_of(path, overrides)?;
     if workflow.name != name {
@@ -172,29 +172,29 @@ pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Obser
     workflow.run(path, overrides, observe)
 }
 
-/// Trains what a config of any workflow describes.
+/// Trains the model of a config of any workflow.
 ///
 /// # Errors
-/// As [`Workflow::train`].
+/// Those of [`Workflow::train`].
 pub fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     workflow_of(path, overrides)?.train(path, overrides, observe)
 }
 
-/// What is wrong with the configs that the key `also` names.
-fn also(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
+/// The mistakes in the configs of the key `then`.
+fn check_then(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
     let text = Text::new(path, jsonl::read_to_string(path)?, overrides);
     let mut document = Document::parse(&text);
-    for path in document.strings("also") {
+    for path in document.strings("then") {
         match workflow_of(Path::new(&path), &[]) {
-            // A config with tasks could name this one in turn.
+            // A config with tasks could run this one again.
             Ok(workflow)
                 if workflow.runs() && workflow.name != "answer" && workflow.name != "retriever-training" => {}
             Ok(_) => {
                 let message =
                     format!("expected a config that `sporran run` runs without tasks, found {path}");
-                document.report_key("also", message);
+                document.report_key("then", message);
             }
-            Err(error) => document.report_key("also", error.to_string()),
+            Err(error) => document.report_key("then", error.to_string()),
         }
     }
     Ok(document.into_diagnostics())
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_workflow_says_what_a_config_is_for() {
+    fn the_key_workflow_selects_the_workflow() {
         for workflow in WORKFLOWS {
             assert_eq!(name(&format!("workflow = \"{}\"\n", workflow.name), &[]).unwrap(), workflow.name);
         }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_without_a_workflow_is_told_its_line() {
+    fn an_error_for_a_missing_workflow_suggests_the_line() {
         for (text, expected) in [
             ("name = \"r\"\n[reranker]\nkind = \"tfidf\"\n", "answer"),
             ("[encoder-training]\n[tasks]\n", "retriever-training"),

@@ -1,4 +1,4 @@
-//! Mining the rules of a knowledge base, and what they are worth for link prediction.
+//! Mining of rules from a knowledge base, and their scores in link prediction.
 
 use std::{
     fmt,
@@ -30,21 +30,21 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RulesOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides which paths are sampled.
+    /// `seed`: the seed of the sampled paths.
     #[serde(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples; rules are mined on its training part.
     pub kb: PathBuf,
-    /// `model`: where the rules go, a text file; `rules.tsv` in the run's folder by default.
+    /// `model`: the text file of the rules. The default is `rules.tsv` in the run's folder.
     pub model: Option<PathBuf>,
-    /// `[rules]`: what is mined.
+    /// `[rules]`: options of mining.
     pub rules: MineOptions,
-    /// `[apply]`: how rules come together in predictions.
+    /// `[apply]`: how predictions of several rules are combined.
     #[serde(default)]
     pub apply: ApplyOptions,
 }
@@ -74,22 +74,22 @@ impl RulesOptions {
     }
 }
 
-/// What mining gave.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Mined {
-    /// Where the rules are.
+pub struct MiningReport {
+    /// The file of the rules.
     pub model: PathBuf,
-    /// How many there are.
+    /// The number of rules.
     pub rules: usize,
-    /// Batches of samples.
+    /// The number of sampled batches.
     pub batches: usize,
-    /// Filtered link prediction on the validation part, where there is one.
+    /// Filtered link prediction on the validation part; `None` without one.
     pub valid: Option<LinkScores>,
-    /// Filtered link prediction on the test part, where there is one.
+    /// Filtered link prediction on the test part; `None` without one.
     pub test: Option<LinkScores>,
 }
 
-impl fmt::Display for Mined {
+impl fmt::Display for MiningReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} rules", self.rules)?;
         for (part, scores) in [("validation", &self.valid), ("test", &self.test)] {
@@ -105,12 +105,11 @@ impl fmt::Display for Mined {
     }
 }
 
-/// Mines rules, writes them, and reports filtered link prediction with them alone, in `report.json` of the run's folder as
-/// well.
+/// Mines and saves rules. Scores filtered link prediction by the rules, and writes `report.json`.
 ///
 /// # Errors
-/// Whatever is wrong with the knowledge base or the files.
-pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined> {
+/// Errors of the knowledge base or the files.
+pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<MiningReport> {
     let mut underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
     let kb = KnowledgeBase::open(&options.kb)?;
     underway.verify()?;
@@ -119,7 +118,7 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let mut batches = 0;
     let found = rules::mine(&graph, &options.rules, options.seed, &mut |progress| {
         batches = progress.batches;
-        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
+        let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;
@@ -129,7 +128,7 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let count = found.len();
     let scorer = RuleScorer::new(RuleBase::new(graph, found, options.apply), &kb);
     let known = kb.index(&Part::ALL);
-    let mut judge = |part: Part| -> Result<Option<LinkScores>> {
+    let mut evaluate_part = |part: Part| -> Result<Option<LinkScores>> {
         let triples = kb.triples(part);
         if triples.is_empty() {
             return Ok(None);
@@ -139,8 +138,8 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
         observe(Event::End);
         Ok(Some(report.all))
     };
-    let (valid, test) = (judge(Part::Valid)?, judge(Part::Test)?);
-    let mined = Mined { model, rules: count, batches, valid, test };
+    let (valid, test) = (evaluate_part(Part::Valid)?, evaluate_part(Part::Test)?);
+    let mined = MiningReport { model, rules: count, batches, valid, test };
     jsonl::write_json(options.folder().join("report.json"), &mined)?;
     let best = mined.valid.as_ref().and_then(|scores| scores.mrr.value());
     underway.finish(TrainingEntry { steps: batches as u64, best })?;

@@ -1,4 +1,4 @@
-//! What a workflow is to the registry, and what its verbs give back.
+//! The entry of a workflow in the registry, and the outcome of its verbs.
 
 use std::{
     fmt::Display,
@@ -16,22 +16,22 @@ use crate::{
     observe::Observer,
 };
 
-/// A workflow: the configs that are for it, and what the verbs do with them.
+/// A workflow: the type of its configs, and its verbs.
 ///
 /// Each workflow has a constant of this type in its folder and a line in [`WORKFLOWS`](crate::workflows::registry::WORKFLOWS).
 pub struct Workflow {
     /// The value of the key `workflow`.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// The description, in one sentence.
     pub summary: &'static str,
     /// A table that only its configs have.
     pub table: &'static str,
-    /// The values of a config to start from.
+    /// The values of a starter config.
     starter: &'static str,
     schema: fn() -> Schema,
-    /// A table of its options that only configs of another workflow can have.
+    /// A table of its options that belongs to another workflow.
     foreign: Option<&'static str>,
-    /// What to do with its configs instead, for an error where a verb does not apply.
+    /// The hint of the error for a verb that does not apply.
     hint: &'static str,
     show: fn(&Path, &[String]) -> Result<String>,
     mistakes: fn(&Path, &[String]) -> Result<Vec<Diagnostic>>,
@@ -39,11 +39,11 @@ pub struct Workflow {
     train: Option<Verb>,
 }
 
-/// Does something with a config file and its `key=value` overrides.
+/// Processes a config file with its `key=value` overrides.
 pub(crate) type Verb = fn(&Path, &[String], &mut Observer<'_>) -> Result<Outcome>;
 
 impl Workflow {
-    /// A workflow whose configs are of one type. Verbs are added to it.
+    /// A workflow with configs of type `T`, without verbs.
     pub(crate) const fn new<T: Config>(
         name: &'static str,
         table: &'static str,
@@ -65,17 +65,17 @@ impl Workflow {
         }
     }
 
-    /// The same with what `sporran run` does.
+    /// Sets the function of `sporran run`.
     pub(crate) const fn with_run(self, run: Verb) -> Self {
         Self { run: Some(run), ..self }
     }
 
-    /// The same with what `sporran train` does.
+    /// Sets the function of `sporran train`.
     pub(crate) const fn with_train(self, train: Verb) -> Self {
         Self { train: Some(train), hint: "it only trains a model; use `sporran train`", ..self }
     }
 
-    /// The same with another advice where a verb does not apply.
+    /// Sets the hint for a verb that does not apply.
     pub(crate) const fn with_hint(self, hint: &'static str) -> Self {
         Self { hint, ..self }
     }
@@ -86,7 +86,7 @@ impl Workflow {
         self.run.is_some()
     }
 
-    /// The same without a table that its options have for another workflow.
+    /// Removes a table that belongs to another workflow.
     pub(crate) const fn without_table(self, table: &'static str) -> Self {
         Self { foreign: Some(table), ..self }
     }
@@ -102,14 +102,14 @@ impl Workflow {
         schema
     }
 
-    /// A config to start from, with comments.
+    /// A starter config with comments.
     #[must_use]
     pub fn starter(&self) -> Option<String> {
         let config = self.starter.parse().ok()?;
         Some(explain::as_toml(self.name, &self.schema(), Some(&config)))
     }
 
-    /// Every key that its configs can have, as TOML with comments: meaning, unit, range and default.
+    /// All keys of its configs, as TOML with comments: meaning, unit, range and default.
     #[must_use]
     pub fn explain(&self) -> String {
         explain::as_toml(self.name, &self.schema(), None)
@@ -118,31 +118,31 @@ impl Workflow {
     /// A config with every default, as TOML that loads as the same config.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`] with every mistake, and [`Error::Kilt`] if the file cannot be read.
     pub fn show(&self, path: &Path, overrides: &[String]) -> Result<String> {
         (self.show)(path, overrides)
     }
 
-    /// Every mistake in a config.
+    /// All mistakes in a config.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn mistakes(&self, path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
         (self.mistakes)(path, overrides)
     }
 
-    /// Does what `sporran run` does with a config.
+    /// Runs a config, as `sporran run`.
     ///
     /// # Errors
-    /// [`Error::Config`] where the workflow does not run, and whatever the work reports.
+    /// [`Error::Config`] for a workflow without `run`, and errors of the work.
     pub fn run(&self, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
         self.verb(self.run, path)?(path, overrides, observe)
     }
 
-    /// Does what `sporran train` does with a config.
+    /// Trains the model of a config, as `sporran train`.
     ///
     /// # Errors
-    /// [`Error::Config`] where the workflow trains nothing, and whatever the training reports.
+    /// [`Error::Config`] for a workflow without `train`, and errors of the training.
     pub fn train(&self, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
         self.verb(self.train, path)?(path, overrides, observe)
     }
@@ -160,7 +160,7 @@ fn show<T: Config>(path: &Path, overrides: &[String]) -> Result<String> {
     to_toml(&T::parse(path, overrides)?)
 }
 
-/// What a verb gave back: a summary for people, the same for programs, and the models that were written.
+/// The outcome of a verb: a text summary, a JSON report, and the written models.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Lines for a terminal.
@@ -174,25 +174,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// A report that can be shown both ways.
+    /// An outcome with a report as summary and as JSON.
     pub(crate) fn of<T: Display + Serialize>(report: &T) -> Result<Self> {
         Self::new(report, report)
     }
 
-    /// A summary, and the report as JSON.
+    /// An outcome with a summary, and a report as JSON.
     pub(crate) fn new(summary: impl Display, report: &impl Serialize) -> Result<Self> {
         let json = serde_json::to_string(report)
             .map_err(|error| Error::io(Path::new("the report"), "write")(error.into()))?;
         Ok(Self { summary: summary.to_string(), json, ..Self::default() })
     }
 
-    /// Names a model that was written.
+    /// Adds a written model.
     pub(crate) fn with_model(mut self, model: impl AsRef<Path>) -> Self {
         self.models.push(model.as_ref().to_owned());
         self
     }
 
-    /// Says in the summary where files were written.
+    /// Adds the folder of written files to the summary.
     pub(crate) fn written(mut self, what: &str, folder: &Path) -> Self {
         if !self.summary.is_empty() && !self.summary.ends_with('\n') {
             self.summary.push('\n');
@@ -201,7 +201,7 @@ impl Outcome {
         self
     }
 
-    /// Names configs to run after this one, into the same folder of runs.
+    /// Adds configs to run after this one, with the same `output`.
     pub(crate) fn with_then(mut self, configs: &[PathBuf], output: &Path) -> Self {
         let overrides = vec![format!("output={}", output.display())];
         self.then.extend(configs.iter().map(|config| (config.clone(), overrides.clone())));

@@ -1,5 +1,5 @@
 //! Every prediction file of every workflow has KILT's shape: what the quickstart's configs and those of WOW++ write over the
-//! bundled data, checked by the code behind `sporran submit check`, pages and places included.
+//! bundled data, checked by the code of `sporran submit check`, pages and places included.
 
 use std::{
     collections::BTreeSet,

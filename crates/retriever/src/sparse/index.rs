@@ -14,7 +14,7 @@ use super::{
     search::{Pruning, Scratch, search},
 };
 use crate::{
-    Error, Result,
+    Error, PassageFilter, Result,
     layout::{self, Files, Mapped, verify},
 };
 

@@ -1,4 +1,4 @@
-//! From a ranking to a prediction's provenance, and which pieces of passages hold gold evidence.
+//! The provenance of predictions from rankings, and the matching of pieces with gold evidence.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_generator::EvidenceSource;
@@ -11,11 +11,10 @@ use crate::{
     workflows::answer::options::{EvidenceOptions, Options, PageScore},
 };
 
-/// What is added to a rank before it is inverted, as reciprocal rank fusion has it.
+/// The constant of reciprocal rank fusion.
 const RANK_CONSTANT: f32 = 60.0;
 
-/// The passages of a ranking in the order in which they are evidence: by rank, or by what their pages' passages score
-/// together, and within a page by rank.
+/// The passages of a ranking in the order of evidence: by rank, or by the score of their page and then by rank.
 fn ordered(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<PassageId> {
     let worth = |rank: usize, hit: &Hit| match score {
         PageScore::Best => 0.0,
@@ -34,20 +33,20 @@ fn ordered(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<PassageI
     passages
 }
 
-/// The pages of a ranking as evidence lists them, best first.
+/// The pages of a ranking in the order of evidence, best first.
 pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Vec<PageIndex> {
     let mut known: FxHashSet<PageIndex> = FxHashSet::default();
     let pages = ordered(store, hits, options.page_score).into_iter().map(|passage| store.page_of(passage));
     pages.filter(|&page| known.insert(page)).take(options.limit).collect()
 }
 
-/// What the provenance of a query's answer is made of: what the config says, or what the generator's kind has it be.
+/// The source of provenance for a query: that of the config, or the default of the generator's kind.
 pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
     let evidence = &options.general.evidence;
     let linking = is_entity_linking(query);
-    let said = if linking { evidence.entity_linking } else { evidence.from };
+    let configured = if linking { evidence.entity_linking } else { evidence.from };
     let generator = options.generator.as_ref().map(|generator| generator.of(query.dataset));
-    said.unwrap_or_else(|| match generator {
+    configured.unwrap_or_else(|| match generator {
         None => EvidenceSource::Ranking,
         Some(generator) if linking => generator.linking_provenance(),
         Some(generator) => generator.provenance(),
@@ -56,8 +55,8 @@ pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
 
 /// The provenance of one prediction, best first.
 ///
-/// `used` are the passages that the generator says it used, best first, `answer` is what it wrote. A page that was not
-/// retrieved is shown by its first passage.
+/// `used` are the passages that the generator reports as used, best first; `answer` is its answer. For a page
+/// that was not retrieved, provenance has its first passage.
 pub(crate) fn provenance(
     store: &PassageStore,
     hits: &[Hit],
@@ -112,7 +111,7 @@ pub(crate) fn gold_passages<'s>(
     pages.flat_map(|page| store.passages_of(page).map(|id| store.passage(PassageId(id))))
 }
 
-/// Whether `piece` of a page, or the page where there is none, holds what an item of gold evidence points at.
+/// Whether `piece` of a page (or the page, without a piece) contains an item of gold evidence.
 pub(crate) fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &PassageStore) -> bool {
     let of_page = gold.wikipedia_id.as_ref().is_some_and(|id| id.text() == page);
     of_page
@@ -124,7 +123,7 @@ pub(crate) fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &
         })
 }
 
-/// The text of a span, its paragraphs each on a line; `None` where the evidence is a page as a whole.
+/// The text of a span, with one paragraph in each line; `None` if the evidence is a whole page.
 fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
     let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
     let number = |id: &Option<sporran_kilt::Id>| id.as_ref().and_then(sporran_kilt::Id::number);
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn provenance_can_be_what_was_read_or_chosen_alone() {
+    fn provenance_can_have_only_read_or_chosen_passages() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path());
         let hits = [3, 2, 0, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_entity_is_the_page_of_exactly_that_title_and_nothing_else() {
+    fn a_linked_entity_is_only_the_page_of_exactly_that_title() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path());
         let hits = [3, 5].map(|id| Hit { passage: PassageId(id), score: 1.0 });
@@ -299,7 +298,7 @@ mod tests {
         let parts = "[generator]\nkind = \"by-dataset\"\n[generator.default]\nkind = \"title\"\n\
                      [generator.datasets.fever]\nkind = \"rag-token\"\nmodel = \"m\"\n";
         assert_eq!(sources(parts), [Ranking, Read, Ranking]);
-        let said = "[evidence]\nfrom = \"ranking\"\nentity-linking = \"chosen\"\n";
-        assert_eq!(sources(&format!("{said}{}", kind("rag-token"))), [Ranking, Ranking, Chosen]);
+        let configured = "[evidence]\nfrom = \"ranking\"\nentity-linking = \"chosen\"\n";
+        assert_eq!(sources(&format!("{configured}{}", kind("rag-token"))), [Ranking, Ranking, Chosen]);
     }
 }

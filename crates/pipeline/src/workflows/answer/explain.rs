@@ -1,4 +1,4 @@
-//! One record's whole way: what was asked, what was found, what the model read, what it wrote, and where that stands.
+//! Explains one record: its query, retrieved passages, prompts, answers and evidence.
 
 use std::fmt;
 
@@ -18,29 +18,29 @@ use crate::{
     },
 };
 
-/// A record's way through the pipeline.
+/// The explanation of a record.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The record's id.
+    /// The id of the record.
     pub id: String,
-    /// Its input.
+    /// The input of the record.
     pub input: String,
-    /// How the ranking came about; nothing without a retriever.
+    /// The trace of retrieval; `None` without a retriever.
     pub retrieval: Option<Step>,
-    /// What the generator read: one text, or one for each passage; none where it cannot tell.
+    /// The prompts of the generator: one, or one for each passage; empty if the generator does not support it.
     pub prompts: Vec<String>,
-    /// What it wrote, best first, with scores.
+    /// The answers with scores, best first.
     pub answers: Vec<Answer>,
-    /// What the prediction carries as provenance, best first.
+    /// The provenance of the prediction, best first.
     pub evidence: Vec<Evidence>,
 }
 
 /// An answer with its score.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// Its text.
+    /// The text.
     pub text: String,
-    /// Its score.
+    /// The score.
     pub score: f32,
 }
 
@@ -55,15 +55,14 @@ pub struct Evidence {
     pub section: String,
     /// The passage's first and last paragraph.
     pub paragraphs: (u32, u32),
-    /// The passage's text; where the answer stands in it, it is between `>>>` and `<<<`.
+    /// The passage's text. Its first occurrence of the answer is between `>>>` and `<<<`.
     pub text: String,
 }
 
-/// Shows what a run does with the record of an id.
+/// Explains the run of a record.
 ///
 /// # Errors
-/// What is wrong with the config, its files, its indexes or its models; [`Error::Config`] where no task file has a record of
-/// that id.
+/// Errors of the config, its files, its indexes or its models; [`Error::Config`] if no task file has a record with this id.
 pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_>) -> Result<Explanation> {
     let query = find(&options.general.tasks, id)?;
     let assembly = assemble(options, observe)?;
@@ -121,23 +120,23 @@ fn evidence_of(store: &sporran_kilt::PassageStore, item: &Provenance, answer: &s
     Some(Evidence { wikipedia_id: id, title, section, paragraphs: (from, to), text })
 }
 
-/// The text with the first place of `answer`, in whatever case, between marks.
+/// The text with marks around the first occurrence of `answer`. Ignores case.
 fn marked(text: &str, answer: &str) -> String {
     let answer: Vec<char> = answer.trim().chars().flat_map(char::to_lowercase).collect();
     let chars: Vec<char> = text.chars().collect();
-    // A letter whose lower case is two letters would shift the places that follow.
+    // Takes one letter of lower cases with two letters, to keep the offsets.
     let lower: Vec<char> = chars.iter().map(|c| c.to_lowercase().next().unwrap_or(*c)).collect();
     if answer.is_empty() || answer.len() > lower.len() {
         return text.to_owned();
     }
     let is_word = |at: Option<&char>| at.is_some_and(|c| c.is_alphanumeric());
-    let stands = |at: &usize| {
+    let occurs = |at: &usize| {
         let end = at + answer.len();
         lower[*at..end] == answer[..]
             && !is_word(at.checked_sub(1).and_then(|before| lower.get(before)))
             && !is_word(lower.get(end))
     };
-    match (0..=lower.len() - answer.len()).find(stands) {
+    match (0..=lower.len() - answer.len()).find(occurs) {
         None => text.to_owned(),
         Some(at) => {
             let part = |range: std::ops::Range<usize>| chars[range].iter().collect::<String>();
@@ -183,7 +182,7 @@ mod tests {
     use super::marked;
 
     #[test]
-    fn the_answer_is_marked_where_it_stands_as_words() {
+    fn the_answer_is_marked_at_word_boundaries() {
         assert_eq!(marked("The cat sat; a Cat.", "cat"), "The >>>cat<<< sat; a Cat.");
         assert_eq!(marked("concatenate the CAT", "cat"), "concatenate the >>>CAT<<<");
         assert_eq!(marked("ÉCOLE à Paris", "école"), ">>>ÉCOLE<<< à Paris");

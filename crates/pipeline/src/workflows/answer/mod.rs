@@ -1,5 +1,4 @@
-//! Answers to the records of task files, with provenance: retrieval, reranking, generation, scores; and the training of the
-//! models that do it.
+//! Answers the records of task files with provenance: retrieval, reranking, generation and scores. Also trains the models.
 
 pub(crate) mod assemble;
 mod check;
@@ -26,4 +25,4 @@ pub use run::{retrieve, run};
 pub use system::{Answered, System};
 pub use trace::{Step, trace};
 pub use train::train;
-pub use tune::{Tried, tune};
+pub use tune::{Trial, tune};

@@ -1,6 +1,6 @@
-//! What a config says. These types' documentation is the manual of the config file.
+//! The options of a config. The documentation of these types is the manual of the config file.
 //!
-//! Paths are relative to the folder that the program runs in, as arguments on a command line are.
+//! Paths are relative to the working directory, like arguments on the command line.
 
 use std::path::PathBuf;
 
@@ -22,78 +22,79 @@ use crate::{
 /// A whole config.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Options {
-    /// Everything but the stages.
+    /// All keys outside of the stages.
     #[serde(flatten)]
     pub general: General,
-    /// `[retriever]`: finds passages; without it the generator works from memory. A `[reranker]` beside it is a
-    /// retriever of kind `reranked` around it.
+    /// `[retriever]`: retrieves passages. Without it, the generator is closed-book. A `[reranker]` makes it a retriever of kind
+    /// `reranked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retriever: Option<RetrieverOptions>,
-    /// `[generator]`: writes answers; without it predictions hold evidence only.
+    /// `[generator]`: generates answers. Without it, predictions have only evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorOptions>,
 }
 
-/// The keys that stand outside the stages' tables.
+/// The keys outside of the stages' tables.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct General {
-    /// The run's name: its folder under `output`.
+    /// The name of the run's folder in `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `also`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
-    /// in a folder of its own under the same `output`.
+    /// `then`: configs that `sporran run` runs after this one, such as those of population, reasoning and
+    /// responses. Their folders are in the same `output`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<PathBuf>,
-    /// `[source]`: the knowledge source. Closed-book runs can do without.
+    pub then: Vec<PathBuf>,
+    /// `[source]`: the knowledge source. Optional for closed-book runs.
     pub source: Option<SourceOptions>,
-    /// `[pages]`: which pages can be found; all of them without it.
+    /// `[pages]`: the pages to search. The default is all pages.
     pub pages: Option<PagesOptions>,
-    /// `[tasks]`: what is asked.
+    /// `[tasks]`: the task files.
     pub tasks: TasksOptions,
-    /// `[query]`: how a record's input becomes the retriever's query.
+    /// `[query]`: the conversion of a record's input to the retriever's query.
     #[serde(default)]
     pub query: QueryOptions,
-    /// `[evidence]`: what predictions carry as provenance.
+    /// `[evidence]`: the provenance of predictions.
     #[serde(default)]
     pub evidence: EvidenceOptions,
-    /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
+    /// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.
     #[serde(default, skip_serializing_if = "EvaluationOptions::is_default")]
     pub evaluation: EvaluationOptions,
-    /// `[train]`: how `sporran train` makes the generator's model.
+    /// `[train]`: the training of the generator's model by `sporran train`.
     pub train: Option<TrainOptions>,
-    /// `[encoder-training]`: how `sporran train` makes an encoder that retrieves or reranks.
+    /// `[encoder-training]`: the training of a bi-encoder or cross-encoder by `sporran train`.
     pub encoder_training: Option<EncoderTraining>,
 }
 
-/// `[evidence]`: what predictions carry as provenance.
+/// `[evidence]`: the provenance of predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvidenceOptions {
-    /// Passages that are retrieved for each query.
+    /// The number of passages to retrieve for each query.
     #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
-    /// Items of provenance in a prediction, at most; see `evaluation.recall-at`.
+    /// The largest number of items of provenance in a prediction; see `evaluation.recall-at`.
     #[schemars(range(min = 1))]
     pub limit: usize,
-    /// Only the best passage of each page, as page-level scores want it.
+    /// Whether provenance has only the best passage of each page, as for page-level scores.
     pub one_per_page: bool,
-    /// How pages are ranked by their passages.
+    /// The ranking of pages by the scores of their passages.
     pub page_score: PageScore,
-    /// What provenance is made of: `ranking`, `read`, `chosen` or `title`. By default the generator's kind decides: `rag-token`
-    /// and `rag-sequence` give what they `read`, `memnet` what it has `chosen`, all others the `ranking`.
+    /// The source of provenance: `ranking`, `read`, `chosen` or `title`. The default depends on the
+    /// generator's kind: `read` for `rag-token` and `rag-sequence`, `chosen` for `memnet`, and `ranking` for
+    /// all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<EvidenceSource>,
-    /// The same for entity linking, where by default every generator that writes or picks an answer gives the page of that
-    /// `title`; `kind = "title"`, which repeats a title that was retrieved, and runs without a generator give the `ranking`.
+    /// The source of provenance for entity linking. The default is `title`. It is `ranking` for a generator
+    /// of `kind = "title"` and without a generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity_linking: Option<EvidenceSource>,
-    /// Whether items carry the passage's text and score, for the `*_in_context` scores.
+    /// Whether items have the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
 }
 
@@ -111,13 +112,13 @@ impl Default for EvidenceOptions {
     }
 }
 
-/// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.
+/// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
-    /// Depths at which the report has recall as well, each at least 2. Predictions hold as many items as the deepest of them
-    /// asks for, where `evidence.limit` is less. With `evidence.one-per-page` more passages are retrieved for a query whose
-    /// passages are of fewer pages.
+    /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and
+    /// `evidence.depth` if they are smaller. With `evidence.one-per-page`, the run retrieves more passages
+    /// for queries with too few pages.
     #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
 }
@@ -137,62 +138,62 @@ impl General {
     }
 }
 
-/// What a page is worth as evidence.
+/// The score of a page as evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageScore {
-    /// As much as its best passage.
+    /// The score of its best passage.
     #[default]
     Best,
-    /// The sum of its passages' scores, as far as they were retrieved.
+    /// The sum of the scores of its retrieved passages.
     Sum,
-    /// The sum of `1 / (60 + rank)` over its passages.
+    /// The sum of `1 / (60 + rank)` over its retrieved passages.
     ReciprocalRank,
 }
 
-/// `[train]`: how `sporran train` makes the generator's model.
+/// `[train]`: the training of the generator's model by `sporran train`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainOptions {
-    /// Where the trained model goes, in the Hugging Face layout.
+    /// The folder of the trained model, in the Hugging Face layout.
     pub model: PathBuf,
-    /// A model folder to go on from; without it a T5 of the shape of `[train.shape]` starts from random weights.
+    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights.
     pub from: Option<PathBuf>,
-    /// `[train.shape]`: the size of a model that starts from random weights.
+    /// `[train.shape]`: the sizes of a model with random weights.
     #[serde(default)]
     pub shape: ShapeOptions,
     /// `[train.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// `[train.examples]`: what it learns from; the `[tasks]` of the config are what it is judged on.
+    /// `[train.examples]`: the training records. The `[tasks]` of the config are the validation records.
     pub examples: TasksOptions,
-    /// What the model learns to write.
+    /// The target of the generator.
     #[serde(default)]
     pub target: Target,
-    /// Put a gold page's passage among the passages where the retriever missed all of them.
+    /// Whether to add a passage of a gold page if the retriever found none.
     #[serde(default)]
     pub add_gold: bool,
-    /// `[train.matching]`: the shape of a verifier's matching network, which starts from random weights.
+    /// `[train.matching]`: the sizes of a verifier's matching network with random weights.
     #[serde(default)]
     pub matching: MatchingOptions,
-    /// Generators of kind `verifier`: pieces without evidence that a pass shows beside each claim's evidence.
+    /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
     #[serde(default = "negatives")]
     pub negatives: usize,
-    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the question encoder that learns through the
-    /// generator; the trained one goes to `retriever.model`. Without it, the retriever stays as it is.
+    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
+    /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
     pub question_encoder: Option<PathBuf>,
     /// `[train.knowledge]`: the loss of a memory network.
     #[serde(default)]
     pub knowledge: KnowledgeOptions,
-    /// Tokens of a target, at most.
+    /// The largest number of tokens of a target.
     #[serde(default = "target_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub target_tokens: usize,
-    /// Records of each dataset that a judgement during training looks at.
-    #[serde(default = "judged")]
+    /// The number of validation records of each dataset, the first ones.
+    #[serde(default = "validation_records")]
     #[schemars(range(min = 1), extend("x-unit" = "records"))]
-    pub judged: usize,
-    /// Where it trains, in f32: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    pub validation_records: usize,
+    /// The device of the training, in f32: `cpu`, `cuda` or `cuda:N`. GPUs need a build with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
 }
@@ -205,7 +206,7 @@ fn target_tokens() -> usize {
     64
 }
 
-fn judged() -> usize {
+fn validation_records() -> usize {
     40
 }
 
@@ -213,22 +214,22 @@ fn judged() -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MatchingOptions {
-    /// Tokens of the vocabulary, which is learned from claims and evidence.
+    /// The size of the vocabulary, which is trained on claims and evidence.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
-    /// Width of a token's vector.
+    /// The size of the token embeddings.
     #[schemars(range(min = 1))]
     pub embedding_size: usize,
-    /// Cells of each direction of both LSTMs.
+    /// The hidden size of each direction of both LSTMs.
     #[schemars(range(min = 1))]
     pub hidden_size: usize,
-    /// Width of the layers between them and before the labels.
+    /// The size of the layers between the LSTMs and before the logits.
     #[schemars(range(min = 1))]
     pub projection_size: usize,
-    /// Share of the values before the labels that dropout zeroes while training.
+    /// The dropout rate before the logits.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// Tokens of a claim or a piece of evidence, at most.
+    /// The largest number of tokens of a claim or a piece of evidence.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_length: usize,
 }
@@ -246,7 +247,7 @@ impl Default for MatchingOptions {
     }
 }
 
-/// What a generator learns to write.
+/// The target of a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -261,7 +262,7 @@ impl Options {
     /// The config with every default, as TOML.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) where a value has no form in TOML, such as a number beyond 64 bits.
+    /// [`Error::Io`](crate::Error::Io) for a value without a form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
         to_toml(self)
     }

@@ -1,4 +1,4 @@
-//! The scores of a run: `report.json`, a table for the terminal, and a page that needs no network.
+//! The scores of a run: `report.json`, a table for the terminal, and a self-contained HTML page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use sporran_retriever::IndexRecall;
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The run's name.
+    /// The name of the run.
     pub name: String,
-    /// One entry a task file, in the run's order.
+    /// The reports of the task files, in order.
     pub tasks: Vec<TaskReport>,
-    /// Means over the scored task files; missing where none was scored.
+    /// Means over the scored task files; `None` if there are none.
     pub mean: Option<Mean>,
-    /// Indexes that find by approximation, and how much they find of what an exact search would.
+    /// The recall of approximate indexes, relative to exact search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexRecall>,
 }
@@ -29,30 +29,30 @@ pub struct Report {
 /// The scores of one task file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskReport {
-    /// The task file's name, which is that of its predictions.
+    /// The name of the task file and of its predictions.
     pub file: String,
-    /// The dataset that the name tells.
+    /// The dataset, by the file name.
     pub dataset: Option<Dataset>,
-    /// Records.
+    /// The number of records.
     pub records: usize,
     /// The dataset's headline score.
     pub metric: Metric,
-    /// The scores; missing where there is no gold.
+    /// The scores; `None` without gold answers.
     pub scores: Option<Scores>,
     /// Recall over pages at the depths of `[evaluation]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recall: BTreeMap<usize, f64>,
-    /// How many pages the predictions hold, compared with the depths of recall; missing where there is no gold.
+    /// The number of pages in the predictions, compared with the depths of recall; `None` without gold answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<Depth>,
 }
 
-/// Scores, 0 to 1.
+/// Scores, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// The headline score of the answers; missing where the run retrieved only.
+    /// The headline score of the answers; `None` for retrieval only.
     pub answer: Option<f64>,
-    /// The headline score where R-precision is 1; missing where the run retrieved only.
+    /// The headline score of records with R-precision 1; `None` for retrieval only.
     pub kilt: Option<f64>,
     /// R-precision over pages.
     #[serde(rename = "Rprec")]
@@ -65,14 +65,14 @@ pub struct Scores {
 /// Means over task files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
-    /// Task files in the means.
+    /// The number of task files.
     pub tasks: usize,
-    /// Their scores' means.
+    /// The mean scores.
     pub scores: Scores,
 }
 
 impl Report {
-    /// A report with its means.
+    /// Makes a report and computes the means.
     pub(crate) fn new(name: &str, tasks: Vec<TaskReport>, indexes: Vec<IndexRecall>) -> Self {
         let scored: Vec<Scores> = tasks.iter().filter_map(|task| task.scores).collect();
         let count = scored.len() as f64;
@@ -103,7 +103,7 @@ impl Report {
         HEAD.map(str::to_owned).into_iter().chain(deeper).collect()
     }
 
-    /// The rows of its table: file, records, metric, and the scores in percent.
+    /// The rows of the table: file, records, metric, and the scores in percent.
     fn rows(&self) -> Vec<Vec<String>> {
         let depths = self.depths();
         let row = |name: &str, records: usize, metric: &str, scores: Option<Scores>, deeper: Vec<Measure>| {
@@ -140,10 +140,10 @@ impl Report {
         rows
     }
 
-    /// What a reader of the scores should know: where recall looks beyond the predictions.
+    /// Notes about recall at depths beyond the predictions.
     fn notes(&self) -> Vec<String> {
         let of = |task: &TaskReport| {
-            // Without any evidence nothing was asked for.
+            // Not for predictions without evidence.
             let depth = task.depth.as_ref().filter(|depth| depth.max > 0)?;
             Some(format!("note: {}: {}", task.file, depth.note("pages")?))
         };
@@ -159,7 +159,7 @@ impl Report {
         let mut table = String::new();
         for (number, row) in rows.iter().enumerate() {
             for (column, cell) in row.iter().enumerate() {
-                // Names and metrics stand left, numbers right. Writing to a string cannot fail.
+                // Names and metrics are aligned left, numbers right. Writing to a string cannot fail.
                 let _ = match column {
                     0 | 2 => write!(table, "{cell:<0$}  ", widths[column]),
                     _ => write!(table, "{cell:>0$}  ", widths[column]),
@@ -181,7 +181,7 @@ impl Report {
         table
     }
 
-    /// A page with the table and a bar for each answer score.
+    /// An HTML page with the table and a bar for each answer score.
     pub fn html(&self) -> String {
         let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let mut rows = String::new();
@@ -248,9 +248,9 @@ mod tests {
         let report = Report::new("a<b", tasks, vec![index]);
         assert_eq!(report.mean.unwrap().scores.answer, Some(0.5));
         let table = report.table();
-        let said =
+        let line =
             "indexes/dense-1: finds 98.70 % of the 10 nearest (of 500 vectors); 3 vectors repaired, 0 lost";
-        assert!(table.ends_with(&format!("{said}\n")) && report.html().contains(said));
+        assert!(table.ends_with(&format!("{line}\n")) && report.html().contains(line));
         let last = table.lines().nth_back(1).unwrap();
         assert_eq!(
             last.split_whitespace().collect::<Vec<_>>(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn deeper_recall_has_columns_and_depths_beyond_the_predictions_are_told() {
+    fn deeper_recall_has_columns_and_depths_beyond_the_predictions_are_noted() {
         let task = |dataset: Dataset, recall: &[(usize, f64)], max, beyond: &[usize]| TaskReport {
             file: dataset.file_name(sporran_kilt::Split::Dev),
             dataset: Some(dataset),

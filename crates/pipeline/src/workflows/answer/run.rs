@@ -1,4 +1,4 @@
-//! The main job: task files in, predictions with provenance and their scores out.
+//! Runs a config: answers task files, and writes predictions with provenance and scores.
 
 use std::{
     collections::BTreeMap,
@@ -38,10 +38,10 @@ use crate::{
     },
 };
 
-/// Queries that are answered and journalled together.
+/// The number of queries in a chunk of the journal.
 const CHUNK: usize = 128;
 
-/// What is kept of a task file that is answered.
+/// The summary of an answered task file.
 #[derive(Serialize, Deserialize)]
 struct Summary {
     has_gold: bool,
@@ -54,31 +54,31 @@ struct Chunk {
     hits: Vec<Vec<(u32, f32)>>,
 }
 
-/// The options that no answer depends on, and those whose contents the hashes of the parts stand for: where things go, the
-/// source, other task files, how models are trained.
+/// Options that do not change an answer: output folders, other configs, training; and the source, because the
+/// key has the hashes of its parts.
 const WITHOUT: [&str; 7] =
-    ["output", "also", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
+    ["output", "then", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
-/// What is written of a task file, in the run's folder: the predictions, and where there is a retriever the ranking.
+/// The output files of a task file, relative to the run's folder: the predictions, and with a retriever the ranking.
 fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
     let ranking = system.assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
     std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect()
 }
 
-/// Runs a config: builds what is missing, answers every task file, scores what has gold, writes the run's folder.
+/// Runs a config: builds missing indexes, answers all task files, scores those with gold answers, and writes the run's folder.
 ///
 /// # Errors
-/// Whatever is wrong with the config's files, the source, an index or a model; [`Error::Busy`] where another process
-/// works in the run's folder. What was finished before the error is kept and is not done again.
+/// Errors of the config's files, the source, an index or a model; [`Error::Busy`] if another process uses
+/// the run's folder. A later run reuses the work that was finished before the error.
 pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     execute(options, "run", with_generator, observe)
 }
 
-/// Runs a config without its generator: rankings, and predictions that hold evidence only. They go to a folder of their
-/// own, `NAME-retrieval`, so that they never stand in the place of a run's answers.
+/// Runs a config without its generator. Writes rankings and predictions with only evidence to the folder
+/// `NAME-retrieval`, so that they do not replace the answers of a run.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn retrieve(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
     let mut options = Options { generator: None, ..options.clone() };
     options.general.name.push_str("-retrieval");
@@ -107,7 +107,7 @@ fn execute(
     let answers =
         files.iter().map(|task| AnswerFile { name: task.name.clone(), paths: paths_of(task, &system) });
     let mut mark = folder.begin_answers(command, answers.collect())?;
-    // Behind the mark: what stands beside predictions is the config that made them, or the mark says that they are not made yet.
+    // After the mark, so that the config matches the predictions, or the mark shows that they are missing.
     folder.write_config(options)?;
     let mut reports = Vec::new();
     for task in &files {
@@ -140,9 +140,9 @@ fn execute(
     Ok(report)
 }
 
-/// What answers depend on of a config.
+/// The key of the options that change answers.
 fn options_key(options: &impl Serialize) -> Result<StepKey> {
-    // Of `[tasks]` each file is a step by itself.
+    // Each file of `[tasks]` is a separate step.
     Ok(StepKey::new("answer", options)?.without(&WITHOUT).without(&["tasks"]))
 }
 
@@ -153,18 +153,18 @@ fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
     parts.iter().enumerate().fold(key, named)
 }
 
-/// One task file's way through the pipeline.
+/// The answering of one task file.
 struct Answering<'a> {
     system: &'a System,
     task: &'a TaskFile,
-    /// Read where there is something to answer.
+    /// Loaded if there is something to answer.
     queries: Vec<Query>,
     has_gold: bool,
-    /// Tokens that were written in this call of the program.
+    /// The number of tokens that this process generated.
     tokens: usize,
 }
 
-/// All that the predictions of a task file depend on.
+/// The key of the predictions of a task file.
 fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -> Result<StepKey> {
     let TaskFile { path: _, name: _, dataset, gold: _, questions, limit } = task;
     let mut key = key.input("chunk", CHUNK.to_string()).input("content", content);
@@ -175,7 +175,7 @@ fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -
     Ok(key)
 }
 
-/// The answers to a chunk of queries, and the tokens that were written for them.
+/// The answers to a chunk of queries, and the number of generated tokens.
 fn answer(system: &System, queries: &[Query]) -> Result<(Chunk, usize)> {
     let mut chunk = Chunk { records: Vec::with_capacity(queries.len()), hits: Vec::new() };
     let mut written = 0;
@@ -208,7 +208,7 @@ impl FileWork for Answering<'_> {
         Ok(())
     }
 
-    /// Turns the complete journal into the predictions and the ranking.
+    /// Writes the predictions and the ranking from the complete journal.
     fn write(&mut self, root: &Path, journal: &Journal) -> Result<Summary> {
         let mut writers = Vec::new();
         for path in paths_of(self.task, self.system) {
@@ -239,7 +239,7 @@ impl FileWork for Answering<'_> {
     }
 }
 
-/// Scores a task file's predictions if there is gold.
+/// Scores the predictions of a task file with gold answers.
 fn score(
     options: &Options,
     folder: &RunDir,
@@ -286,7 +286,7 @@ fn score(
         r_precision: own.retrieval.r_precision,
         recall_at_5: own.retrieval.recall_at_5,
     });
-    // One kind of evidence was asked for: pages.
+    // The options have one kind of evidence: pages.
     if let Some((pages, _)) = found.evidence.reports.first() {
         let at = |depth: &usize| Some((*depth, pages.score(&format!("recall@{depth}"))?));
         report.recall = options.general.evaluation.recall_at.iter().filter_map(at).collect();
@@ -295,7 +295,7 @@ fn score(
     Ok(report)
 }
 
-/// The first records of a gold file, for a run that answers those only.
+/// Copies the first records of a gold file, for a run with a limit.
 fn first_records(gold: &Path, limit: usize, to: &Path) -> Result<PathBuf> {
     let mut writer = jsonl::Writer::create(to)?;
     for line in jsonl::open(gold)?.lines().take(limit) {
@@ -317,7 +317,7 @@ mod tests {
         let text = r#"
             workflow = "retriever-training"
             name = "r"
-            also = ["other.toml"]
+            then = ["other.toml"]
             [source]
             path = "pages.jsonl"
             redirects = "redirects.tsv"

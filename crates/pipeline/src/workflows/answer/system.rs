@@ -1,4 +1,4 @@
-//! A config opened to answer queries: what runs, servers and other programs hold. It needs no folder of a run.
+//! A loaded config that answers queries, for runs, servers and other programs. It needs no run folder.
 
 use sporran_generator::{Candidate, Generation, Request, Sink};
 use sporran_kilt::{Hit, Passage, Prediction, Query};
@@ -17,22 +17,22 @@ pub struct System {
     pub(super) assembly: Assembly,
 }
 
-/// A query's answer with what it rests on.
+/// The answer to a query with its passages.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The answer, empty without a generator, and its provenance.
     pub prediction: Prediction,
-    /// The passages that were retrieved, best first.
+    /// The retrieved passages, best first.
     pub hits: Vec<Hit>,
-    /// Tokens that the generator wrote.
+    /// The number of generated tokens.
     pub tokens: usize,
 }
 
 impl System {
-    /// Builds or opens what a config names: store, index, models.
+    /// Opens the store, the indexes and the models of a config. Builds missing indexes.
     ///
     /// # Errors
-    /// As [`assemble`].
+    /// Those of [`assemble`].
     pub fn open(options: Options, observe: &mut Observer<'_>) -> Result<Self> {
         let assembly = assemble(&options, observe)?;
         Ok(Self::new(options, assembly))
@@ -42,16 +42,16 @@ impl System {
         Self { options, assembly }
     }
 
-    /// The options that it was opened with.
+    /// The options of the system.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Answers queries, one result each in their order; no answer depends on the other queries.
+    /// Answers queries, in order. An answer does not depend on the other queries.
     ///
     /// # Errors
-    /// Whatever a retriever or a generator reports, and damage in the passage store.
+    /// Errors of the retriever or the generator, and damage of the passage store.
     pub fn answer(&self, queries: &[Query]) -> Result<Vec<Answered>> {
         self.answer_with(queries, None)
     }
@@ -96,7 +96,7 @@ impl System {
         Ok(answers)
     }
 
-    /// Retrieves more passages for queries whose passages are of fewer pages than the deepest recall in the report asks for.
+    /// Retrieves more passages for queries with fewer pages than the deepest recall in the report.
     fn deepen(
         &self,
         retriever: &dyn Retriever,
@@ -110,7 +110,7 @@ impl System {
         };
         let mut depth = general.evidence.depth;
         loop {
-            // A ranking that is shorter than what was asked for holds all that there is.
+            // A ranking shorter than the depth is complete.
             let is_short =
                 |hits: &[Hit]| hits.len() >= depth && pages(store, hits, &general.evidence).len() < wanted;
             let short: Vec<usize> = (0..hits.len()).filter(|&at| is_short(&hits[at])).collect();
@@ -125,7 +125,7 @@ impl System {
         }
     }
 
-    /// The generator's answers; `None` for each query where there is no generator.
+    /// The answers of the generator; `None` for each query without one.
     fn generate(
         &self,
         queries: &[Query],

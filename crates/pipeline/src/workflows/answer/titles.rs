@@ -1,4 +1,4 @@
-//! A retriever whose pages are the titles that a model writes.
+//! A retriever of the pages whose titles a model generates.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use sporran_generator::{EntityTitle, WrittenTitle};
 use sporran_kilt::{Hit, PassageId, PassageStore, Query, store::PageIndex};
 use sporran_retriever::{Error, Result, Retriever, Titles};
 
-/// Writes titles for a record's input as it is, and finds the pages that have them. A page's hit is its first passage;
-/// its score is that of its title.
+/// Generates titles for a record's input, and retrieves their pages. The hit of a page is its first passage,
+/// with the score of the title.
 pub(crate) struct TitleRetriever {
     model: EntityTitle,
     titles: Titles,
@@ -19,8 +19,8 @@ impl TitleRetriever {
         Self { model, titles, store }
     }
 
-    /// The pages of a written title: those with the same tokens, or, since a model that is not held to titles may split
-    /// one into other tokens, the page of the same text.
+    /// The pages of a title: those with the same tokens, else the page with the same text. Unconstrained
+    /// models can generate other tokens for the same text.
     fn pages(&self, title: &WrittenTitle) -> Vec<PageIndex> {
         let pages = self.titles.pages(&title.tokens);
         if pages.is_empty() { self.store.page_by_title(&title.text).into_iter().collect() } else { pages }

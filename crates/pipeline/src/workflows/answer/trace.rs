@@ -1,4 +1,4 @@
-//! One record's way through retrieval, with titles.
+//! The trace of the retrieval of one record, with titles.
 
 use std::fmt;
 
@@ -13,49 +13,49 @@ use crate::{
     workflows::answer::{assemble::assemble_retrieval, options::Options},
 };
 
-/// A step of a ranking, with what it found and the steps that it is made of.
+/// A step of retrieval, with its hits and its sub-steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// What was done.
+    /// The name of the step.
     pub step: String,
-    /// The query as this step asked it.
+    /// The query of this step.
     pub query: String,
-    /// What came out, best first.
-    pub hits: Vec<Found>,
-    /// Passages that were ranked together, best first.
+    /// The hits, best first.
+    pub hits: Vec<RetrievedPassage>,
+    /// Sets of passages with a joint score, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sets: Vec<Together>,
-    /// The steps that this one is made of.
+    pub sets: Vec<PassageSet>,
+    /// The sub-steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Step>,
 }
 
-/// A passage that was found.
+/// A retrieved passage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
-    /// The passage.
+pub struct RetrievedPassage {
+    /// The id of the passage.
     pub passage: u32,
-    /// Its page's id.
+    /// The id of the page.
     pub wikipedia_id: String,
-    /// Its page's title.
+    /// The title of the page.
     pub title: String,
-    /// Its score.
+    /// The score.
     pub score: f32,
 }
 
-/// Passages that were ranked together.
+/// A set of passages with a joint score.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Together {
-    /// Their pages' titles.
+pub struct PassageSet {
+    /// The titles of the pages.
     pub titles: Vec<String>,
-    /// Their score.
+    /// The joint score.
     pub score: f32,
 }
 
-/// How the ranking of the record with an id comes about.
+/// Traces the retrieval of a record.
 ///
 /// # Errors
-/// What is wrong with the config, its files or its indexes; [`Error::Config`] where no task file has a record of that id.
+/// Errors of the config, its files or its indexes; [`Error::Config`] if no task file has a record with this id.
 pub fn trace(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_>) -> Result<Step> {
     let query = tasks::find(&options.general.tasks, id)?;
     let assembly = assemble_retrieval(options, observe)?;
@@ -74,13 +74,13 @@ pub fn trace(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_
 impl Step {
     pub(crate) fn new(trace: Trace, hits: usize, store: &PassageStore) -> Self {
         let title = |passage: PassageId| store.page_title(store.page_of(passage)).to_owned();
-        let found = trace.hits.iter().take(hits).map(|hit| Found {
+        let found = trace.hits.iter().take(hits).map(|hit| RetrievedPassage {
             passage: hit.passage.0,
             wikipedia_id: store.page_id(store.page_of(hit.passage)).to_owned(),
             title: title(hit.passage),
             score: hit.score,
         });
-        let sets = trace.sets.iter().take(hits).map(|(passages, score)| Together {
+        let sets = trace.sets.iter().take(hits).map(|(passages, score)| PassageSet {
             titles: passages.iter().copied().map(title).collect(),
             score: *score,
         });

@@ -1,4 +1,4 @@
-//! The weights of a hybrid retriever, chosen on task files with gold.
+//! Tuning of the weights of a hybrid retriever on task files with gold evidence.
 
 use std::fmt;
 
@@ -21,18 +21,18 @@ use crate::{
     },
 };
 
-/// What a setting of the fusion scores.
+/// A setting of the fusion with its scores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tried {
+pub struct Trial {
     /// The setting.
     pub fusion: FusionOptions,
-    /// Mean R-precision over the task files.
+    /// The mean R-precision over the task files.
     pub r_precision: f64,
-    /// Mean recall among the first five, over the task files.
+    /// The mean recall@5 over the task files.
     pub recall_at_5: f64,
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for Trial {
     /// Both scores in percent, in columns of 11 and 9, and the setting as in a config.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let weights: Vec<String> = self.fusion.weights.iter().map(f32::to_string).collect();
@@ -47,41 +47,42 @@ impl fmt::Display for Tried {
     }
 }
 
-impl Tried {
-    /// What the settings are compared by.
+impl Trial {
+    /// The score for comparing settings.
     fn score(&self) -> f64 {
         (self.r_precision + self.recall_at_5) / 2.0
     }
 }
 
-/// A task file's gold, and what each part finds for its records.
-struct Judged {
+/// The gold evidence of a task file, and the rankings of each part.
+struct RankedTask {
     gold: Vec<Evidence>,
     /// `[part][record]`
     rankings: Vec<Vec<Vec<Hit>>>,
 }
 
-/// The steps between a weight of 0 and all of the weight.
+/// The number of steps between the weights 0 and 1.
 const STEPS: usize = 10;
 
-/// Tries the fusions of a config's hybrid retriever on its tasks: every method, with all weights in tenths that add up to 1.
-/// Best first, by the mean of R-precision and recall@5, each the mean over the task files.
+/// Evaluates settings of a config's hybrid retriever on its tasks: every method, with all weights in tenths that add up to 1.
+/// Returns them best first, by the mean of R-precision and recall@5 over the task files.
 ///
 /// # Errors
-/// [`Error::Config`] where the retriever is no hybrid or a task file has no gold; what [`retrieve`](crate::retrieve) gives.
-pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>> {
+/// [`Error::Config`] if the retriever is not hybrid, or a task file has no gold evidence; those of
+/// [`retrieve`](crate::retrieve).
+pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>> {
     let fault = |key: &str, message: String| {
         let diagnostic =
             sporran_config::Diagnostic { origin: "config".to_owned(), line: 0, key: key.to_owned(), message };
         Error::Config(vec![diagnostic])
     };
     let Some(RetrieverOptions::Hybrid(hybrid)) = &options.retriever else {
-        return Err(fault("retriever.kind", "expected `hybrid`, whose weights are chosen".into()));
+        return Err(fault("retriever.kind", "expected `hybrid`; only its weights can be tuned".into()));
     };
     let files = task_files(&options.general.tasks, "tasks")?;
     let Parts { store, retrievers } = assemble_parts(options, &hybrid.parts, observe)?;
     let depth = hybrid.fusion.depth.max(options.general.evidence.depth);
-    let mut judged: Vec<Judged> = Vec::new();
+    let mut ranked_tasks: Vec<RankedTask> = Vec::new();
     for file in &files {
         let examples = tasks::examples(file)?;
         let gold: Vec<Evidence> = examples
@@ -94,7 +95,7 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
             })
             .collect();
         if examples.iter().all(|example| example.gold.is_empty()) {
-            return Err(fault("tasks", format!("{} has no gold to choose by", file.path.display())));
+            return Err(fault("tasks", format!("{} has no gold evidence", file.path.display())));
         }
         let queries: Vec<_> =
             examples.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
@@ -105,13 +106,13 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
             advance(observe, rankings.len() as u64);
         }
         observe(crate::observe::Event::End);
-        judged.push(Judged { gold, rankings });
+        ranked_tasks.push(RankedTask { gold, rankings });
     }
-    let mut tried: Vec<Tried> = settings(&hybrid.fusion, retrievers.len())
+    let mut trials: Vec<Trial> = settings(&hybrid.fusion, retrievers.len())
         .into_par_iter()
         .map(|fusion| {
             let mut sums = (0.0, 0.0);
-            for Judged { gold, rankings } in &judged {
+            for RankedTask { gold, rankings } in &ranked_tasks {
                 let ranks = gold.iter().enumerate().map(|(query, gold)| {
                     let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
                     let hits = fusion.fuse(&rows);
@@ -122,17 +123,17 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>>
                 let (r, recall) = mean(ranks);
                 sums = (sums.0 + r, sums.1 + recall);
             }
-            let files = judged.len() as f64;
-            Tried { fusion, r_precision: sums.0 / files, recall_at_5: sums.1 / files }
+            let files = ranked_tasks.len() as f64;
+            Trial { fusion, r_precision: sums.0 / files, recall_at_5: sums.1 / files }
         })
         .collect();
     store.sound()?;
-    // The order of the settings decides between equals.
-    tried.sort_by(|a, b| b.score().total_cmp(&a.score()));
-    Ok(tried)
+    // A stable sort: settings with equal scores stay in order.
+    trials.sort_by(|a, b| b.score().total_cmp(&a.score()));
+    Ok(trials)
 }
 
-/// The ids of an output's pages; none where it has no evidence.
+/// The ids of an output's pages; `None` without evidence.
 fn gold_pages(output: &Output) -> Option<Vec<String>> {
     let id = |item: &Provenance| item.wikipedia_id.as_ref().map(|id| id.text().into_owned());
     output.provenance.as_ref().map(|items| items.iter().filter_map(id).collect())
@@ -153,7 +154,7 @@ fn settings(base: &FusionOptions, parts: usize) -> Vec<FusionOptions> {
             .into_iter()
             .flat_map(|row| {
                 let left = STEPS - row.iter().sum::<usize>();
-                // The last part gets what is left.
+                // The last part gets the remaining weight.
                 let least = if part + 1 == parts { left } else { 0 };
                 (least..=left).map(move |weight| row.iter().copied().chain([weight]).collect())
             })
@@ -175,11 +176,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_weights_in_tenths_are_tried_with_every_method() {
-        let tried = settings(&FusionOptions::default(), 3);
+    fn all_weights_in_tenths_are_combined_with_every_method() {
+        let trials = settings(&FusionOptions::default(), 3);
         // Ways to share 10 tenths among 3 parts: 12 choose 2.
-        assert_eq!(tried.len(), 4 * 66);
-        assert!(tried.iter().all(|fusion| (fusion.weights.iter().sum::<f32>() - 1.0).abs() < 1e-6));
-        assert!(tried.iter().all(|fusion| fusion.check(3).is_ok()));
+        assert_eq!(trials.len(), 4 * 66);
+        assert!(trials.iter().all(|fusion| (fusion.weights.iter().sum::<f32>() - 1.0).abs() < 1e-6));
+        assert!(trials.iter().all(|fusion| fusion.check(3).is_ok()));
     }
 }

@@ -1,4 +1,4 @@
-//! The workflow as the registry knows it.
+//! The entry of the workflow in the registry.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<
     observe(Event::Folder { path: folder.clone() });
     let report = answer(&options, observe)?;
     let outcome = Outcome::new(report.table(), &report)?;
-    Ok(outcome.written("predictions, report and manifest", &folder).with_then(&general.also, &general.output))
+    Ok(outcome.written("predictions, report and manifest", &folder).with_then(&general.then, &general.output))
 }
 
 fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {

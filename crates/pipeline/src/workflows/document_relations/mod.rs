@@ -1,5 +1,4 @@
-//! Relations between the entities of whole documents, where mentions and which of them are one entity are given: DocRED's and
-//! Re-DocRED's task.
+//! Relations between the entities of whole documents (DocRED, Re-DocRED). Mentions and their entities are given.
 
 mod options;
 mod train;
@@ -39,16 +38,16 @@ use crate::{
     source::pages::Pages,
 };
 
-/// What came of a config's files: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DocumentsReport {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
-    /// Each file's scores, by its name without its ending; none where it tells no relation.
+    /// The scores of each file, by its name without extension; `None` without gold relations.
     pub files: BTreeMap<String, Option<Report>>,
-    /// Documents that were read.
+    /// The number of documents.
     pub documents: usize,
-    /// Seconds without loading.
+    /// The duration in seconds, without loading.
     pub seconds: f64,
 }
 
@@ -73,16 +72,17 @@ impl fmt::Display for DocumentsReport {
     }
 }
 
-/// Documents that are read together.
+/// The number of documents in a portion.
 const PORTION: usize = 16;
 
-/// Finds the relations of the config's files, and writes `predictions/NAME.json` (DocRED's layout of predictions),
-/// `predictions/NAME.jsonl` (a record a relation, in the layout of KILT's slot filling), `report.json`, `config.toml` and
-/// `manifest.json` into the run's folder. A call that was killed is continued with the first portion that is missing. Where the config says what was learned from, the scores tell what was known from there apart.
+/// Predicts the relations of the config's files. Writes `predictions/NAME.json` (DocRED's layout),
+/// `predictions/NAME.jsonl` (the layout of KILT's slot filling), `report.json`, `config.toml` and
+/// `manifest.json` into the run's folder. A killed run resumes at the first missing portion. If the config
+/// has training files, the scores include Ign F1, which ignores relations of the training data.
 ///
 /// # Errors
-/// [`Error::Config`] where there is no file to read; whatever is wrong with files and the model; [`Error::Busy`] where another
-/// process works in the run's folder.
+/// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
+/// process uses the run's folder.
 pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<DocumentsReport> {
     let own = &options.document_relations;
     if own.files.is_empty() {
@@ -94,7 +94,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     let key = relations_key(options)?.read(&mut inputs)?;
     let model = options.model();
     check_model(&model)?;
-    // Where it is missing, loading it says so.
+    // Loading reports a missing model.
     let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
     let key = key.input("model", hash_json(&content));
     let mut files = Vec::new();
@@ -104,8 +104,8 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         files.push((path, name, hash, docred::load(path)?));
     }
     let mut known = Vec::new();
-    let learned = own.training.iter().flat_map(|training| &training.files);
-    for path in learned.filter(|path| path.is_file()) {
+    let training_files = own.training.iter().flat_map(|training| &training.files);
+    for path in training_files.filter(|path| path.is_file()) {
         known.extend(docred::load(path)?);
     }
     let model = DocumentRelations::load(&model, own.device, own.precision)?;
@@ -129,7 +129,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
             outputs: outputs.to_vec(),
             inputs: &inputs,
         };
-        let mut work = Reading { model: &model, documents: &documents, pages: &pages, outputs: &outputs };
+        let mut work = Prediction { model: &model, documents: &documents, pages: &pages, outputs: &outputs };
         let finished = folder.complete(step, &mut work, observe)?;
         report.seconds += start.elapsed().as_secs_f64();
         report.documents += documents.len();
@@ -137,8 +137,8 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         account.took(name.as_str());
         let found: Vec<PredictedRelation> = jsonl::read_json(folder.root.join(&outputs[1]))?;
         account.answered(TaskEntry::new(path, hash, outputs.into(), &finished));
-        let tells = documents.iter().any(|document| !document.relations.is_empty());
-        report.files.insert(name, tells.then(|| score(&documents, &found, &known)));
+        let is_annotated = documents.iter().any(|document| !document.relations.is_empty());
+        report.files.insert(name, is_annotated.then(|| score(&documents, &found, &known)));
     }
     jsonl::write_json(folder.root.join("report.json"), &report)?;
     account.read(&inputs);
@@ -147,13 +147,13 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
     Ok(report)
 }
 
-/// What is written of a file: its relations as records, and in DocRED's layout.
+/// The output files of an input file: records, and DocRED's layout.
 fn paths_of(name: &str) -> [PathBuf; 2] {
     ["jsonl", "json"].map(|ending| Path::new("predictions").join(format!("{name}.{ending}")))
 }
 
-/// The options that no relation depends on: where results go, the files, each of which counts for itself, how the model was
-/// made, whose content counts, and the source, whose content is in the hash of its pages.
+/// Options that are not in the key: output folders; the files, each of which is a step; the training, because the
+/// key has the content of the model; and the source, because the key has the hash of its pages.
 const WITHOUT: [&str; 9] = [
     "name",
     "output",
@@ -170,15 +170,15 @@ fn relations_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("find document relations", options)?.without(&WITHOUT))
 }
 
-/// The reading of a file.
-struct Reading<'a> {
+/// The prediction of a file.
+struct Prediction<'a> {
     model: &'a DocumentRelations,
     documents: &'a [Document],
     pages: &'a Pages,
     outputs: &'a [PathBuf; 2],
 }
 
-impl FileWork for Reading<'_> {
+impl FileWork for Prediction<'_> {
     /// The relations of each document.
     type Chunk = Vec<Vec<PredictedRelation>>;
     type Summary = ();
@@ -211,8 +211,8 @@ impl FileWork for Reading<'_> {
     }
 }
 
-/// A relation as a record: what is asked is the subject and the property, the page of the document's title is the provenance.
-/// `meta` has the document and the sentences that show the relation.
+/// The prediction for a relation. The input is the subject and the property, the provenance is the page with
+/// the document's title. `meta` has the document and the evidence sentences.
 fn record(document: &Document, found: &PredictedRelation, pages: &Pages) -> Record {
     let name = |entity: usize| document.entities[entity][0].name.clone();
     let text = |sentence: &usize| document.sentences.get(*sentence).map(|words| words.join(" "));

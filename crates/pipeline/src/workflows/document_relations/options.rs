@@ -1,4 +1,4 @@
-//! What a config of document-level relations says. These types' documentation is the manual of the config file.
+//! The options of document-level relations. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,24 @@ use sporran_transformers::{DeviceName, Precision};
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},
+    training::options::WeightDtype,
 };
 
 /// A whole config of document-level relations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentsOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[source]`: the knowledge source whose pages the documents' titles are; without it predictions have no provenance.
+    /// `[source]`: the knowledge source with the documents' pages, by title. Without it, predictions have no provenance.
     pub source: Option<SourceOptions>,
-    /// `[document-relations]`: the model and what it reads.
+    /// `[document-relations]`: the model and its input.
     pub document_relations: DocumentRelationsOptions,
 }
 
@@ -35,18 +36,18 @@ pub struct DocumentsOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentRelationsOptions {
-    /// The model's folder, by default the run's own `model`: where training puts it and where it is read from.
+    /// The folder of the model. Training writes it, and `sporran run` reads it. The default is `model` in the run's folder.
     pub model: Option<PathBuf>,
-    /// Files in DocRED's layout that `sporran run` finds relations in, and scores where the files tell them.
+    /// Input files of `sporran run`, in DocRED's layout. Files with gold relations are scored.
     #[serde(default)]
     pub files: Vec<PathBuf>,
-    /// Where it computes and trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// The numbers that it computes with: `f32` or `int8` on a CPU.
+    /// The precision of the computation: `f32`, or `int8` on a CPU.
     #[serde(default)]
     pub precision: Precision,
-    /// `[document-relations.training]`: how the model is made.
+    /// `[document-relations.training]`: the training of the model.
     pub training: Option<DocumentsTraining>,
 }
 
@@ -54,51 +55,51 @@ pub struct DocumentRelationsOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DocumentsTraining {
-    /// The folder of the encoder to start from.
+    /// The folder of the initial encoder.
     pub from: PathBuf,
-    /// Files in DocRED's layout to learn from.
+    /// Training files in DocRED's layout.
     pub files: Vec<PathBuf>,
-    /// Of so many documents one is not learned from; these judge each pass over the others, and decide on the threshold.
-    #[serde(default = "judge_every")]
+    /// Every n-th document is held out for validation: for the threshold and the score of each epoch.
+    #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
-    pub judge_every: usize,
-    /// Tokens of a window of a document, at most.
+    pub validation_every: usize,
+    /// The largest number of tokens of a window of a document.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 128), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Width of what is compared of two entities.
-    #[serde(default = "inner")]
+    /// The size of the projections of the two entities.
+    #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
-    pub inner: usize,
-    /// Values of a part of it, within which all products are read.
-    #[serde(default = "block")]
+    pub hidden_size: usize,
+    /// The group size of the grouped bilinear classifier. It divides `hidden-size`.
+    #[serde(default = "group_size")]
     #[schemars(range(min = 1))]
-    pub block: usize,
-    /// Heads of the attention that finds what matters to both entities.
+    pub group_size: usize,
+    /// The number of attention heads for the context of both entities. It divides `hidden-size`.
     #[serde(default = "heads")]
     #[schemars(range(min = 1))]
     pub heads: usize,
-    /// Share of the values that the head drops.
+    /// The dropout rate of the classifier.
     #[serde(default = "dropout")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// What finding the sentences that show a relation counts beside finding the relation; 0 does not learn it.
+    /// The weight of the loss of evidence sentences, relative to that of relations. 0 trains no evidence.
     #[serde(default = "evidence")]
     #[schemars(range(min = 0))]
     pub evidence: f64,
-    /// Of the words' pieces the share that each pass hides, so that names are not learned by heart.
+    /// The share of word pieces to mask in each epoch. Masking reduces overfitting to names.
     #[serde(default)]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub hidden: f64,
-    /// Whether the weights are written in half precision.
+    pub mask_probability: f64,
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
-    pub half: bool,
-    /// `[document-relations.training.optimizer]`: passes, batches, learning rate.
+    pub dtype: WeightDtype,
+    /// `[document-relations.training.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
 
-fn judge_every() -> usize {
+fn validation_every() -> usize {
     10
 }
 
@@ -106,11 +107,11 @@ fn max_tokens() -> usize {
     512
 }
 
-fn inner() -> usize {
+fn hidden_size() -> usize {
     384
 }
 
-fn block() -> usize {
+fn group_size() -> usize {
     32
 }
 
@@ -142,7 +143,7 @@ impl Config for DocumentsOptions {
             document.report_key(&key("device"), error.to_string());
         }
         let Some(training) = &options.training else { return };
-        // A model that is made already can be run without what it was made from.
+        // A trained model runs without its training data.
         let is_made = self.model().join("config.json").is_file();
         let key = |name: &str| format!("document-relations.training.{name}");
         if training.files.is_empty() {
@@ -152,9 +153,10 @@ impl Config for DocumentsOptions {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
         }
-        for (name, part) in [("block", training.block), ("heads", training.heads)] {
-            if part == 0 || training.inner == 0 || !training.inner.is_multiple_of(part) {
-                let message = format!("expected a divisor of `inner` ({}), found {part}", training.inner);
+        for (name, part) in [("group-size", training.group_size), ("heads", training.heads)] {
+            if part == 0 || training.hidden_size == 0 || !training.hidden_size.is_multiple_of(part) {
+                let message =
+                    format!("expected a divisor of `hidden-size` ({}), found {part}", training.hidden_size);
                 document.report_key(&key(name), message);
             }
         }

@@ -1,8 +1,7 @@
-//! Making a model of document-level relations.
+//! Training of a model of document-level relations.
 
 use std::fmt;
 
-use candle_core::DType;
 use rayon::prelude::*;
 use serde::Serialize;
 use sporran_extractor::{
@@ -24,19 +23,19 @@ use crate::{
     run_dir::training::TrainingFolder,
     training::{
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
 };
 use sporran_config::Diagnostic;
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TrainedDocuments {
     /// The model, the steps, and the best evaluation: F1 with a threshold that was tuned on the same documents.
     #[serde(flatten)]
     pub trained: Trained,
-    /// The logit above which a relation is stated.
+    /// The threshold of the logits of predicted relations.
     pub threshold: f32,
 }
 
@@ -50,14 +49,14 @@ impl fmt::Display for TrainedDocuments {
     }
 }
 
-/// The options that no training depends on: where the model goes, and what it reads then.
+/// Options that do not change the training: the model's folder, and options of `sporran run`.
 const WITHOUT: [&str; 3] =
     ["document-relations.model", "document-relations.files", "document-relations.precision"];
 
-/// Trains `[document-relations]`. A training that was stopped goes on from its newest checkpoint.
+/// Trains `[document-relations]`. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] where the config does not say what to learn from; whatever is wrong with files, models or training.
+/// [`Error::Config`] without a table of the training; errors of files, models or training.
 pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<TrainedDocuments> {
     let own = &options.document_relations;
     let Some(training) = &own.training else {
@@ -79,8 +78,8 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     let device = own.device.open()?;
     let mut head = EntityHeadConfig {
         width: 0,
-        inner: training.inner,
-        block: training.block,
+        inner: training.hidden_size,
+        block: training.group_size,
         heads: training.heads,
         features: PAIR_FEATURES,
         labels: labels.len(),
@@ -99,21 +98,26 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         .par_iter()
         .map(|document| Ok(example(reader.read(document)?, &document.relations, &labels)))
         .collect::<Result<_>>()?;
-    let (mut learned, mut judges) = (Vec::new(), Vec::new());
+    let (mut training_examples, mut validation) = (Vec::new(), Vec::new());
     for (at, example) in examples.into_iter().enumerate() {
-        let is_judge = at % training.judge_every == training.judge_every - 1;
-        if is_judge { judges.push(example) } else { learned.push(example) }
+        let is_validation = at % training.validation_every == training.validation_every - 1;
+        if is_validation { validation.push(example) } else { training_examples.push(example) }
     }
-    tracing::info!(learned = learned.len(), judges = judges.len(), labels = labels.len(), "documents");
+    tracing::info!(
+        training = training_examples.len(),
+        validation = validation.len(),
+        labels = labels.len(),
+        "documents"
+    );
 
     let learning = EntityLearning {
         evidence: training.evidence,
-        // A tokenizer without any of them has nothing to hide words by.
-        hidden: mask.map_or(0.0, |_| training.hidden),
+        // Masking needs a mask token or an unknown token.
+        hidden: mask.map_or(0.0, |_| training.mask_probability),
         mask: mask.unwrap_or_default(),
     };
     let optimizer = TrainingOptions { seed: options.seed, ..training.optimizer.clone() };
-    let objective = EntityObjective::new(&encoder, &entity_head, learned, learning, &optimizer)?;
+    let objective = EntityObjective::new(&encoder, &entity_head, training_examples, learning, &optimizer)?;
     let mut model = DocumentOptions {
         version: DocumentOptions::VERSION,
         head,
@@ -126,22 +130,22 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     files.push((DOCUMENT_RELATIONS.to_owned(), model.json()?));
     let staged = StagedFolder::create(options.model())?;
     let folder = staged.path();
-    let evaluate = || Ok(judge(&encoder, &entity_head, &judges)?.1);
-    let learning = Learning {
+    let evaluate = || Ok(evaluate_with(&encoder, &entity_head, &validation)?.1);
+    let session = TrainingSession {
         variables: encoder.variables(),
         options: &optimizer,
         folder: options.folder().join("training"),
         model: &folder,
-        dtype: if training.half { DType::F16 } else { DType::F32 },
-        companions: &files,
+        dtype: training.dtype.into(),
+        extra_files: &files,
         score: "F1",
     };
     let trained =
-        learning.run(&objective, (!judges.is_empty()).then_some(&evaluate as Judge<'_>), observe)?;
-    // The threshold is that of the weights that were kept.
+        session.run(&objective, (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)?;
+    // Tunes the threshold for the best weights.
     let best = Checkpoint::open(&folder)?;
     let (encoder, entity_head) = open_with_entities(&best, &model.head, options.seed, &device)?;
-    model.threshold = judge(&encoder, &entity_head, &judges)?.0;
+    model.threshold = evaluate_with(&encoder, &entity_head, &validation)?.0;
     jsonl::write(folder.join(DOCUMENT_RELATIONS), &model.json()?)?;
     drop(best);
     staged.commit()?;
@@ -150,10 +154,14 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     Ok(TrainedDocuments { trained, threshold: model.threshold })
 }
 
-/// The best threshold by documents that are not learned from, and F1 with it.
-fn judge(encoder: &TunedEncoder, head: &EntityHead, judges: &[EntityExample]) -> Result<(f32, f64)> {
+/// The best threshold on the validation documents, and its F1.
+fn evaluate_with(
+    encoder: &TunedEncoder,
+    head: &EntityHead,
+    validation: &[EntityExample],
+) -> Result<(f32, f64)> {
     let (mut scored, mut all) = (Vec::new(), 0);
-    for example in judges.iter().filter(|example| !example.document.pairs.is_empty()) {
+    for example in validation.iter().filter(|example| !example.document.pairs.is_empty()) {
         let scores = entity_scores(encoder, head, &example.document)?;
         let mut logits: Vec<(f32, bool)> =
             Scored::of(&scores, &example.document)?.logits.into_iter().map(|logit| (logit, false)).collect();

@@ -1,4 +1,4 @@
-//! Entity linking on texts whose mentions are given: what they mean in a knowledge base, and how many are told right.
+//! Entity linking on texts with given mentions, and its scores.
 
 mod options;
 pub(crate) mod workflow;
@@ -37,18 +37,18 @@ use crate::{
     workflows::population::{build_names, coreference, finder, linker},
 };
 
-/// What came of a config's files: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkingReport {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
-    /// Entities that names lead to.
+    /// The number of entities in the table of names.
     pub entities: usize,
-    /// Names.
+    /// The number of names.
     pub names: usize,
-    /// Each file's counts.
+    /// The counts of each file.
     pub files: Vec<LinkedFile>,
-    /// Seconds without loading.
+    /// The duration in seconds, without loading.
     pub seconds: f64,
 }
 
@@ -79,22 +79,22 @@ impl fmt::Display for LinkingReport {
     }
 }
 
-/// How a file's mentions were linked.
+/// The counts and scores of a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkedFile {
-    /// Its name without its ending; `predictions/NAME.jsonl` has its links.
+    /// The file name without extension. The links are in `predictions/NAME.jsonl`.
     pub file: String,
-    /// Its mentions.
+    /// The number of mentions.
     pub mentions: usize,
-    /// Those whose entity names lead to: what can be right.
+    /// The number of mentions whose gold entity is in the table of names.
     pub held: usize,
-    /// Those that a link was told for.
+    /// The number of linked mentions.
     pub linked: usize,
-    /// Those whose link is the right one.
+    /// The number of correct links.
     pub right: usize,
-    /// `right / held`: the share of mentions linked right among those whose entity is held.
+    /// `right / held`: the share of correct links among mentions whose gold entity is in the table.
     pub accuracy: Measure,
-    /// `right / linked`, over all mentions: a link of what is not held is wrong.
+    /// `right / linked`. A link of a mention whose gold entity is not in the table is wrong.
     pub precision: Measure,
     /// `2 * right / (held + linked)`.
     pub f1: Measure,
@@ -109,12 +109,12 @@ impl LinkedFile {
     }
 }
 
-/// Links the mentions of the config's files, and writes `predictions/NAME.jsonl` (a record a mention, in the layout of KILT's
-/// entity linking), `report.json`, `config.toml` and `manifest.json` into the run's folder. A call that was killed is continued
-/// with the first portion that is missing.
+/// Links the mentions of the config's files. Writes `predictions/NAME.jsonl` (one record for each mention, in
+/// the layout of KILT's entity linking), `report.json`, `config.toml` and `manifest.json` into the run's
+/// folder. A killed run resumes at the first missing portion.
 ///
 /// # Errors
-/// Whatever is wrong with files; [`crate::Error::Busy`] where another process works in the run's folder.
+/// Errors of files; [`crate::Error::Busy`] if another process uses the run's folder.
 pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<LinkingReport> {
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
@@ -179,8 +179,8 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     Ok(report)
 }
 
-/// The options that no link depends on: where results go, the files, each of which counts for itself, and the source, whose
-/// content is in the hash of its pages.
+/// Options that are not in the key: output folders; the files, each of which is a step; and the source,
+/// because the key has the hash of its pages.
 const WITHOUT: [&str; 6] =
     ["name", "output", "linking.files", "source.path", "source.redirects", "source.indexes"];
 
@@ -188,7 +188,7 @@ fn links_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("link", options)?.without(&WITHOUT))
 }
 
-/// Counts a file's links in its predictions, which have a record for each mention.
+/// Counts the links in the predictions of a file, which have one record for each mention.
 fn counted(
     file: String,
     texts: &[LinkedText],
@@ -209,10 +209,10 @@ fn counted(
     Ok(counts.finish())
 }
 
-/// Texts that are read together.
+/// The number of texts in a portion.
 const PORTION: usize = 256;
 
-/// The parts that link.
+/// The components of entity linking.
 struct Linking {
     finder: Box<dyn MentionFinder>,
     coreference: Option<Box<dyn Coreference>>,
@@ -253,13 +253,14 @@ impl Linking {
         Ok(links)
     }
 
-    /// The predictions for the mentions of some texts, one after the other.
+    /// The predictions for the mentions of texts, in order.
     fn records(&self, texts: &[LinkedText]) -> Result<Vec<Record>> {
         let each = texts.iter().zip(self.read(texts)?);
         Ok(each.flat_map(|(text, links)| self.of_text(text, &links)).collect())
     }
 
-    /// The predictions for a text's mentions: the entity's label and its page; one that is not linked has an empty answer.
+    /// The predictions for the mentions of a text. The answer is the entity's label, the provenance its page.
+    /// A mention without a link has an empty answer.
     fn of_text(&self, text: &LinkedText, links: &[Option<Link>]) -> Vec<Record> {
         let mut places: Vec<usize> = text.text.char_indices().map(|(at, _)| at).collect();
         places.push(text.text.len());
@@ -295,8 +296,7 @@ impl Linking {
     }
 }
 
-/// A text's mentions in groups in which none overlaps another, by their starts: those that stand within others come in a later
-/// group.
+/// Groups of mentions without overlap, in the order of their starts. A mention within another one is in a later group.
 fn layers(text: &LinkedText) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..text.mentions.len()).collect();
     order.sort_by_key(|at| (text.mentions[*at].start, std::cmp::Reverse(text.mentions[*at].end)));
@@ -313,7 +313,7 @@ fn layers(text: &LinkedText) -> Vec<Vec<usize>> {
     layers
 }
 
-/// A mention that was given, with what a finder says that it is; none where it has no token.
+/// A given mention with the type of an overlapping detected one; `None` for a span without tokens.
 fn given(document: &Document, span: Span, found: &[Mention]) -> Option<Mention> {
     let mut tokens = document.tokens_of(span);
     let sentence = document.sentence_of(tokens.start).filter(|_| !tokens.is_empty())?;

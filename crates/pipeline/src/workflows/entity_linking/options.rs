@@ -1,4 +1,4 @@
-//! What a config of entity linking says. These types' documentation is the manual of the config file.
+//! The options of entity linking. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -17,19 +17,19 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkingOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[source]`: the knowledge source whose pages are the provenance: an entity's page is what `linking.pages` says, and
-    /// otherwise the page of its label.
+    /// `[source]`: the knowledge source of the provenance. The page of an entity is that of `linking.pages`,
+    /// else the page with the entity's label as title.
     pub source: Option<SourceOptions>,
-    /// `[linking]`: what is linked.
+    /// `[linking]`: the input.
     pub linking: LinkedInput,
-    /// `[linker]`: names of entities, and when a link is sure enough.
+    /// `[linker]`: the names of entities, and the thresholds of links.
     pub linker: NamedEntities,
-    /// `[mentions]`: what tells persons, organisations and places apart, for coreference.
+    /// `[mentions]`: the tagger of types, for coreference.
     #[serde(default)]
     pub mentions: MentionsOptions,
     /// `coreference`: `none`, or `rules`.
@@ -41,11 +41,11 @@ pub struct LinkingOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkedInput {
-    /// Files of texts with mentions and what they mean, in a layout of [`sporran_kilt::linked`].
+    /// Files of texts with mentions and gold entities, in a layout of [`sporran_kilt::linked`].
     pub files: Vec<PathBuf>,
-    /// The file of entities, for files that tell entities by their numbers there.
+    /// The file of entities, for input files that refer to entities by their `label_id`.
     pub entities: Option<PathBuf>,
-    /// A table of entities' pages: lines of an entity's id, a tab, and the page's id, or with a `[source]` its title.
+    /// A table of the pages of entities: each line is an entity's id, a tab, and the page's id, or with a `[source]` its title.
     pub pages: Option<PathBuf>,
 }
 
@@ -53,12 +53,12 @@ pub struct LinkedInput {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamedEntities {
-    /// `[[linker.names]]`: what the knowledge base calls its entities.
+    /// `[[linker.names]]`: the sources of names of entities.
     pub names: Vec<NamesOptions>,
-    /// `[linker.decision]`: how senses are weighed, and when a link is withheld.
+    /// `[linker.decision]`: the weights of candidates, and the thresholds of links.
     #[serde(default)]
     pub decision: LinkerOptions,
-    /// A knowledge base's folder or file of triples: of two senses that is likelier that has facts with what else is named.
+    /// The folder or file of a knowledge base. A candidate is more likely if it has facts with other entities of the text.
     pub facts: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a test: predictions and answer sets.
+//! The outputs of a test: predictions and answer sets.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// Questions that are answered and journalled together.
+/// The number of questions in a portion of the journal.
 const PORTION: usize = 64;
 
-/// The options that no answer depends on: where things go, which tests there are, and how the model was trained. The content of
-/// the source is in the hash of its pages.
+/// Options that do not change an answer: output folders, the list of tests, and the training. The hash of the pages covers the
+/// content of the source.
 const WITHOUT: [&str; 17] = [
     "name",
     "output",
@@ -46,19 +46,19 @@ fn options_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("reason", options)?.without(&WITHOUT))
 }
 
-/// All that answers depend on beside the questions.
+/// The key of the answers, without the questions.
 ///
 /// # Errors
-/// Those of reading; [`crate::Error::Unfinished`] for facts of a run that is not.
+/// Those of reading; [`crate::Error::Unfinished`] for facts of an unfinished run.
 pub(super) fn key(options: &ReasonOptions, inputs: &mut Inputs) -> Result<StepKey> {
     let key = options_key(options)?.read(inputs)?;
     with_runs(key.input("portion", PORTION.to_string()), options, inputs)
 }
 
-/// Adds what `[populated]` reads of runs.
+/// Adds the content of the runs of `[populated]`.
 ///
 /// # Errors
-/// As [`key`].
+/// Those of [`key`].
 pub(super) fn with_runs(mut key: StepKey, options: &ReasonOptions, inputs: &mut Inputs) -> Result<StepKey> {
     for (at, run) in options.populated.runs.iter().enumerate() {
         let predictions = run.join("predictions");
@@ -77,15 +77,15 @@ struct SetLine<'a> {
     predictions: Vec<&'a str>,
 }
 
-/// A test and what answers it.
+/// A test and its model.
 pub(super) struct Test<'a> {
     pub(super) questions: &'a [Question],
-    /// The predictions and the answer sets, in the run's folder.
+    /// The files of predictions and answer sets, relative to the run's folder.
     pub(super) outputs: &'a [PathBuf; 2],
     pub(super) answer: &'a mut dyn FnMut(&[Question]) -> Result<Vec<Record>>,
 }
 
-/// What is written of a test: the predictions in KILT's layout, and the answer sets.
+/// The output files of a test: predictions in KILT's layout, and answer sets.
 pub(super) fn paths_of(file: &str) -> [PathBuf; 2] {
     ["predictions", "answer-sets"].map(|folder| Path::new(folder).join(format!("{file}.jsonl")))
 }
@@ -122,7 +122,7 @@ impl FileWork for Test<'_> {
     }
 }
 
-/// What the files of a test are called.
+/// The name of the output files of a test.
 pub(super) fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

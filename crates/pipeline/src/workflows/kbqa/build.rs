@@ -1,4 +1,4 @@
-//! Building a benchmark in KoRC's layout from documents, a knowledge base and rules.
+//! Builds a benchmark in KoRC's layout from documents, a knowledge base and rules.
 
 use std::{
     ops::ControlFlow,
@@ -24,31 +24,31 @@ use crate::{
     observe::{Event, Observer, Unit, begin},
 };
 
-/// A whole config of a builder.
+/// A whole config of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BuildConfig {
-    /// `seed`: decides splits, marks and which template asks.
+    /// `seed`: the seed of splits, marks and the choice of templates.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: the folder that the benchmark goes to: `train.json`, `valid.json`, `small_iid_test.json`,
+    /// `output`: the folder of the benchmark: `train.json`, `valid.json`, `small_iid_test.json`,
     /// `small_ood_test.json`, `rules.tsv`, `statistics.json`, and the knowledge base in `kb`.
     pub output: PathBuf,
     /// `kb`: the background knowledge base, a folder or a file of triples.
     pub kb: PathBuf,
-    /// `relations`: what relations are called: a table with a first line `id`, `label`, `aliases`, or a JSON object from ids
-    /// to `{"label": ..}`.
+    /// `relations`: names of relations: a table with the header `id`, `label`, `aliases`, or a JSON object of ids with
+    /// `{"label": ..}`.
     pub relations: Option<PathBuf>,
-    /// `templates`: a JSON object from relations to one to four questions, `{}` where the entity stands.
+    /// `templates`: a JSON object of relations with one to four questions, in which `{}` is the entity.
     pub templates: Option<PathBuf>,
-    /// `[entities]`: what entities are called, and their classes.
+    /// `[entities]`: names and classes of entities.
     #[schemars(default)]
     pub entities: EntityTables,
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
-    /// `[rules]`: what is mined from the knowledge base to derive answers; only cyclic rules do.
+    /// `[rules]`: rules that are mined from the knowledge base to derive answers. Only cyclic rules are used.
     #[schemars(default)]
     pub rules: MineOptions,
-    /// `[build]`: how questions are made.
+    /// `[build]`: how questions are built.
     #[schemars(default)]
     pub build: BuildOptions,
 }
@@ -104,7 +104,7 @@ impl DocumentsKind for DocRedOptions {
 pub struct PagesOptions {
     /// The knowledge source.
     pub path: PathBuf,
-    /// Sentences of a document, at most; 0 makes a page one document.
+    /// The largest number of sentences of a document. 0 means that each page is one document.
     #[serde(default)]
     #[schemars(extend("x-unit" = "sentences"))]
     pub sentences: usize,
@@ -155,7 +155,8 @@ impl Config for BuildConfig {
 /// Builds a benchmark and writes its folder.
 ///
 /// # Errors
-/// Whatever is wrong with the sources; [`Error::Reasoner`](crate::Error::Reasoner) where what was built gives answers away; then nothing is written.
+/// Errors of the sources; [`Error::Reasoner`](crate::Error::Reasoner) if a question reveals its answers. Then
+/// nothing is written.
 pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statistics> {
     let mut kb = KnowledgeBase::open(&config.kb)?;
     if let Some(path) = &config.relations {
@@ -170,7 +171,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
     let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
-        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
+        let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;
@@ -191,7 +192,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     Ok(statistics)
 }
 
-/// The knowledge base with other triples and all names.
+/// A knowledge base with the given triples and all names.
 fn left(
     kb: &KnowledgeBase,
     entities: &Entities,

@@ -1,4 +1,4 @@
-//! A decoder-only model that is shown other questions with their documents and answers, and writes answers between commas.
+//! A decoder-only model with demonstrations of other questions in its prompt. It generates answers separated by commas.
 
 use sporran_generator::{
     CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
@@ -19,7 +19,7 @@ pub(super) fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
     for path in &shown.files {
         let questions = load(path)?.into_iter().filter(|question| !question.labels().is_empty());
         examples.extend(questions.map(|question| Demonstration {
-            // Files number their questions alike; an example must not be taken for the question that is asked.
+            // Files have the same ids. The prefix keeps a demonstration different from the question.
             query: Query { id: format!("shown {}", question.id.text()).into(), ..query(&question) },
             answer: question.labels().join(", "),
         }));
@@ -34,7 +34,7 @@ fn query(question: &Question) -> Query {
     Query::of_text(question.id.clone(), text)
 }
 
-/// What the model writes for each question.
+/// Generates the answers to each question.
 pub(super) fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
     let queries: Vec<Query> = questions.iter().map(query).collect();
     let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();

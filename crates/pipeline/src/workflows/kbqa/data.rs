@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Result;
 
-/// The knowledge base of a config, with what its entities and relations are called, and with what was read from text.
+/// The knowledge base of a config, with names of entities and relations, and with the facts of `[populated]`.
 pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evidence)> {
     let mut kb = KnowledgeBase::open(&options.kb)?;
     if let Some(path) = &options.relations {
@@ -34,7 +34,7 @@ pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evide
     Ok((kb, evidence))
 }
 
-/// The tests of a config with their names, cut to its limit.
+/// The tests of a config with their names, limited to `data.limit` questions.
 pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path, Vec<Question>)>> {
     let files = [("iid", &options.data.iid), ("ood", &options.data.ood)];
     let mut tests = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path,
     Ok(tests)
 }
 
-/// The gold answers that the knowledge base has, by id.
+/// The ids of the gold answers in the knowledge base.
 pub(super) fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
     let mut gold: Vec<u32> = question.ids().iter().filter_map(|id| kb.entity(id)).map(|id| id.0).collect();
     gold.sort_unstable();

@@ -1,4 +1,4 @@
-//! KoRC: questions that need a document and a knowledge base. The builder, and the systems that answer.
+//! KoRC: questions over a document and a knowledge base. Builds the benchmark, and trains and runs the models.
 
 mod answers;
 mod build;
@@ -20,4 +20,4 @@ pub use options::{
     EmbedOptions, EncoderShape, PopulatedFacts, QuestionFiles, ReasonOptions, ReasonerOptions,
     Seq2SeqQuestions, TransferOptions,
 };
-pub use reason::{Reasoned, Tested, knowledge_base, reason, train};
+pub use reason::{ReasonReport, Tested, knowledge_base, reason, train};

@@ -1,4 +1,4 @@
-//! Training of the models that answer with entities: EmbedKGQA and TransferNet.
+//! Training of EmbedKGQA and TransferNet, which answer with entities.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Tokenizer;
@@ -26,10 +26,10 @@ use super::{
 use crate::{
     Result,
     observe::Observer,
-    training::session::{Judge, Learning, variables_of},
+    training::session::{Evaluate, TrainingSession, variables_of},
 };
 
-/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
 pub(super) fn train(
     options: &ReasonOptions,
     (kind, vectors): (QuestionKind, Vectors),
@@ -51,26 +51,26 @@ pub(super) fn train(
         };
         questions.iter().map(example).collect()
     };
-    let learned = examples(&questions)?;
+    let training = examples(&questions)?;
     let inputs: Vec<EncodedQuestion> = examples(&valid)?.into_iter().map(|example| example.input).collect();
     let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
     let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
-        Ok(tune(&model.likely(&inputs)?, &gold, options.most_answers, label))
+        Ok(tune(&model.likely(&inputs)?, &gold, options.max_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
-    let objective = QuestionObjective::new(&model, learned, optimizer);
-    let learning = Learning {
+    let objective = QuestionObjective::new(&model, training, optimizer);
+    let session = TrainingSession {
         variables: model.encoder().variables(),
         options: optimizer,
         folder: options.folder().join("training"),
         model: options.reasoner.model(),
         dtype: DType::F32,
-        companions: &[],
-        score: "valid P-F1",
+        extra_files: &[],
+        score: "validation P-F1",
     };
-    let judge = (!inputs.is_empty()).then_some(&evaluate as Judge<'_>);
-    let outcome = learning.optimise(&objective, judge, observe)?;
+    let evaluate = (!inputs.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let outcome = session.optimise(&objective, evaluate, observe)?;
     if let Some(best) = &outcome.best_folder {
         model.restore(best)?;
     }
@@ -91,10 +91,10 @@ pub(super) fn train(
     Ok((outcome.step, outcome.best.map(|(_, score)| score)))
 }
 
-/// EmbedKGQA's rank and vectors of entities: those of a trained ComplEx, or none yet.
+/// The rank of EmbedKGQA and its entity vectors: those of a trained ComplEx, or random ones.
 ///
 /// # Errors
-/// What is wrong with the embedding's folder.
+/// Errors of the embedding's folder.
 pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
     const RANK: usize = 64;
     let Some(folder) = &options.embedding else {
@@ -119,7 +119,7 @@ pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(Que
     Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
 }
 
-/// An encoder from a folder, or a new one with a vocabulary that is learned from the questions.
+/// An encoder from a folder, or one with random weights and a vocabulary that is trained on the questions.
 fn parts(
     options: &ReasonOptions,
     (kind, vectors): (QuestionKind, Vectors),
@@ -151,7 +151,7 @@ fn parts(
         family: BertFamily::Bert,
         task: BertTask::States,
         vocab_size: tokenizer.vocab_size(),
-        hidden_size: shape.width,
+        hidden_size: shape.hidden_size,
         num_hidden_layers: shape.layers,
         num_attention_heads: shape.heads,
         intermediate_size: shape.feed_forward,
@@ -165,7 +165,7 @@ fn parts(
         layer_norm_eps: 1e-12,
         pad_token_id: 0,
         projection_dim: 0,
-        // `transformers` gives every config two.
+        // The default of `transformers`.
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };

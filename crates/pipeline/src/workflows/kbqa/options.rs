@@ -1,4 +1,4 @@
-//! What a config of questions over a knowledge base says. These types' documentation is the manual of the config file.
+//! The options of questions over a knowledge base. The documentation of these types is the manual of the config file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,37 +15,37 @@ use crate::{
     training::options::ShapeOptions,
 };
 
-/// A whole config of a system that answers KoRC's questions.
+/// A whole config of a system for KoRC's questions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ReasonOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples.
     pub kb: PathBuf,
-    /// `entities`: a table of what entities are called, with a first line that names its columns, where `kb` does not say.
+    /// `entities`: a table of names of entities, with a header, if `kb` has none.
     pub entities: Option<PathBuf>,
-    /// `relations`: what relations are called, where `kb` does not say.
+    /// `relations`: names of relations, if `kb` has none.
     pub relations: Option<PathBuf>,
-    /// `[source]`: the knowledge source in which the pages of documents are looked up by their titles, for questions that do not
-    /// say where their documents stand.
+    /// `[source]`: the knowledge source with the pages of documents, by title. It is for questions without provenance of their
+    /// document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceOptions>,
-    /// `[populated]`: facts that join the knowledge base with the sentences that state them.
+    /// `[populated]`: extracted facts to add to the knowledge base, with their sentences.
     #[schemars(default)]
     pub populated: PopulatedFacts,
-    /// `most-answers`: answers to a question, at most.
-    #[schemars(default = "most_answers", range(min = 1))]
-    pub most_answers: usize,
+    /// `max-answers`: the largest number of answers to a question.
+    #[schemars(default = "max_answers", range(min = 1))]
+    pub max_answers: usize,
     /// `[data]`: the questions.
     pub data: QuestionFiles,
-    /// `[reasoner]`: what answers, by `kind`.
+    /// `[reasoner]`: the model, by `kind`.
     pub reasoner: ReasonerOptions,
 }
 
@@ -63,29 +63,29 @@ struct General {
     source: Option<SourceOptions>,
     #[serde(default)]
     populated: PopulatedFacts,
-    #[serde(default = "most_answers")]
-    most_answers: usize,
+    #[serde(default = "max_answers")]
+    max_answers: usize,
     data: QuestionFiles,
 }
 
-fn most_answers() -> usize {
+fn max_answers() -> usize {
     10
 }
 
-/// `[populated]`: what `sporran populate` read from text.
+/// `[populated]`: facts that `sporran populate` extracted from text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PopulatedFacts {
-    /// Folders of its runs.
+    /// The folders of the runs.
     pub runs: Vec<PathBuf>,
-    /// Only facts that it is so sure of, 0 to 1.
+    /// The smallest confidence of a fact, from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
-    pub least_confidence: f64,
+    pub min_confidence: f64,
 }
 
 impl Default for PopulatedFacts {
     fn default() -> Self {
-        Self { runs: Vec::new(), least_confidence: 0.5 }
+        Self { runs: Vec::new(), min_confidence: 0.5 }
     }
 }
 
@@ -93,15 +93,15 @@ impl Default for PopulatedFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QuestionFiles {
-    /// What is learned from.
+    /// The training files.
     pub train: Vec<PathBuf>,
-    /// What the threshold and the best weights are chosen on.
+    /// The validation file, for the threshold and the best weights.
     pub valid: Option<PathBuf>,
-    /// The test in distribution.
+    /// The in-distribution test file.
     pub iid: Option<PathBuf>,
-    /// The test out of distribution.
+    /// The out-of-distribution test file.
     pub ood: Option<PathBuf>,
-    /// Only so many questions of each test.
+    /// The largest number of questions of each test.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
 }
@@ -192,27 +192,28 @@ fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Docume
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EncoderShape {
-    /// The folder of an encoder to start from; without it, one of this shape is drawn and its vocabulary learned.
+    /// The folder of the initial encoder. Without it, training starts from an encoder of these sizes with
+    /// random weights, and trains its vocabulary.
     pub from: Option<PathBuf>,
-    /// Width of the states.
+    /// The size of the hidden states.
     #[schemars(range(min = 1))]
-    pub width: usize,
-    /// Layers.
+    pub hidden_size: usize,
+    /// The number of layers.
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
-    /// Attention heads.
+    /// The number of attention heads.
     #[schemars(range(min = 1))]
     pub heads: usize,
-    /// Inner width of the feed-forward part.
+    /// The size of the feed-forward layers.
     #[schemars(range(min = 1))]
     pub feed_forward: usize,
-    /// Tokens of the vocabulary, at most.
+    /// The largest size of the vocabulary.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
-    /// Dropout rate.
+    /// The dropout rate.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// Tokens of question and document, at most.
+    /// The largest number of tokens of question and document.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
 }
@@ -221,7 +222,7 @@ impl Default for EncoderShape {
     fn default() -> Self {
         Self {
             from: None,
-            width: 128,
+            hidden_size: 128,
             layers: 2,
             heads: 4,
             feed_forward: 256,
@@ -236,23 +237,23 @@ impl Default for EncoderShape {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EmbedOptions {
-    /// The model's folder: where training writes it.
+    /// The folder of the model, which training writes.
     pub model: PathBuf,
-    /// Complex numbers of an entity's vector, 64 if it is not given; only without `embedding`.
+    /// The number of complex dimensions of an entity's vector. The default is 64. Only without `embedding`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rank: Option<usize>,
-    /// The folder of a ComplEx of the same knowledge base, whose vectors of entities are taken. Without it they are drawn, and
-    /// trained with the questions.
+    /// The folder of a ComplEx of the same knowledge base, for the vectors of entities. Without it, they are
+    /// random at first, and trained with the questions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<PathBuf>,
-    /// Whether the vectors of `embedding` are trained further with the questions.
+    /// Whether the vectors of `embedding` are fine-tuned with the questions.
     #[serde(default)]
     pub train_entities: bool,
-    /// `[reasoner.encoder]`: what reads question and document.
+    /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
-    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -261,16 +262,16 @@ pub struct EmbedOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TransferOptions {
-    /// The model's folder: where training writes it.
+    /// The folder of the model, which training writes.
     pub model: PathBuf,
-    /// Steps over the triples: 1 or 2.
+    /// The number of steps over the triples: 1 or 2.
     #[serde(default = "steps")]
     #[schemars(range(min = 1, max = 2), extend("x-unit" = "steps"))]
     pub steps: usize,
-    /// `[reasoner.encoder]`: what reads question and document.
+    /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
-    /// `[reasoner.optimizer]`: passes, batches, learning rate.
+    /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -283,23 +284,24 @@ fn steps() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Seq2SeqQuestions {
-    /// The model's folder: where training writes it.
+    /// The folder of the model, which training writes.
     pub model: PathBuf,
-    /// The folder of a T5 or BART to start from; without it, a T5 of `shape` is drawn and its vocabulary learned.
+    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
+    /// weights, and trains its vocabulary.
     pub from: Option<PathBuf>,
-    /// `[reasoner.shape]`: the shape of a new T5.
+    /// `[reasoner.shape]`: the sizes of a T5 with random weights.
     #[serde(default)]
     pub shape: ShapeOptions,
-    /// Tokens of question and document, at most.
+    /// The largest number of tokens of question and document.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Tokens of the answers, at most.
+    /// The largest number of tokens of the answers.
     #[serde(default = "answer_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
-    /// Triples of the knowledge base about what the document names that are read as well, at most: those whose relation's
-    /// label and entities share most words with the question. 0 reads none.
+    /// The number of triples to add to the input. They are about entities of the document, and their
+    /// relation's names share most words with the question.
     #[serde(default)]
     #[schemars(extend("x-unit" = "triples"))]
     pub retrieved: usize,
@@ -321,7 +323,7 @@ impl Config for ReasonOptions {
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reasoner = document.require_stage("reasoner");
-        let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
+        let General { name, seed, output, kb, entities, relations, source, populated, max_answers, data } =
             document.read_root(&["reasoner"])?;
         let reasoner = reasoner.ok()?;
         Some(Self {
@@ -333,7 +335,7 @@ impl Config for ReasonOptions {
             relations,
             source,
             populated,
-            most_answers,
+            max_answers,
             data,
             reasoner,
         })
@@ -356,7 +358,7 @@ impl Config for ReasonOptions {
         }
         pages::check(self.source.as_ref(), ("source", None), document);
         for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {
-            let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
+            let message = format!("{} has no predictions; run `sporran populate`", run.display());
             document.report_key("populated.runs", message);
         }
         self.reasoner.check("reasoner", document);
@@ -377,7 +379,7 @@ mod tests {
     use crate::config::mistakes;
 
     #[test]
-    fn every_mistake_is_told_with_its_key() {
+    fn every_mistake_is_reported_with_its_key() {
         let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
                     model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_of_entities_come_from_one_place() {
+    fn vectors_of_entities_have_one_source() {
         let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
                     train-entities = true\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);

@@ -1,4 +1,4 @@
-//! Facts that were read from text, as part of a knowledge base, with the sentences that state them.
+//! Adds extracted facts to a knowledge base, with their sentences.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,23 +16,23 @@ use sporran_kilt::{
 use super::options::PopulatedFacts;
 use crate::{Error, Result, workflows::population::Node};
 
-/// Where a triple is stated.
+/// A sentence that states a triple.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Stated {
-    /// The sentence and its place in the document that was read, as `sporran populate` tells it.
+    /// The sentence and its offsets, from `meta.statement` of a prediction of `sporran populate`.
     pub(super) statement: Value,
-    /// The document's page, where it is one.
+    /// The document's page; empty without one.
     pub(super) provenance: Vec<Provenance>,
-    /// How sure the extractor was.
+    /// The confidence of the extractor.
     pub(super) confidence: Option<f64>,
 }
 
-/// Where triples are stated.
+/// The sentences of extracted triples.
 #[derive(Debug, Default)]
 pub(super) struct Evidence(HashMap<[u32; 3], Vec<Stated>>);
 
 impl Evidence {
-    /// What states a triple; nothing for one that no run read.
+    /// The sentences of a triple; empty for a triple that no run extracted.
     pub(super) fn of(&self, triple: Triple) -> &[Stated] {
         self.0.get(&key(triple)).map_or(&[], Vec::as_slice)
     }
@@ -42,30 +42,29 @@ fn key(Triple { subject, relation, object }: Triple) -> [u32; 3] {
     [subject.0, relation.0, object.0]
 }
 
-/// What the knowledge base calls its entities, in lower case; `None` for what several are called. A label goes before other
-/// names.
-struct Called {
+/// Entities by lower-case name; `None` for ambiguous names. Labels have priority over other names.
+struct Names {
     labels: HashMap<String, Option<EntityId>>,
     others: HashMap<String, Option<EntityId>>,
 }
 
-impl Called {
+impl Names {
     fn new(kb: &KnowledgeBase) -> Self {
         let (mut labels, mut others) = (HashMap::new(), HashMap::new());
-        let call = |called: &mut HashMap<String, Option<EntityId>>, name: &str, id| {
-            let known = called.entry(name.to_lowercase()).or_insert(Some(id));
+        let add = |names: &mut HashMap<String, Option<EntityId>>, name: &str, id| {
+            let known = names.entry(name.to_lowercase()).or_insert(Some(id));
             if *known != Some(id) {
                 *known = None;
             }
         };
         for id in (0..kb.entity_count() as u32).map(EntityId) {
-            call(&mut labels, kb.label(id), id);
-            kb.labels(id).iter().for_each(|name| call(&mut others, name, id));
+            add(&mut labels, kb.label(id), id);
+            kb.labels(id).iter().for_each(|name| add(&mut others, name, id));
         }
         Self { labels, others }
     }
 
-    /// The entity that was linked, or that alone is called so; a new one where there is none.
+    /// The linked entity, or the only entity of this name, or a new entity.
     fn entity(&mut self, node: &Node, kb: &mut KnowledgeBase) -> sporran_kilt::Result<EntityId> {
         let lower = node.name.to_lowercase();
         let known = self.labels.get(&lower).or_else(|| self.others.get(&lower));
@@ -82,16 +81,16 @@ impl Called {
     }
 }
 
-/// The fact of a prediction and how sure it is; nothing where that is too little.
+/// The fact of a prediction and its confidence; `None` if the confidence is too low.
 fn fact(
     path: &Path,
     line: u64,
     record: &Record,
-    least: f64,
+    min_confidence: f64,
 ) -> sporran_kilt::Result<Option<([Node; 3], Option<f64>)>> {
     let meta = |name: &str| record.meta.as_ref().and_then(|meta| meta.get(name));
     let confidence = meta("confidence").and_then(Value::as_f64);
-    if confidence.is_some_and(|confidence| confidence < least) {
+    if confidence.is_some_and(|confidence| confidence < min_confidence) {
         return Ok(None);
     }
     let nodes = serde_json::from_value(meta("triple").cloned().unwrap_or_default())
@@ -99,18 +98,18 @@ fn fact(
     Ok(Some((nodes, confidence)))
 }
 
-/// Adds the facts of runs of `sporran populate` to the training part of a knowledge base. What a run did not link means the
-/// entity that alone is called so, and otherwise a new one of this name.
+/// Adds the facts of runs of `sporran populate` to the training part of a knowledge base. A node without a
+/// link is the only entity of its name, or else a new entity.
 ///
 /// # Errors
 /// Those of reading; [`Error::Kilt`] for a prediction without its triple.
 pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Evidence> {
-    let PopulatedFacts { runs, least_confidence } = facts;
+    let PopulatedFacts { runs, min_confidence } = facts;
     let mut evidence = Evidence::default();
     if runs.is_empty() {
         return Ok(evidence);
     }
-    let mut called = Called::new(kb);
+    let mut names = Names::new(kb);
     let mut known: HashSet<[u32; 3]> = kb.triples(Part::Train).iter().copied().map(key).collect();
     for run in runs {
         let folder = run.join("predictions");
@@ -123,14 +122,14 @@ pub(super) fn merge(facts: &PopulatedFacts, kb: &mut KnowledgeBase) -> Result<Ev
         for path in files {
             jsonl::open(&path)?.batches::<Record>(|batch| {
                 batch.into_iter().try_for_each(|(line, record)| {
-                    let Some((nodes, confidence)) = fact(&path, line, &record, *least_confidence)? else {
+                    let Some((nodes, confidence)) = fact(&path, line, &record, *min_confidence)? else {
                         return Ok(());
                     };
                     let [subject, relation, object] = &nodes;
                     let triple = Triple {
-                        subject: called.entity(subject, kb)?,
+                        subject: names.entity(subject, kb)?,
                         relation: kb.add_relation(relation.id.as_ref().unwrap_or(&relation.name))?,
-                        object: called.entity(object, kb)?,
+                        object: names.entity(object, kb)?,
                     };
                     if known.insert(key(triple)) {
                         kb.add(Part::Train, triple)?;
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_join_by_link_or_name_and_are_remembered_with_their_sentences() {
+    fn facts_join_by_link_or_name_and_keep_their_sentences() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("predictions")).unwrap();
         let line = |subject: Value, object: Value, text: &str| {
@@ -180,7 +179,7 @@ mod tests {
             let id = kb.add_entity(id).unwrap();
             kb.set_label(id, label);
         }
-        // Another name of another entity does not make a label doubtful.
+        // An alias of another entity does not make a label ambiguous.
         kb.add_alias(kb.entity("Q1").unwrap(), "Portugal");
         let facts = PopulatedFacts { runs: vec![folder.path().to_owned()], ..PopulatedFacts::default() };
         let evidence = merge(&facts, &mut kb).unwrap();

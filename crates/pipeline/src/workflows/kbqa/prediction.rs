@@ -1,4 +1,4 @@
-//! Answers to a question as one prediction in KILT's layout, with what they rest on.
+//! Predictions in KILT's layout: the answers to a question with their evidence.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ use sporran_reasoner::question::Answered;
 use super::populated::Evidence;
 use crate::source::pages::Pages;
 
-/// What stands between the answers of a prediction's text, as the generators write and read them.
+/// The separator of answers in a prediction's text, which is also that of the generators.
 const SEPARATOR: &str = ", ";
 
-/// A knowledge base, where what was read from text is stated, and the pages of documents.
+/// A knowledge base, the sentences of its extracted facts, and the pages of documents.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) kb: &'a KnowledgeBase,
@@ -23,24 +23,24 @@ pub(super) struct Known<'a> {
     pub(super) pages: &'a Pages,
 }
 
-/// One of several answers, as `meta.answers` of a prediction has it.
+/// One answer in `meta.answers` of a prediction.
 #[derive(Serialize)]
 struct Answer {
     answer: String,
-    /// 0 to 1.
+    /// From 0 to 1.
     confidence: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     wikidata_id: Option<String>,
-    /// The name in the document that the answer was reached from.
+    /// The mention in the document from which the model reached the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     bridge: Option<Bridge>,
-    /// The triples that the answer rests on.
+    /// The triples that support the answer.
     triples: Vec<Value>,
     #[serde(skip)]
     stated: Vec<Provenance>,
 }
 
-/// A span of the document, in code points, and the entity that it names.
+/// A mention in the document, in code points, and its entity.
 #[derive(Serialize)]
 struct Bridge {
     entity: String,
@@ -49,14 +49,14 @@ struct Bridge {
     end: usize,
 }
 
-/// The answers of a prediction, which its text has joined.
+/// The single answers of a prediction.
 pub(super) fn answers_of(record: &Record) -> Vec<&str> {
     let answers = record.meta.as_ref().and_then(|meta| meta["answers"].as_array());
     answers.into_iter().flatten().filter_map(|answer| answer["answer"].as_str()).collect()
 }
 
 impl Known<'_> {
-    /// The prediction of a model that walks over the knowledge base.
+    /// The prediction of a model over the knowledge base.
     pub(super) fn by_model(self, question: &Question, answered: &Answered) -> Record {
         let document = question.document();
         let answers = answered.answers.iter().map(|answer| {
@@ -73,28 +73,28 @@ impl Known<'_> {
             Answer {
                 wikidata_id: Some(self.kb.entity_name(answer.entity).to_owned()),
                 bridge,
-                ..self.resting_on(self.kb.label(answer.entity), answer.confidence, triples)
+                ..self.supported_by(self.kb.label(answer.entity), answer.confidence, triples)
             }
         });
         let steps: Vec<Vec<Value>> = answered
             .steps
             .iter()
             .map(|step| {
-                let tell = |(step, weight): &(sporran_reasoner::rules::Step, f32)| {
+                let step_json = |(step, weight): &(sporran_reasoner::rules::Step, f32)| {
                     json!({
                         "relation": self.kb.relation_label(RelationId(step.relation())),
                         "backward": step.is_backward(),
                         "weight": weight,
                     })
                 };
-                step.iter().map(tell).collect()
+                step.iter().map(step_json).collect()
             })
             .collect();
         self.predicted(question, answers.collect(), (!steps.is_empty()).then(|| json!(steps)))
     }
 
-    /// The prediction of a model that writes answers; `score` is the mean log-probability of what it wrote, `read` are the
-    /// triples that it was shown, of which those that name an answer are what the answer rests on.
+    /// The prediction of a model that generates answers. `score` is the mean log-probability of the text.
+    /// `read` are the triples of the input; those with an answer as subject or object support it.
     pub(super) fn by_text(
         self,
         question: &Question,
@@ -106,12 +106,12 @@ impl Known<'_> {
             let names = |triple: &Triple| {
                 [triple.subject, triple.object].iter().any(|&id| self.kb.label(id) == answer)
             };
-            self.resting_on(answer, score.exp().min(1.0), read.iter().copied().filter(names))
+            self.supported_by(answer, score.exp().min(1.0), read.iter().copied().filter(names))
         });
         self.predicted(question, answers.collect(), None)
     }
 
-    fn resting_on(self, answer: &str, confidence: f32, triples: impl Iterator<Item = Triple>) -> Answer {
+    fn supported_by(self, answer: &str, confidence: f32, triples: impl Iterator<Item = Triple>) -> Answer {
         let (mut shown, mut stated) = (Vec::new(), Vec::new());
         for triple in triples {
             let Triple { subject, relation, object } = triple;
@@ -130,8 +130,8 @@ impl Known<'_> {
         Answer { answer, confidence, wikidata_id: None, bridge: None, triples: shown, stated }
     }
 
-    /// Exactly one output, whatever the number of answers: KILT's scorers read no other. The document's page is the first
-    /// evidence, then come the pages that state the triples of the answers.
+    /// A prediction with exactly one output, because KILT's scorers read only one. Its provenance is the
+    /// document's page, then the pages with the sentences of the supporting triples.
     fn predicted(self, question: &Question, answers: Vec<Answer>, steps: Option<Value>) -> Record {
         let mut provenance = self.document(question);
         for item in answers.iter().flat_map(|answer| &answer.stated) {
@@ -164,12 +164,12 @@ impl Known<'_> {
         }
     }
 
-    /// The page of a question's document: what the question says, or the page of the document's title in the source.
+    /// The page of a question's document: the question's provenance, or the page of the document's title in the source.
     fn document(self, question: &Question) -> Vec<Provenance> {
-        let said = question.provenance.iter().flatten();
-        let said: Vec<Provenance> = said.filter(|item| item.wikipedia_id.is_some()).cloned().collect();
-        if !said.is_empty() {
-            return said;
+        let given = question.provenance.iter().flatten();
+        let given: Vec<Provenance> = given.filter(|item| item.wikipedia_id.is_some()).cloned().collect();
+        if !given.is_empty() {
+            return given;
         }
         let page = question.title.as_deref().and_then(|title| self.pages.titled(title));
         page.map(|page| self.pages.provenance(&page, Some(question.document()))).into_iter().collect()
@@ -188,11 +188,11 @@ mod tests {
     fn several_answers_are_one_output_and_none_is_an_empty_answer() {
         let (kb, evidence, pages) = Default::default();
         let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
-        let asked = question(
+        let several = question(
             r#"{"id":"1","question":"Which?","title":"T","context":"C",
                 "provenance":[{"wikipedia_id":"7","start_paragraph_id":1},{"title":"no page"}]}"#,
         );
-        let made = known.by_text(&asked, &["Rome".to_owned(), "Oslo".to_owned()], 0.0, &[]);
+        let made = known.by_text(&several, &["Rome".to_owned(), "Oslo".to_owned()], 0.0, &[]);
         assert_eq!(answers_of(&made), ["Rome", "Oslo"]);
         let [output] = made.outputs() else { panic!("{made:?}") };
         assert_eq!(output.answer.as_deref(), Some("Rome, Oslo"));

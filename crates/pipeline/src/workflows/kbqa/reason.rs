@@ -1,4 +1,4 @@
-//! Answering questions: sets of answers with what they rest on, written as predictions in KILT's layout and as answer sets.
+//! Answers questions. Writes answers with their evidence, as predictions in KILT's layout and as answer sets.
 
 use std::{fmt, path::PathBuf};
 
@@ -33,20 +33,20 @@ use crate::{
     source::pages::Pages,
 };
 
-/// What answering gave.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Reasoned {
+pub struct ReasonReport {
     /// The model.
     pub model: PathBuf,
-    /// Steps of its training, where it was trained just now.
+    /// The number of training steps, after training.
     pub steps: Option<u64>,
-    /// Its best P-F1 on the validation questions, where it was trained just now.
+    /// The best P-F1 on the validation questions, after training.
     pub valid: Option<f64>,
-    /// The tests.
+    /// The results of the tests.
     pub tests: Vec<Tested>,
 }
 
-impl fmt::Display for Reasoned {
+impl fmt::Display for ReasonReport {
     /// Scores are in percent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Vec::new();
@@ -66,31 +66,31 @@ impl fmt::Display for Reasoned {
     }
 }
 
-/// What one test gave.
+/// The result of one test.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tested {
     /// `iid` or `ood`.
     pub test: String,
     /// The predictions in KILT's layout.
     pub predictions: PathBuf,
-    /// How many questions there were.
+    /// The number of questions.
     pub questions: usize,
-    /// Mean scores; `None` where the file has no answers.
+    /// The mean scores; `None` without gold answers.
     pub scores: Option<Scores>,
 }
 
-/// What answers.
+/// A loaded model.
 enum System<'a> {
     Model(Box<QuestionModel>),
     Text { generator: Box<TextGenerator>, prompts: Box<Prompts<'a>> },
-    Shown(Box<CausalGenerator>),
+    Causal(Box<CausalGenerator>),
 }
 
-/// Trains what a config says, then answers its tests.
+/// Trains the model of a config, then answers its tests.
 ///
 /// # Errors
-/// Whatever is wrong with files, model or training; [`Error::Config`] without questions to learn from.
-pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reasoned> {
+/// Errors of files, model or training; [`Error::Config`] without training questions.
+pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<ReasonReport> {
     let wrong = |key: &str, message: &str| {
         let (key, message) = (key.to_owned(), message.to_owned());
         Error::Config(vec![sporran_config::Diagnostic { origin: "config".into(), line: 0, key, message }])
@@ -115,55 +115,56 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         }
         ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
         ReasonerOptions::Causal(_) => {
-            return Err(wrong("reasoner.kind", "`causal` is not trained; `sporran reason` asks it as it is"));
+            return Err(wrong("reasoner.kind", "`causal` is not trained; use `sporran reason`"));
         }
     };
     underway.finish(TrainingEntry { steps, best: valid })?;
     let folder = RunDir::open(options.folder())?;
     drop(kb);
     let Answered { tests, account, mark } = answer(options, &folder, observe, &mut |_| {})?;
-    let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
+    let reasoned =
+        ReasonReport { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
     account.finish(&folder, mark)?;
     Ok(reasoned)
 }
 
-/// The options that no training depends on: where the model goes, and its tests.
+/// Options that do not change the training: the model's folder, and options of the tests.
 const UNTRAINED: [&str; 6] =
     ["reasoner.model", "data.iid", "data.ood", "data.limit", "populated.runs", "reasoner.answer-tokens"];
 
-/// Answers the tests of a config. Each prediction is given to `take` as well, in the order of its file. What was answered
-/// before, by a call that was killed or one that came to its end, is not answered again.
+/// Answers the tests of a config. Calls `take` with each prediction, in the order of its file. Reuses the
+/// answers of earlier and of killed runs.
 ///
 /// # Errors
-/// Whatever is wrong with files or the model; [`Error::Busy`] where another process works in the run's folder.
+/// Errors of files or the model; [`Error::Busy`] if another process uses the run's folder.
 pub fn reason(
     options: &ReasonOptions,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
-) -> Result<Reasoned> {
+) -> Result<ReasonReport> {
     let folder = RunDir::open(options.folder())?;
     let Answered { tests, account, mark } = answer(options, &folder, observe, take)?;
-    let reasoned = Reasoned { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
+    let reasoned =
+        ReasonReport { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
     report(options, &reasoned)?;
     account.finish(&folder, mark)?;
     Ok(reasoned)
 }
 
-/// The knowledge base that a config's answers come from: with what its entities and relations are called, and with the facts
-/// of `[populated]`.
+/// The knowledge base of a config, with the names of entities and relations, and the facts of `[populated]`.
 ///
 /// # Errors
-/// Whatever is wrong with files.
+/// Errors of files.
 pub fn knowledge_base(options: &ReasonOptions) -> Result<KnowledgeBase> {
     Ok(data::knowledge(options)?.0)
 }
 
-fn report(options: &ReasonOptions, reasoned: &Reasoned) -> Result<()> {
+fn report(options: &ReasonOptions, reasoned: &ReasonReport) -> Result<()> {
     Ok(jsonl::write_json(options.folder().join("report.json"), reasoned)?)
 }
 
-/// Tests that are answered and not reported yet.
+/// The results of the tests before the report.
 struct Answered {
     tests: Vec<Tested>,
     account: Account,
@@ -211,7 +212,7 @@ fn answer(
                     system.insert(opened)
                 }
             };
-            predictions_of(system, portion, known, options.most_answers)
+            predictions_of(system, portion, known, options.max_answers)
         };
         let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
         let step = FileStep {
@@ -231,7 +232,7 @@ fn answer(
     Ok(Answered { tests: tested, account, mark })
 }
 
-/// What the predictions of a test are worth.
+/// Scores the predictions of a test.
 fn score(
     test: &str,
     questions: &[Question],
@@ -258,13 +259,13 @@ fn score(
     })
 }
 
-/// Sees to it that a model's folder holds the kind of model that the config names.
+/// Checks that the folder has the kind of model of the config.
 fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
-    let (expected, is_right) = match options {
+    let (expected, matches) = match options {
         ReasonerOptions::EmbedKgqa(_) => ("embed-kgqa", matches!(found, QuestionKind::EmbedKgqa { .. })),
         _ => ("transfer-net", matches!(found, QuestionKind::TransferNet { .. })),
     };
-    if is_right {
+    if matches {
         return Ok(());
     }
     let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
@@ -280,7 +281,7 @@ impl<'a> System<'a> {
                 generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
                 prompts: Box::new(Prompts::new(kb, system.retrieved)),
             },
-            ReasonerOptions::Causal(system) => Self::Shown(Box::new(causal::generator(system)?)),
+            ReasonerOptions::Causal(system) => Self::Causal(Box::new(causal::generator(system)?)),
             ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
                 let model = QuestionModel::load(options.reasoner.model(), kb)?;
                 check_kind(&options.reasoner, model.kind())?;
@@ -294,7 +295,7 @@ fn predictions_of(
     system: &System<'_>,
     questions: &[Question],
     known: Known<'_>,
-    most: usize,
+    max_answers: usize,
 ) -> Result<Vec<Record>> {
     match system {
         System::Model(model) => {
@@ -302,7 +303,7 @@ fn predictions_of(
                 .iter()
                 .map(|question| QuestionInput { question: &question.question, document: question.document() })
                 .collect();
-            let answered = model.answer(&inputs, most)?;
+            let answered = model.answer(&inputs, max_answers)?;
             Ok(questions
                 .iter()
                 .zip(answered)
@@ -315,14 +316,19 @@ fn predictions_of(
             let generated = generator.generate(&texts)?;
             let predicted = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
                 let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-                known.by_text(question, &seq2seq::answers(text, most), score, &prompts.triples(question))
+                known.by_text(
+                    question,
+                    &seq2seq::answers(text, max_answers),
+                    score,
+                    &prompts.triples(question),
+                )
             };
             Ok(questions.iter().zip(generated).map(predicted).collect())
         }
-        System::Shown(generator) => {
+        System::Causal(generator) => {
             let generated = causal::generate(generator, questions)?;
             let predicted = |(question, found): (&Question, sporran_generator::Generation)| {
-                known.by_text(question, &seq2seq::answers(&found.text, most), found.score, &[])
+                known.by_text(question, &seq2seq::answers(&found.text, max_answers), found.score, &[])
             };
             Ok(questions.iter().zip(generated).map(predicted).collect())
         }

@@ -1,5 +1,5 @@
-//! The encoder-decoder that reads a question, its document and, where asked for, triples that look as if they helped, and
-//! writes the answers between commas.
+//! The encoder-decoder. Its input is a question, its document, and optionally related triples. It generates
+//! answers separated by commas.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::{
     Result,
     observe::Observer,
     training::{
-        model::{Pupil, Start},
-        session::Learning,
+        model::{InitialModel, TrainableModel},
+        session::TrainingSession,
     },
 };
 
-/// Makes the texts that the model reads.
+/// Makes the inputs of the model.
 pub(super) struct Prompts<'a> {
     kb: &'a KnowledgeBase,
     linker: Linker,
@@ -42,18 +42,18 @@ impl<'a> Prompts<'a> {
     /// The question, the triples, the document.
     pub(super) fn text(&self, question: &Question) -> String {
         let triples: Vec<String> =
-            self.triples(question).into_iter().map(|triple| self.say(triple)).collect();
-        let known = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
-        format!("{}{known} | {}", question.question, question.document())
+            self.triples(question).into_iter().map(|triple| self.triple_text(triple)).collect();
+        let context = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
+        format!("{}{context} | {}", question.question, question.document())
     }
 
-    fn say(&self, triple: Triple) -> String {
+    fn triple_text(&self, triple: Triple) -> String {
         let Triple { subject, relation, object } = triple;
         format!("{} {} {}", self.kb.label(subject), self.kb.relation_label(relation), self.kb.label(object))
     }
 
-    /// The triples about what the document names that share most words with the question: by their relation's names, then
-    /// in the order of the names in the document.
+    /// The triples about entities of the document, ranked by the number of words that the relation's names
+    /// share with the question, then by the order of the entities in the document.
     pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
         if self.retrieved == 0 {
             return Vec::new();
@@ -64,13 +64,13 @@ impl<'a> Prompts<'a> {
                 .map(|word| word.to_lowercase().chars().take(5).collect())
                 .collect()
         };
-        let asked = words(&question.question);
+        let question_words = words(&question.question);
         let mut seen = FxHashSet::default();
         let mut found: Vec<(usize, Triple)> = Vec::new();
         for name in self.linker.link(question.document()) {
             let subject = EntityId(name.entity);
             for (relation, objects) in self.index.relations_of(subject) {
-                let of_label = |label: &String| words(label).intersection(&asked).count();
+                let of_label = |label: &String| words(label).intersection(&question_words).count();
                 let labels = self.kb.relation_labels(relation);
                 let shared = labels.iter().map(of_label).max().unwrap_or_default();
                 for &object in objects {
@@ -86,25 +86,25 @@ impl<'a> Prompts<'a> {
     }
 }
 
-/// The answers of a text, each once, in their order.
-pub(super) fn answers(text: &str, most: usize) -> Vec<String> {
+/// The distinct answers of a text, in order.
+pub(super) fn answers(text: &str, max_answers: usize) -> Vec<String> {
     let mut seen = FxHashSet::default();
     text.split(',')
         .map(str::trim)
         .filter(|answer| !answer.is_empty() && seen.insert(*answer))
-        .take(most)
+        .take(max_answers)
         .map(str::to_owned)
         .collect()
 }
 
-/// How a model of these options generates.
+/// The generator of a model with these options.
 pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     let generation =
         GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
     ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
 }
 
-/// Trains a model and writes its folder; gives the steps made and the best P-F1 on the validation questions.
+/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
 pub(super) fn train(
     options: &ReasonOptions,
     system: &Seq2SeqQuestions,
@@ -120,11 +120,11 @@ pub(super) fn train(
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
     let start = match &system.from {
-        Some(from) => Start::of_folder(from, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, options.seed)?,
         None => {
             let texts: Vec<&str> =
                 pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
-            Start::fresh(&system.shape, &texts, &[], options.seed)?
+            InitialModel::fresh(&system.shape, &texts, &[], options.seed)?
         }
     };
     let card = |variables: &Variables| {
@@ -136,7 +136,7 @@ pub(super) fn train(
             options.seed
         )
     };
-    let Pupil { model, tokenizer, variables, companions } = start.pupil(&Device::Cpu, card)?;
+    let TrainableModel { model, tokenizer, variables, extra_files } = start.build(&Device::Cpu, card)?;
     let rows: Result<Vec<Row>> = pairs
         .par_iter()
         .map(|(source, target)| {
@@ -147,29 +147,29 @@ pub(super) fn train(
         })
         .collect();
     let rows = Arc::new(rows?);
-    let asked: Vec<String> = valid.iter().map(|question| prompts.text(question)).collect();
-    let judge = TextGenerator::new(model.clone(), tokenizer.clone(), generator(system))?;
+    let inputs: Vec<String> = valid.iter().map(|question| prompts.text(question)).collect();
+    let generator = TextGenerator::new(model.clone(), tokenizer.clone(), generator(system))?;
     let evaluate = || {
-        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
             let text = texts.first().map_or("", |text| &text.text);
-            answer_set::score(&answers(text, options.most_answers), question.labels(), answer_set::words).p_f1
+            answer_set::score(&answers(text, options.max_answers), question.labels(), answer_set::words).p_f1
         };
-        let total: f64 = judge.generate(&asked)?.into_iter().zip(&valid).map(score).sum();
+        let total: f64 = generator.generate(&inputs)?.into_iter().zip(&valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)
     };
     let of_epoch = |_| Ok(rows.clone());
     let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &system.optimizer, &of_epoch);
-    let learning = Learning {
+    let session = TrainingSession {
         variables: &variables,
         options: &system.optimizer,
         folder: options.folder().join("training"),
         model: &system.model,
         dtype: DType::F16,
-        companions: &companions,
-        score: "valid P-F1",
+        extra_files: &extra_files,
+        score: "validation P-F1",
     };
-    let trained = learning.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
+    let trained = session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
     Ok((trained.steps, trained.best.map(|(_, score)| score)))
 }
 
@@ -178,13 +178,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_stand_between_commas() {
+    fn answers_are_separated_by_commas() {
         assert_eq!(answers(" rock music, jazz,,jazz ,pop", 2), ["rock music", "jazz"]);
         assert!(answers(" , ", 3).is_empty());
     }
 
     #[test]
-    fn triples_of_named_entities_are_read_with_the_question() {
+    fn triples_of_named_entities_are_in_the_input() {
         let mut kb = KnowledgeBase::default();
         for (id, label) in [("Q1", "Austria"), ("Q2", "German"), ("Q3", "Europe")] {
             let id = kb.add_entity(id).unwrap();

@@ -1,4 +1,4 @@
-//! Dialogues and sentences as queries and passages, and how they are parted.
+//! Dialogues and sentences as queries and passages, and their folds.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -9,30 +9,30 @@ use sporran_kilt::{
     wowpp::{Dialogue, Dialogues, parts, repaired},
 };
 
-/// What tells how good a sentence is.
+/// The source of relevance labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Labels {
-    /// The judges' confidence.
+    /// The confidence of the annotators.
     #[default]
     Crowd,
     /// 1 for the sentence that the dialogue used, 0 for others.
     Gold,
 }
 
-/// A dialogue as a query, its sentences as passages, and how good each is.
+/// A dialogue as a query, its sentences as passages, and their relevance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
-    /// The whole dialogue, one turn a line.
+    /// The whole dialogue, with one turn in each line.
     pub query: Query,
-    /// The sentences under their articles' titles, in the file's order; the number of each is its id.
+    /// The sentences with their articles' titles, in the order of the file. The ids are the indices.
     pub passages: Vec<Passage>,
-    /// One a sentence, 0 to 1.
+    /// The relevance of each sentence, from 0 to 1.
     pub targets: Vec<f32>,
 }
 
 impl Selection {
-    /// Reads a dialogue. Texts are repaired, since models read them. Turns that are all blank make a dialogue of its topic.
+    /// Makes a query and passages. Repairs the encoding of texts. If all turns are blank, the query is the topic.
     #[must_use]
     pub fn new(id: &str, dialogue: &Dialogue, labels: Labels) -> Self {
         let mut text = dialogue.turns.iter().map(|turn| repaired(turn.trim())).collect::<Vec<_>>().join("\n");
@@ -42,14 +42,14 @@ impl Selection {
         let gold = dialogue.extra.get("gold_sentence").and_then(serde_json::Value::as_str).map(parts);
         let mut passages = Vec::with_capacity(dialogue.annotated_sentences.len());
         let mut targets = Vec::with_capacity(dialogue.annotated_sentences.len());
-        for (at, judged) in dialogue.annotated_sentences.iter().enumerate() {
-            let (title, text) = judged.parts();
+        for (at, annotated) in dialogue.annotated_sentences.iter().enumerate() {
+            let (title, text) = annotated.parts();
             targets.push(match labels {
-                Labels::Crowd => judged.confidence as f32,
+                Labels::Crowd => annotated.confidence as f32,
                 Labels::Gold => {
                     let is_gold = gold.as_ref().is_some_and(|(of, sentence)| {
                         if of.is_empty() {
-                            // Even without the separator a title can stand before the sentence.
+                            // A title can precede the sentence without a separator.
                             !text.is_empty() && sentence.ends_with(&text)
                         } else {
                             (of, sentence) == (&title, &text)
@@ -60,7 +60,7 @@ impl Selection {
             });
             passages.push(Passage {
                 id: PassageId(at as u32),
-                page_id: judged.article.clone().unwrap_or_else(|| title.clone()),
+                page_id: annotated.article.clone().unwrap_or_else(|| title.clone()),
                 title,
                 ..Passage::of_text(text)
             });
@@ -69,8 +69,8 @@ impl Selection {
     }
 }
 
-/// The fold of each dialogue. Dialogues of one topic that begin with the same turn are parts of one conversation, so they
-/// share a fold; conversations are dealt out in an order that the seed decides.
+/// The fold of each dialogue. Dialogues with the same topic and first turn are parts of one conversation, and
+/// are in the same fold. The seed shuffles the conversations.
 pub(super) fn folds(dialogues: &Dialogues, count: usize, seed: u64) -> Vec<usize> {
     let key =
         |dialogue: &Dialogue| (dialogue.topic.clone(), dialogue.turns.first().cloned().unwrap_or_default());
@@ -89,7 +89,7 @@ pub(super) fn folds(dialogues: &Dialogues, count: usize, seed: u64) -> Vec<usize
     dialogues.0.iter().map(|(_, dialogue)| fold(dialogue)).collect()
 }
 
-/// `limit` of `count` numbers, drawn by the seed, in rising order.
+/// A random sample of `limit` of `count` indices, in ascending order.
 pub(super) fn drawn(count: usize, limit: Option<usize>, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if let Some(limit) = limit {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_draws_by_the_seed() {
+    fn a_limit_samples_by_the_seed() {
         assert_eq!(drawn(4, None, 1), [0, 1, 2, 3]);
         let some = drawn(100, Some(10), 1);
         assert!(some.len() == 10 && some.is_sorted() && some == drawn(100, Some(10), 1));

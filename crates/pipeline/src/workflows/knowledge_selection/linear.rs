@@ -1,4 +1,4 @@
-//! A weighted sum of similarities, whose weights are learned before anything stands on it.
+//! A weighted sum of similarities, with trained weights.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use sporran_training::RankingLoss;
 use super::{data::Selection, train::COMPUTING};
 use crate::Result;
 
-/// For each similarity, for each dialogue, the scores of its sentences.
+/// The scores of the sentences, by similarity and dialogue.
 type Scores = Vec<Vec<Vec<f32>>>;
 
-/// A similarity that is weighed: a view of the reranker in a folder.
+/// A similarity: a view of the reranker in a folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Similarity {
     pub(super) folder: &'static str,
     pub(super) view: View,
 }
 
-/// The scores of similarities in `model`, each brought to mean 0 and deviation 1 among a dialogue's sentences. Those of one
-/// folder follow each other.
+/// The scores of similarities in `model`, standardized to mean 0 and deviation 1 among a dialogue's
+/// sentences. Similarities of one folder must be adjacent.
 pub(super) fn standardised(
     similarities: &[Similarity],
     model: &Path,
@@ -43,7 +43,7 @@ pub(super) fn standardised(
     Ok(scores)
 }
 
-/// For each dialogue, the weighted sums of its sentences' scores.
+/// The weighted sums of the sentences' scores, by dialogue.
 pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
     let dialogues = scores.first().map_or(0, Vec::len);
     let sum = |at: usize| {
@@ -58,15 +58,15 @@ pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
     (0..dialogues).map(sum).collect()
 }
 
-/// Steps of the descent, at most.
+/// The largest number of gradient steps.
 const STEPS: usize = 1000;
-/// A slope so small is none.
+/// The norm of the gradient at which the descent stops.
 const FLAT: f64 = 1e-5;
-/// What keeps weights of similarities that say the same from growing against each other.
+/// The L2 regularization, which keeps weights of collinear similarities bounded.
 const DECAY: f64 = 1e-2;
 
-/// The weights with the least listwise loss, by gradient descent from zero. The loss is convex; a step that does not lower
-/// it by half of what its slope promises is halved (Armijo, 1966), since similarities that go together make it steep.
+/// The weights with the smallest listwise loss, by gradient descent from zero. The loss is convex. A step is
+/// halved until it meets the condition of Armijo (1966), because collinear similarities make the loss steep.
 pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {
     let counted = |selection: &Selection| RankingLoss::Listwise.weight(&selection.targets);
     let count: f64 = selections.iter().map(counted).sum::<f64>().max(1.0);
@@ -101,7 +101,7 @@ pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec
         } else if rate > 1e-6 {
             rate *= 0.5;
         } else {
-            // Rounding says more than the slope by now.
+            // Rounding errors exceed the improvement.
             break;
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_similarity_that_tells_more_gets_the_greater_weight_and_a_misleading_one_a_negative() {
+    fn an_informative_similarity_gets_a_larger_weight_and_a_misleading_one_a_negative() {
         let targets = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
         let selections: Vec<Selection> = targets
             .iter()
@@ -135,7 +135,7 @@ mod tests {
         assert!(weights[0] > 1.0 && weights[1].abs() < 0.05 && weights[2] < 0.0, "{weights:?}");
         let sums = summed(&scores, &weights);
         assert!((f64::from(sums[0][0]) - (2.0 * weights[0] + weights[1] - 0.2 * weights[2])).abs() < 1e-5);
-        // Of one that is there forty times each has the same share, and the steps do not overshoot.
+        // Forty copies of a similarity get equal weights, and the steps do not overshoot.
         let many = vec![scores[0].clone(); 40];
         let shares = listwise_weights(&many, &selections);
         let together: f64 = shares.iter().sum();

@@ -1,5 +1,6 @@
-//! Knowledge selection (WOW++; Eric et al., 2021): which of many sentences fit a dialogue. Training of rerankers on judged
-//! sentences, cross-validation over dialogues, rankings of every candidate, and predictions in KILT's layout.
+//! Knowledge selection (WOW++; Eric et al., 2021): ranks sentences for a dialogue. Trains rerankers on
+//! annotated sentences, with cross-validation over dialogues. Writes rankings of all candidates, and
+//! predictions in KILT's layout.
 
 mod data;
 mod linear;
@@ -12,5 +13,5 @@ pub(crate) mod workflow;
 pub use data::{Labels, Selection};
 pub use options::{CombineOptions, DataOptions, RerankerTraining, SelectionOptions, TunedOptions};
 pub use rank::{rank, write_predictions, write_ranking};
-pub use respond::{DialoguesOptions, Responded, ResponseOptions, respond};
+pub use respond::{DialoguesOptions, ResponseOptions, ResponseReport, respond};
 pub use train::{Fitted, train};

@@ -73,7 +73,7 @@ pub struct DataOptions {
     /// Of so many dialogues that are learned from, one judges each pass over the data, and the best weights are kept;
     /// 0 keeps the last weights.
     #[serde(default)]
-    pub judge_every: usize,
+    pub validation_every: usize,
 }
 
 fn threshold() -> f64 {
@@ -270,8 +270,8 @@ impl Config for SelectionOptions {
             (None, Some(_)) => document.report_key("data.folds", "is missing; `fold` goes with it"),
             _ => {}
         }
-        if data.judge_every == 1 {
-            document.report_key("data.judge-every", "expected 0 or at least 2, found 1");
+        if data.validation_every == 1 {
+            document.report_key("data.validation-every", "expected 0 or at least 2, found 1");
         }
         self.training.check(TRAINING, document);
         if self.combine != CombineOptions::default() && !self.training.combines() {

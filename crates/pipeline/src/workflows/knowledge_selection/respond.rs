@@ -1,5 +1,5 @@
-//! Responses to dialogues: a reranker chooses sentences, and a generator writes the next turn from the dialogue and these
-//! (Eric et al., 2021, feed the best sentence to GPT-2).
+//! Responses to dialogues. A reranker selects sentences, and a generator writes the next turn from the
+//! dialogue and the sentences (Eric et al., 2021, give the best sentence to GPT-2).
 
 use std::{
     fmt,
@@ -48,19 +48,19 @@ use sporran_config::Document;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ResponseOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
+    /// `[source]`: the knowledge source with the articles of the sentences. Without it, predictions have no provenance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceOptions>,
-    /// `[dialogues]`: what is responded to.
+    /// `[dialogues]`: the input dialogues.
     pub dialogues: DialoguesOptions,
-    /// `[reranker]`: scores sentences.
+    /// `[reranker]`: the reranker of sentences.
     pub reranker: RerankerOptions,
-    /// `[generator]`: what writes responses, of any kind that a run has.
+    /// `[generator]`: the generator of responses.
     pub generator: GeneratorOptions,
 }
 
@@ -70,12 +70,12 @@ pub struct ResponseOptions {
 pub struct DialoguesOptions {
     /// The file, in WOW++'s layout.
     pub file: PathBuf,
-    /// Only the first dialogues.
+    /// The number of dialogues to use, the first ones.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
 }
 
-/// The parts of a config that are not stages.
+/// The keys outside of the stages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
@@ -102,7 +102,7 @@ impl Config for ResponseOptions {
         }
         pages::check(self.source.as_ref(), ("source", None), document);
         self.reranker.check("reranker", document);
-        // Those look pages up in a passage store, which a dialogue's sentences have none of.
+        // These kinds need a passage store, which dialogues do not have.
         if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
             let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
             document.report_key("generator.kind", message);
@@ -119,29 +119,29 @@ impl ResponseOptions {
     }
 }
 
-/// What a run of responses gave: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Responded {
-    /// The config's name.
+pub struct ResponseReport {
+    /// The name of the run.
     pub name: String,
-    /// Dialogues that were responded to.
+    /// The number of dialogues.
     pub dialogues: usize,
-    /// How the crowd's judgements score the ranking of the sentences.
+    /// The scores of the ranking of sentences by the annotators' labels.
     pub ranking: ranking::Report,
-    /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences, whether the generator read
-    /// them or not; dialogues without sentences are left out.
+    /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences. It is independent of the
+    /// generator's input, and excludes dialogues without sentences.
     pub knowledge_f1: Measure,
-    /// Mean words of a response.
+    /// The mean number of words of a response.
     pub words: Measure,
-    /// Seconds of the ranking and of the generator, loading left out.
+    /// The durations of ranking and of generation in seconds, without loading.
     pub seconds: [f64; 2],
     /// The predictions in KILT's layout: the response, with the pages of the sentences' articles as provenance.
     pub predictions: PathBuf,
-    /// Every sentence's score.
+    /// The file with the scores of all sentences.
     pub ranked: PathBuf,
 }
 
-impl fmt::Display for Responded {
+impl fmt::Display for ResponseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -156,12 +156,12 @@ impl fmt::Display for Responded {
     }
 }
 
-/// Ranks the sentences of dialogues, writes responses from the best ones, and puts predictions, ranking, report and manifest into
-/// the run's folder. A call that was killed is continued with the first portion that is missing.
+/// Ranks the sentences of dialogues, and generates responses from the best ones. Writes predictions, ranking,
+/// report and manifest into the run's folder. A killed run resumes at the first missing portion.
 ///
 /// # Errors
-/// Whatever is wrong with files or models; [`crate::Error::Busy`] where another process works in the run's folder.
-pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<Responded> {
+/// Errors of files or models; [`crate::Error::Busy`] if another process uses the run's folder.
+pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<ResponseReport> {
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
@@ -174,7 +174,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let key = key(responses_key(options)?, &mut inputs)?.input("pages", pages.hash());
     let reranker = options.reranker.open()?;
-    // A dialogue leaves nothing to chance.
+    // No generator for dialogues uses the seed.
     let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
@@ -206,8 +206,11 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let ranking_seconds = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let asked: Vec<Asked> =
-        dialogues.iter().zip(&ranked).map(|((id, own), ranked)| Asked::new(id, own, ranked)).collect();
+    let ranked_dialogues: Vec<RankedDialogue> = dialogues
+        .iter()
+        .zip(&ranked)
+        .map(|((id, own), ranked)| RankedDialogue::new(id, own, ranked))
+        .collect();
     let step = FileStep {
         title: "respond".into(),
         name: &stem(predictions),
@@ -215,11 +218,11 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         outputs: vec![predictions.clone()],
         inputs: &inputs,
     };
-    let make = |_, portion: &[Asked]| -> Result<Vec<Record>> {
+    let make = |_, portion: &[RankedDialogue]| -> Result<Vec<Record>> {
         let made = portion.iter().zip(responses(&*generator, portion)?);
-        Ok(made.map(|(asked, (response, read))| asked.record(response, &read, &pages)).collect())
+        Ok(made.map(|(dialogue, (response, read))| dialogue.record(response, &read, &pages)).collect())
     };
-    let mut work = Lines { inputs: &asked, portion: PORTION, make, path: predictions };
+    let mut work = Lines { inputs: &ranked_dialogues, portion: PORTION, make, path: predictions };
     let finished = folder.complete(step, &mut work, observe)?;
     mark.done(&stem(predictions))?;
     account.took("respond");
@@ -231,20 +234,22 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     ));
     account.answered(ranking);
     let (mut grounded, mut words) = (Vec::new(), Vec::new());
-    for (asked, record) in asked.iter().zip(jsonl::open(folder.root.join(predictions))?.records::<Record>()) {
+    for (dialogue, record) in
+        ranked_dialogues.iter().zip(jsonl::open(folder.root.join(predictions))?.records::<Record>())
+    {
         let record = record?;
         let response =
             record.outputs().first().and_then(|output| output.answer.as_deref()).unwrap_or_default();
         words.push(response.split_whitespace().count() as f64);
-        if let Some((best, _)) = asked.sentences.first() {
+        if let Some((best, _)) = dialogue.sentences.first() {
             grounded.push(Answers::new([best.text.as_str()]).score(response).f1);
         }
     }
     let generating_seconds = start.elapsed().as_secs_f64();
 
-    let responded = Responded {
+    let report = ResponseReport {
         name: options.name.clone(),
-        dialogues: asked.len(),
+        dialogues: ranked_dialogues.len(),
         ranking: ranking::Report::of(&ranked, RELEVANT),
         knowledge_f1: Measure::mean(grounded),
         words: Measure::mean(words),
@@ -252,19 +257,19 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         predictions: folder.root.join(predictions),
         ranked: folder.root.join(written),
     };
-    jsonl::write_json(folder.root.join("report.json"), &responded)?;
+    jsonl::write_json(folder.root.join("report.json"), &report)?;
     account.read(&inputs);
     account.parts(pages.parts());
     account.finish(&folder, mark)?;
-    Ok(responded)
+    Ok(report)
 }
 
 fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The options that neither rankings nor responses depend on: where results go, the dialogues, which count for themselves, and
-/// the source, whose content is in the hash of its pages.
+/// Options that are not in the key: output folders; the dialogues, whose content is a separate input; and the
+/// source, because the key has the hash of its pages.
 const WITHOUT: [&str; 6] =
     ["name", "output", "dialogues", "source.path", "source.redirects", "source.indexes"];
 
@@ -272,17 +277,17 @@ fn responses_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("respond", options)?.without(&WITHOUT))
 }
 
-/// Dialogues that are responded to together.
+/// The number of dialogues in a portion.
 const PORTION: usize = 32;
 
-/// A dialogue with its sentences, best first.
-struct Asked {
+/// A dialogue with its ranked sentences, best first.
+struct RankedDialogue {
     id: Id,
     query: sporran_kilt::Query,
     sentences: Vec<(Passage, f32)>,
 }
 
-impl Asked {
+impl RankedDialogue {
     fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked) -> Self {
         let Selection { mut query, passages, .. } = Selection::new(id, dialogue, Labels::Crowd);
         query.dataset = Some(Dataset::Wow);
@@ -302,19 +307,19 @@ impl Asked {
     }
 }
 
-/// The response to each dialogue, and the sentences that it was written from.
-fn responses(generator: &dyn Generator, asked: &[Asked]) -> Result<Vec<(String, Vec<usize>)>> {
-    let candidates: Vec<Vec<Candidate<'_>>> = asked
+/// The response to each dialogue, and the indices of the sentences in its prompt.
+fn responses(generator: &dyn Generator, dialogues: &[RankedDialogue]) -> Result<Vec<(String, Vec<usize>)>> {
+    let candidates: Vec<Vec<Candidate<'_>>> = dialogues
         .iter()
-        .map(|asked| {
-            let read = asked.sentences.iter().take(generator.passages());
+        .map(|dialogue| {
+            let read = dialogue.sentences.iter().take(generator.passages());
             read.map(|(passage, score)| Candidate { passage, score: *score }).collect()
         })
         .collect();
-    let requests: Vec<Request<'_>> = asked
+    let requests: Vec<Request<'_>> = dialogues
         .iter()
         .zip(&candidates)
-        .map(|(asked, candidates)| Request { query: &asked.query, passages: candidates })
+        .map(|(dialogue, candidates)| Request { query: &dialogue.query, passages: candidates })
         .collect();
     let generations = generator.generate(&requests)?;
     Ok(generations.into_iter().map(|generation| (generation.text, generation.evidence)).collect())

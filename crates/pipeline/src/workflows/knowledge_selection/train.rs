@@ -38,7 +38,7 @@ use crate::{
         step::{FileStep, Lines},
         training::TrainingFolder,
     },
-    training::session::{Judge, Learning, encoder_files},
+    training::session::{Evaluate, TrainingSession, encoder_files},
 };
 
 /// What a training made.
@@ -342,14 +342,15 @@ fn run<O: Objective>(
     objective: &O,
     encoder: &TunedEncoder,
     options: &TrainingOptions,
-    judge: Option<Judge<'_>>,
+    judge: Option<Evaluate<'_>>,
     companions: &[(String, Vec<u8>)],
     (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
     let (variables, folder, dtype) = (encoder.variables(), folder.join("training"), DType::F32);
-    let learning = Learning { variables, options, folder, model, dtype, companions, score: "map@5" };
-    Ok(learning.run(objective, judge, observe)?.steps)
+    let session =
+        TrainingSession { variables, options, folder, model, dtype, extra_files: companions, score: "map@5" };
+    Ok(session.run(objective, judge, observe)?.steps)
 }
 
 fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
@@ -415,7 +416,7 @@ fn trained(
         let (query, rows) = rows(&input, selection, compares)?;
         let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
         let query = RankingQuery { query, rows, targets: selection.targets.clone(), offsets };
-        let every = options.data.judge_every;
+        let every = options.data.validation_every;
         if every > 0 && at % every == every - 1 { judged.push(query) } else { learned.push(query) }
     }
     let optimizer = optimizer(options, tuned);
@@ -429,7 +430,7 @@ fn trained(
         mean_precision(&encoder, tuned.scale, &judged, options.data.threshold).map_err(EvaluationError::from)
     };
     let files = encoder_files(&checkpoint, encoder.config())?;
-    let evaluate = (!judged.is_empty()).then_some(&evaluate as Judge<'_>);
+    let evaluate = (!judged.is_empty()).then_some(&evaluate as Evaluate<'_>);
     let steps = run(&objective, &encoder, &optimizer, evaluate, &files, (folder, model), observe)?;
     let (max_tokens, truncation) = (Some(tuned.max_tokens), Truncation::FirstAtItsStart);
     let saved =

@@ -1,4 +1,4 @@
-//! The workflow as the registry knows it.
+//! The entry of the workflow in the registry.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<SelectionOptions>(
     "knowledge-selection",
     "data",
-    "Trains and scores what chooses sentences for a turn of a dialogue.",
+    "Trains and evaluates rerankers of sentences for dialogues.",
     r#"name = "knowledge-selection"
 [data]
 train = "train.json"
@@ -35,7 +35,7 @@ fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Resul
 pub(crate) const DIALOGUE: Workflow = Workflow::new::<ResponseOptions>(
     "dialogue",
     "dialogues",
-    "Chooses sentences for dialogues and writes the next turns.",
+    "Selects sentences for dialogues and generates the next turns.",
     r#"name = "dialogue"
 [dialogues]
 file = "dialogues.json"

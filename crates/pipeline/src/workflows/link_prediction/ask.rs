@@ -1,4 +1,4 @@
-//! Questions for the object or the subject of a triple, answered with what speaks for each answer.
+//! Queries for the object or the subject of a triple, with explanations of the answers.
 
 use std::path::Path;
 
@@ -13,81 +13,81 @@ use sporran_reasoner::{
 use super::model::{LinkModel, rules_over};
 use crate::Result;
 
-/// Questions that are scored together.
+/// The number of queries in a batch.
 const PORTION: usize = 64;
 
-/// A triple of which one entity is asked for.
+/// A triple without its subject or without its object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkQuestion {
-    /// The subject's name; none where it is asked for.
+    /// The name of the subject; `None` to query it.
     pub subject: Option<String>,
-    /// The relation's name.
+    /// The name of the relation.
     pub relation: String,
-    /// The object's name; none where it is asked for.
+    /// The name of the object; `None` to query it.
     pub object: Option<String>,
 }
 
-/// An entity that may complete the triple.
+/// An entity that completes the triple.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkAnswer {
-    /// Its name.
+    /// The name of the entity.
     pub entity: String,
-    /// What it is called, where the knowledge base tells.
+    /// The label of the entity; its name if the knowledge base has no label.
     pub label: String,
-    /// What the scorer says; greater is more plausible among the answers of one question.
+    /// The score. Scores of one query are comparable; a larger score is more plausible.
     pub score: f32,
-    /// What speaks for it, the strongest first.
+    /// The explanations, the strongest first.
     pub chains: Vec<Chain>,
 }
 
-/// Triples of the knowledge base that speak for an answer.
+/// Triples of the knowledge base that explain an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
-    /// The rule that they are a case of, where a rule predicts the answer.
+    /// The rule that the triples instantiate; `None` without a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// The rule's confidence; of a network, what the path counts for the logarithm of the answer's chance, to first order.
+    /// The confidence of the rule. For a network, the first-order contribution of the path to the answer's log-probability.
     pub weight: f32,
-    /// Names of subject, relation and object, in the order of the walk; none for a rule without a body.
+    /// The names of subject, relation and object of each triple, in the order of the path; empty for a rule without a body.
     pub triples: Vec<[String; 3]>,
-    /// What these are called; a name where the knowledge base tells no more.
+    /// The labels of these; the name where the knowledge base has no label.
     pub labels: Vec<[String; 3]>,
 }
 
-/// What is given back for a question.
+/// Options of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskOptions {
-    /// Answers, at most.
+    /// The largest number of answers.
     pub answers: usize,
-    /// Chains of an answer, at most.
+    /// The largest number of chains of an answer.
     pub chains: usize,
-    /// Whether what the training part says already is an answer too.
+    /// Whether entities of known training triples are answers as well.
     pub known: bool,
 }
 
-/// What answers questions: a model, rules, or a model whose answers rules tell more of.
+/// Answers queries by a model, by rules, or by a model with explanations by rules.
 pub struct Asker {
     kb: KnowledgeBase,
     scorer: Scorer,
     known: TripleIndex,
 }
 
-/// What decides the order of answers, and what only speaks for them.
+/// The scorer of answers. Next to a model, rules only explain.
 enum Scorer {
     Rules(RuleScorer),
     Model(LinkModel, Option<RuleScorer>),
 }
 
-/// A question in numbers: the entity that is known, the relation, and whether the subject is asked for.
-type Asked = (EntityId, RelationId, bool);
+/// A resolved query: the given entity, the relation, and whether the subject is queried.
+type ResolvedQuery = (EntityId, RelationId, bool);
 
 impl Asker {
-    /// Opens a knowledge base, the model of a folder (an embedding or a network), a file of mined rules, or both. A model decides the
-    /// order of answers where there is one.
+    /// Opens a knowledge base with the model of a folder (an embedding or a network), a file of mined rules,
+    /// or both. If there is a model, it ranks the answers.
     ///
     /// # Errors
-    /// Whatever is wrong with files, a model of another knowledge base, and neither model nor rules.
+    /// Errors of files, a model of another knowledge base, and neither model nor rules.
     pub fn open(kb: &Path, model: Option<&Path>, rules: Option<&Path>) -> Result<Self> {
         let kb = KnowledgeBase::open(kb)?;
         let rules = rules.map(|path| rules_over(&kb, path)).transpose()?;
@@ -95,7 +95,7 @@ impl Asker {
             (Some(model), rules) => Scorer::Model(LinkModel::open(model, &kb)?, rules),
             (None, Some(rules)) => Scorer::Rules(rules),
             (None, None) => {
-                let message = "expected a model or rules to ask, found neither".to_owned();
+                let message = "expected a model or rules, found neither".to_owned();
                 return Err(sporran_reasoner::Error::Argument(message).into());
             }
         };
@@ -103,10 +103,10 @@ impl Asker {
         Ok(Self { kb, scorer, known })
     }
 
-    /// A question in the numbers of the knowledge base.
+    /// Resolves the names of a query.
     ///
     /// # Errors
-    /// What is wrong: where not exactly one of subject and object is given, and for a name that the knowledge base does not know.
+    /// If not exactly one of subject and object is given, or a name is not in the knowledge base.
     pub fn resolve(&self, question: &LinkQuestion) -> Result<(EntityId, RelationId, bool), String> {
         let (name, subjects) = match (&question.subject, &question.object) {
             (Some(name), None) => (name, false),
@@ -122,43 +122,43 @@ impl Asker {
         Ok((entity, relation, subjects))
     }
 
-    /// The best answers of each question, best first; of equal scores the smaller number in the knowledge base. What has no chance,
-    /// as rules say where none predicts it, is no answer.
+    /// The answers to each query, best first. Equal scores are ordered by id. With rules only, entities that
+    /// no rule predicts are not answers.
     ///
     /// # Errors
     /// Those of the scorer.
-    pub fn ask(&self, asked: &[Asked], options: AskOptions) -> Result<Vec<Vec<LinkAnswer>>> {
+    pub fn ask(&self, queries: &[ResolvedQuery], options: AskOptions) -> Result<Vec<Vec<LinkAnswer>>> {
         let entities = self.kb.entity_count();
-        let mut answers = Vec::with_capacity(asked.len());
-        for portion in asked.chunks(PORTION) {
+        let mut answers = Vec::with_capacity(queries.len());
+        for portion in queries.chunks(PORTION) {
             let scores = self.scores(portion)?;
             let rows = portion.par_iter().zip(scores.par_chunks_exact(entities));
             let found: Result<Vec<_>> =
-                rows.map(|(asked, scores)| self.best(*asked, scores, options)).collect();
+                rows.map(|(query, scores)| self.best(*query, scores, options)).collect();
             answers.extend(found?);
         }
         Ok(answers)
     }
 
-    /// The scores of all entities for each question, row after row.
-    fn scores(&self, asked: &[Asked]) -> Result<Vec<f32>> {
+    /// The scores of all entities for each query, as rows.
+    fn scores(&self, queries: &[ResolvedQuery]) -> Result<Vec<f32>> {
         let scorer: &dyn TripleScorer = match &self.scorer {
             Scorer::Rules(rules) => rules,
             Scorer::Model(model, _) => model.scorer(),
         };
         let entities = self.kb.entity_count();
-        let mut scores = vec![0.0; asked.len() * entities];
+        let mut scores = vec![0.0; queries.len() * entities];
         for subjects in [false, true] {
-            let rows: Vec<usize> = (0..asked.len()).filter(|&row| asked[row].2 == subjects).collect();
+            let rows: Vec<usize> = (0..queries.len()).filter(|&row| queries[row].2 == subjects).collect();
             if rows.is_empty() {
                 continue;
             }
             let mut part = vec![0.0; rows.len() * entities];
             if subjects {
-                let questions: Vec<_> = rows.iter().map(|&row| (asked[row].1, asked[row].0)).collect();
+                let questions: Vec<_> = rows.iter().map(|&row| (queries[row].1, queries[row].0)).collect();
                 scorer.score_subjects(&questions, &mut part)?;
             } else {
-                let questions: Vec<_> = rows.iter().map(|&row| (asked[row].0, asked[row].1)).collect();
+                let questions: Vec<_> = rows.iter().map(|&row| (queries[row].0, queries[row].1)).collect();
                 scorer.score_objects(&questions, &mut part)?;
             }
             for (&row, part) in rows.iter().zip(part.chunks_exact(entities)) {
@@ -168,9 +168,9 @@ impl Asker {
         Ok(scores)
     }
 
-    /// The best answers of a question by the scores of all entities.
-    fn best(&self, asked: Asked, scores: &[f32], options: AskOptions) -> Result<Vec<LinkAnswer>> {
-        let (entity, relation, subjects) = asked;
+    /// The best answers to a query by the scores of all entities.
+    fn best(&self, query: ResolvedQuery, scores: &[f32], options: AskOptions) -> Result<Vec<LinkAnswer>> {
+        let (entity, relation, subjects) = query;
         let (network, rules) = match &self.scorer {
             Scorer::Rules(rules) => (None, Some(rules)),
             Scorer::Model(model, rules) => (model.network(), rules.as_ref()),

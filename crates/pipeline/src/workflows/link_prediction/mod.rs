@@ -1,5 +1,5 @@
-//! Link prediction: embeddings of a knowledge base and networks over its graph, trained from a config, searched for, scored
-//! and asked.
+//! Link prediction with embeddings of a knowledge base and networks over its graph: training, search of
+//! hyperparameters, evaluation and queries.
 
 mod ask;
 mod model;
@@ -11,4 +11,4 @@ pub(crate) mod workflow;
 pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion};
 pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
 pub use search::Trial;
-pub use train::{Fitted, Scored, evaluate, train, train_network};
+pub use train::{Scored, TrainedLinks, evaluate, train, train_network};

@@ -1,4 +1,4 @@
-//! What scores triples, opened: a model in a folder, whichever kind it is, and rules in a file.
+//! Loads scorers of triples: an embedding, a network or rules.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use sporran_reasoner::{
 
 use crate::{Result, run_dir::folder::check_finished};
 
-/// What `train` made of a config with `[embedding]` or `[network]`, over a knowledge base.
+/// A trained embedding or network over a knowledge base.
 pub(super) enum LinkModel {
     Embedding(Box<EmbeddingModel>),
     Network(Box<GraphNetwork>),

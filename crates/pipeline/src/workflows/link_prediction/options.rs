@@ -1,5 +1,5 @@
-//! What a config of an embedding or of a network says. These types' documentation, and that of [`EmbeddingOptions`] and
-//! [`NetworkOptions`], is the manual of the config file.
+//! The options of embeddings and networks. The documentation of these types, of [`EmbeddingOptions`] and of
+//! [`NetworkOptions`] is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -17,22 +17,22 @@ use crate::{Result, config::Config};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinksOptions {
-    /// The run's folder under `output`.
+    /// The name of the run's folder in `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// How the model's file keeps the entities' vectors: `f32` or `f16`.
+    /// The number format of the saved entity vectors: `f32` or `f16`.
     #[serde(default)]
     pub saved: Storage,
     /// `[data]`: the knowledge base.
     pub data: DataOptions,
     /// `[embedding]`: the model and its training.
     pub embedding: EmbeddingOptions,
-    /// `[search]`: other settings to try.
+    /// `[search]`: the search of hyperparameters.
     #[serde(default)]
     pub search: Option<SearchOptions>,
 }
@@ -41,17 +41,17 @@ pub struct LinksOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NetworkConfig {
-    /// The run's folder under `output`.
+    /// The name of the run's folder in `output`.
     pub name: String,
-    /// Decides everything that is drawn by chance.
+    /// The seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// Where runs' folders go.
+    /// The parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[data]`: the knowledge base.
     pub data: DataOptions,
-    /// `[network]`: its size and its training.
+    /// `[network]`: the network and its training.
     pub network: NetworkOptions,
 }
 
@@ -63,32 +63,32 @@ pub struct DataOptions {
     pub folder: PathBuf,
 }
 
-/// `[search]`: trainings with settings drawn from ranges; the first is the config as it is. The best on the valid part
-/// becomes the run's model.
+/// `[search]`: trials with random settings from ranges. The first trial has the settings of the config. The
+/// run's model is the best one on the validation part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchOptions {
-    /// How many trainings, the first included.
+    /// The number of trials, including the first.
     #[schemars(range(min = 1))]
     pub trials: usize,
     /// `[[search.range]]`
     pub range: Vec<RangeOptions>,
 }
 
-/// `[[search.range]]`: what a key is drawn from, either between two numbers or among values.
+/// `[[search.range]]`: the range of a key: an interval, or a list of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RangeOptions {
-    /// The key below `embedding`, such as `training.learning-rate`.
+    /// The key in `[embedding]`, such as `training.learning-rate`.
     pub key: String,
-    /// The least number.
+    /// The smallest number.
     pub low: Option<f64>,
-    /// The greatest number.
+    /// The largest number.
     pub high: Option<f64>,
-    /// Whether the number's logarithm is drawn evenly.
+    /// Whether the sampling is uniform in the logarithm.
     #[serde(default)]
     pub log: bool,
-    /// Values that are equally likely.
+    /// The list of values, which have equal probability.
     #[serde(default)]
     pub among: Vec<serde_json::Value>,
 }
@@ -178,11 +178,11 @@ impl RangeOptions {
         let mut place = &mut json;
         for part in self.key.split('.') {
             let Some(table) = place.as_object_mut() else {
-                return Err(format!("`{}`: `{part}` stands in no table", self.key));
+                return Err(format!("`{}`: `{part}` is not in a table", self.key));
             };
             place = table.entry(part).or_insert(serde_json::Value::Null);
         }
-        // A number that is drawn for a count is a count.
+        // Rounds a sampled number for an integer key.
         *place = match value.as_f64() {
             Some(number) if place.is_u64() => serde_json::json!(number.round() as u64),
             _ => value,
@@ -215,7 +215,7 @@ mod tests {
                           [embedding.training]\nlearning-rate = 0.5\n";
 
     #[test]
-    fn every_mistake_is_told_with_its_key() {
+    fn every_mistake_is_reported_with_its_key() {
         assert!(load(CONFIG, &[]).is_ok());
         let cases = [
             ("embedding.dim=7", "`embedding.dim`: expected an even number, found 7"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_committed_config_is_without_mistakes() {
+    fn every_committed_config_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/kge");
         let mut seen = 0;
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Hyper-parameters drawn from ranges by a seed.
+//! Random search of hyperparameters.
 
 use std::path::PathBuf;
 
@@ -11,22 +11,22 @@ use sporran_reasoner::embedding::EmbeddingOptions;
 use super::options::{LinksOptions, SearchOptions};
 use crate::{Error, Result};
 
-/// A training of a search.
+/// A trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
-    /// Its number, from 0, which is the config as it is.
+    /// The number of the trial. Trial 0 has the settings of the config.
     pub trial: usize,
-    /// The keys that were drawn, with their values.
+    /// The sampled keys and values.
     pub drawn: Map<String, Value>,
-    /// The best pass and its mean reciprocal rank on the valid part.
+    /// The best epoch and its mean reciprocal rank on the validation part.
     pub best: Option<(usize, f64)>,
-    /// Passes done.
+    /// The number of epochs.
     pub epochs: usize,
-    /// The folder of its model.
+    /// The folder of the model.
     pub model: PathBuf,
 }
 
-/// The settings of trial number `trial`; they do not depend on other trials.
+/// The settings of trial number `trial`. They do not depend on other trials.
 pub(super) fn drawn(
     options: &LinksOptions,
     search: &SearchOptions,
@@ -64,7 +64,7 @@ mod tests {
     use crate::workflows::link_prediction::RangeOptions;
 
     #[test]
-    fn trials_are_drawn_from_their_ranges_each_by_itself() {
+    fn trials_are_sampled_independently_from_their_ranges() {
         let options: LinksOptions = serde_json::from_value(json!({
             "name": "s", "seed": 3, "data": { "folder": "." }, "embedding": { "model": "complex", "dim": 8 }
         }))
@@ -87,7 +87,7 @@ mod tests {
             rates.push(embedding.training.learning_rate);
         }
         assert!(rates.iter().all(|rate| (0.001..1.0).contains(rate)));
-        // Evenly by logarithm, a third of them lies in each power of ten.
+        // Uniform in the logarithm: a third of the values is in each power of ten.
         let small = rates.iter().filter(|rate| **rate < 0.01).count();
         assert!((5..25).contains(&small), "{rates:?}");
     }

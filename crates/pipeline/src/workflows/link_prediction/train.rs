@@ -1,4 +1,4 @@
-//! Training and scoring an embedding or a network.
+//! Training and evaluation of embeddings and networks.
 
 use std::{
     fmt, fs,
@@ -31,20 +31,20 @@ use crate::{
     training::pace::Pace,
 };
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fitted {
+pub struct TrainedLinks {
     /// The folder of the best model.
     pub model: PathBuf,
-    /// Passes over the training triples.
+    /// The number of epochs.
     pub epochs: usize,
-    /// The best pass and its mean reciprocal rank on the valid part.
+    /// The best epoch and its mean reciprocal rank on the validation part.
     pub best: Option<(usize, f64)>,
-    /// The trainings of `[search]`, in their order.
+    /// The trials of `[search]`, in order.
     pub trials: Vec<Trial>,
 }
 
-impl fmt::Display for Fitted {
+impl fmt::Display for TrainedLinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} epochs", self.epochs)?;
         match self.best {
@@ -54,7 +54,7 @@ impl fmt::Display for Fitted {
     }
 }
 
-/// The options that a training that goes on may have changed: how long it is, and how many others there are.
+/// Options that may change when a training resumes: its length, and the number of trials.
 const WITHOUT: [&str; 5] = [
     "embedding.training.epochs",
     "embedding.training.patience",
@@ -63,11 +63,11 @@ const WITHOUT: [&str; 5] = [
     "search.trials",
 ];
 
-/// Trains the embedding of a config, or several where it has `[search]`. What was stopped goes on from its checkpoints.
+/// Trains the embedding of a config, or the trials of its `[search]`. A stopped training resumes from its checkpoints.
 ///
 /// # Errors
-/// Whatever is wrong with files or options.
-pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+/// Errors of files or options.
+pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<TrainedLinks> {
     let folder = options.folder();
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
     let kb = KnowledgeBase::open(&options.data.folder)?;
@@ -75,7 +75,7 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
     let Some(search) = &options.search else {
         let Outcome { epochs, best, model } = one(options, &kb, &options.embedding, &folder, observe)?;
         underway.finish(entry(epochs, best))?;
-        return Ok(Fitted { model, epochs, best, trials: Vec::new() });
+        return Ok(TrainedLinks { model, epochs, best, trials: Vec::new() });
     };
     let mut trials: Vec<Trial> = Vec::new();
     for trial in 0..search.trials {
@@ -89,7 +89,7 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
         writer.finish()?;
     }
     let score = |trial: &Trial| trial.best.map_or(f64::NEG_INFINITY, |(_, score)| score);
-    // Of equals the first.
+    // The first of equal scores.
     let best = trials.iter().rev().max_by(|a, b| score(a).total_cmp(&score(b))).cloned();
     let Some(best) = best else {
         return Err(sporran_reasoner::Error::Argument("expected at least one trial".into()).into());
@@ -104,7 +104,7 @@ pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<Fitte
     }
     staged.commit()?;
     underway.finish(entry(best.epochs, best.best))?;
-    Ok(Fitted { model, epochs: best.epochs, best: best.best, trials })
+    Ok(TrainedLinks { model, epochs: best.epochs, best: best.best, trials })
 }
 
 fn one(
@@ -118,29 +118,29 @@ fn one(
     observed(folder, observe, |observe| optimise(&training, observe))
 }
 
-/// Trains the network of a config. What was stopped goes on from its checkpoint.
+/// Trains the network of a config. A stopped training resumes from its checkpoint.
 ///
 /// # Errors
-/// Whatever is wrong with files or options.
-pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<Fitted> {
+/// Errors of files or options.
+pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<TrainedLinks> {
     let folder = options.output.join(&options.name);
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
     let kb = KnowledgeBase::open(&options.data.folder)?;
     underway.verify()?;
-    let learning =
+    let training =
         NetworkLearning { kb: &kb, options: &options.network, seed: options.seed, folder: &folder };
     let Outcome { epochs, best, model } =
-        observed(&folder, observe, |observe| network::train(&learning, observe))?;
+        observed(&folder, observe, |observe| network::train(&training, observe))?;
     underway.finish(entry(epochs, best))?;
-    Ok(Fitted { model, epochs, best, trials: Vec::new() })
+    Ok(TrainedLinks { model, epochs, best, trials: Vec::new() })
 }
 
-/// What the manifest says of a training.
+/// The entry for the manifest.
 fn entry(epochs: usize, best: Option<(usize, f64)>) -> TrainingEntry {
     TrainingEntry { steps: epochs as u64, best: best.map(|(_, mrr)| mrr) }
 }
 
-/// Runs a training and tells of each pass.
+/// Runs a training and reports each epoch.
 fn observed(
     folder: &Path,
     observe: &mut Observer<'_>,
@@ -158,8 +158,8 @@ fn observed(
             let best = progress.best.map_or(0.0, |(_, best)| best);
             tracing::info!(epoch = progress.epoch, rate = progress.rate, best, "{note}");
         }
-        if let Some(said) = pace.after(progress.epoch as u64, progress.epochs as u64, "passes") {
-            observe(Event::Note { text: format!("{}: {said}", folder.display()) });
+        if let Some(text) = pace.after(progress.epoch as u64, progress.epochs as u64, "epochs") {
+            observe(Event::Note { text: format!("{}: {text}", folder.display()) });
         }
         observe(Event::Advance { done: progress.epoch as u64, note: Some(note) });
         ControlFlow::Continue(())
@@ -170,30 +170,31 @@ fn observed(
     Ok(outcome)
 }
 
-/// What a model scores on a part.
+/// The scores of a model on a part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scored {
-    /// Which part was ranked.
+    /// The evaluated part.
     pub part: Part,
     /// Link prediction.
     #[serde(flatten)]
     pub links: LinkReport,
-    /// What the rules counted, where there are any; the embedding counted the rest.
+    /// The weight of the rules; the model has the remainder. `None` without rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_weight: Option<f32>,
-    /// Triple classification on the test part's hard negatives, where it was asked for.
+    /// Triple classification on the hard negatives of the test part; `None` if not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classification: Option<ClassificationReport>,
 }
 
-/// Weights of rules that are tried; the embedding has the rest.
+/// The candidate weights of the rules; the model has the remainder.
 const RULE_WEIGHTS: [f32; 5] = [0.1, 0.2, 0.3, 0.5, 0.7];
 
-/// Ranks a part of a knowledge base with the model of a folder. Answers that any part knows do not count as wrong. With a file
-/// of `rules` what is ranked by is the sum of the two, with the weights that are best on the valid part.
+/// Evaluates the model of a folder on a part of a knowledge base. Rankings are filtered: known answers of any
+/// part do not count as wrong. With a file of `rules`, the score is a weighted sum, with the weight that is
+/// best on the validation part.
 ///
 /// # Errors
-/// Whatever is wrong with files, and a model of another knowledge base.
+/// Errors of files, and a model of another knowledge base.
 pub fn evaluate(
     model: &Path,
     kb: &Path,
@@ -223,7 +224,7 @@ pub fn evaluate(
     let mut best = (f64::NEG_INFINITY, 0.0);
     for weight in RULE_WEIGHTS {
         let found = ranked(&mixture(weight)?, Part::Valid)?.all.mrr.or_zero();
-        tracing::info!(weight, mrr = found, "weight of the rules, valid part");
+        tracing::info!(weight, mrr = found, "weight of the rules, validation part");
         if found > best.0 {
             best = (found, weight);
         }

@@ -1,4 +1,4 @@
-//! The workflow as the registry knows it.
+//! The entry of the workflow in the registry.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Tables of names for the linker: from annotated links, and from what knowledge bases and datasets call their entities.
+//! Tables of names for the linker, from annotated links and from names of entities in knowledge bases and datasets.
 
 use std::path::{Path, PathBuf};
 
@@ -14,26 +14,26 @@ use sporran_kilt::{
 
 use crate::Result;
 
-/// A layout that names of entities are read from.
+/// The format of a source of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamesFormat {
     /// A knowledge base's folder or file of triples, with labels and aliases.
     KnowledgeBase,
-    /// A table between tabs, with or without a line of columns (`qid` or `id`, `label` or `name`, and perhaps `aliases`,
-    /// `description` and `extract`).
+    /// A table separated by tabs. Its optional header has the columns `qid` or `id`, `label` or `name`, and perhaps `aliases`,
+    /// `description` and `extract`.
     Table,
-    /// One JSON object: for each id an object with `label`, and perhaps `description`.
+    /// A JSON object of ids. Each value is an object with `label` and optionally `description`.
     Labels,
     /// JSON lines with `title`, `kb_idx` and `text` (TABi's entities).
     Entities,
     /// JSON lines of PopQA: subjects and objects with their aliases.
     Popqa,
-    /// A table that was written before.
+    /// A table of names that training wrote.
     Aliases,
 }
 
-/// `[[linker.names]]`: where names come from.
+/// `[[linker.names]]`: a source of names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamesOptions {
@@ -43,7 +43,7 @@ pub struct NamesOptions {
     pub format: NamesFormat,
 }
 
-/// A link that was annotated counts as much as so many names that are merely known.
+/// The weight of an annotated link, relative to a name from another source.
 const ANNOTATED: f32 = 3.0;
 
 #[derive(Deserialize)]
@@ -71,10 +71,10 @@ struct Question {
     o_aliases: String,
 }
 
-/// Builds a table of annotated links and other names.
+/// Builds a table from annotated links and other sources of names.
 ///
 /// # Errors
-/// Those of reading, with file, line and field.
+/// Errors of reading, with file, line and field.
 pub(crate) fn build<'a>(
     documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
     names: &[NamesOptions],
@@ -83,7 +83,7 @@ pub(crate) fn build<'a>(
     for NamesOptions { file, format } in names {
         add(&mut builder, file, *format)?;
     }
-    // A mention of several facts is one mention.
+    // A mention of several facts counts once.
     for document in documents {
         let mut mentions: Vec<(usize, &str, &str)> = Vec::new();
         for fact in document.passages.iter().flat_map(|passage| &passage.facts) {
@@ -159,7 +159,7 @@ fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Res
                         sporran_kilt::Error::record(file, line, "aliases", error.to_string())
                     })?;
                     builder.describe(id, name, "");
-                    // A question more about an entity says nothing of its names.
+                    // A low weight, because an entity of several questions repeats its names.
                     for name in std::iter::once(name).chain(&aliases) {
                         builder.add(name, id, 0.1);
                     }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn annotated_links_count_and_so_do_mentions_without_one() {
+    fn annotated_links_and_mentions_without_one_count() {
         let document = serde_json::json!({"fold": 1, "documentId": "d", "documentText": "Ann Rome", "passages": [{
             "passageId": "p", "passageStart": 0, "passageEnd": 8, "passageText": "",
             "exhaustivelyAnnotatedProperties": [], "facts": [

@@ -1,4 +1,4 @@
-//! The mean of a linear model and an encoder, whose weights and thresholds judged documents decide on.
+//! The weighted mean of a linear model and an encoder. Weights and thresholds are tuned on the validation documents.
 
 use std::path::Path;
 
@@ -10,33 +10,33 @@ use sporran_transformers::Precision;
 
 use super::{
     options::PopulationOptions,
-    train::{asked, micro},
+    train::{classifier_inputs, micro},
 };
 use crate::Result;
 
-/// The folders of the linear model and of the encoder where both are averaged.
+/// The subfolders of the linear model and of the encoder.
 pub(super) const PARTS: [&str; 2] = ["linear", "marked"];
-/// Weights of the encoder that are tried; the linear model has the rest.
+/// The candidate weights of the encoder; the linear model has the remainder.
 const WEIGHTS: [f32; 5] = [0.3, 0.4, 0.5, 0.6, 0.7];
 
-/// Writes the average of a linear model and the encoder beside it. Documents that neither learned from decide on weights
-/// and thresholds; gives F1 with them.
+/// Saves the average of the linear model and the encoder in `model`. Tunes weights and thresholds on the validation documents.
+/// Returns their micro F1.
 pub(super) fn average(
     linear: &LinearRelations,
     (options, model): (&PopulationOptions, &Path),
-    judges: &[Annotated],
+    validation: &[Annotated],
 ) -> Result<f64> {
     let device = &options.relations.device;
     let marked = MarkedEntities::load(&model.join(PARTS[1]), *device, Precision::F32)?;
     let properties = marked.properties();
-    let mut both = Vec::with_capacity(judges.len());
-    for annotated in judges {
-        let asked = asked(annotated);
-        both.push((linear.score(&asked)?, marked.score(&asked)?));
+    let mut both = Vec::with_capacity(validation.len());
+    for annotated in validation {
+        let inputs = classifier_inputs(annotated);
+        both.push((linear.score(&inputs)?, marked.score(&inputs)?));
     }
     let mut best: Option<(f64, f32, Thresholds)> = None;
     for weight in WEIGHTS {
-        let scored: Vec<Vec<Scores>> = judges
+        let scored: Vec<Vec<Scores>> = validation
             .iter()
             .zip(&both)
             .map(|(annotated, (first, second))| {
@@ -51,17 +51,17 @@ pub(super) fn average(
             })
             .collect();
         let joined: Vec<(&Annotated, &[Scores])> =
-            judges.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
+            validation.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
         let thresholds = Thresholds::tuned(properties.len(), &joined);
-        let judged = micro(&thresholds, &joined);
-        tracing::info!(weight, judged, "weight of the encoder");
-        if best.as_ref().is_none_or(|(most, ..)| judged > *most) {
-            best = Some((judged, weight, thresholds));
+        let f1 = micro(&thresholds, &joined);
+        tracing::info!(weight, f1, "weight of the encoder");
+        if best.as_ref().is_none_or(|(best_f1, ..)| f1 > *best_f1) {
+            best = Some((f1, weight, thresholds));
         }
     }
-    let (judged, weight, thresholds) = best.unwrap_or((0.0, 0.5, Thresholds::even(properties.len(), 0.5)));
+    let (f1, weight, thresholds) = best.unwrap_or((0.0, 0.5, Thresholds::even(properties.len(), 0.5)));
     let part = |folder: &str, weight| AveragedPart { folder: folder.into(), weight };
     let parts = vec![part(PARTS[0], 1.0 - weight), part(PARTS[1], weight)];
     AveragedOptions { version: AveragedOptions::VERSION, parts, thresholds }.save(model)?;
-    Ok(judged)
+    Ok(f1)
 }

@@ -18,26 +18,25 @@ use super::{
     aliases::build,
     options::{BilstmTraining, PopulationOptions},
     parts,
-    recall::{LeftOut, MaximumRecall, reach},
-    train::{asked, f1, micro, score},
+    recall::{HeldOut, MaximumRecall, reach},
+    train::{classifier_inputs, f1, micro, score},
 };
 use crate::{
     Error, Result,
     observe::Observer,
-    training::session::{Judge, Learning, encoder_files},
+    training::session::{Evaluate, TrainingSession, encoder_files},
 };
 
-/// Sentences that a judge reads at once.
+/// The number of sentences in a validation batch.
 const PORTION: usize = 64;
 
-/// The link of each mention of a document; nothing without a linker.
+/// The link of each mention of a document; `None` without a linker.
 pub(super) type Links = Option<Vec<Option<Link>>>;
 
-/// Links the mentions of annotated documents. Where a BiLSTM reads them, it writes the links, chains and known properties into
-/// their candidates as well.
+/// Links the mentions of annotated documents. For a BiLSTM it also adds links, chains and known properties to the candidates.
 ///
-/// A document's own links are no news to it: what names may mean is looked up in a table of the links of the other half of the
-/// documents, so that as many names are known in training as in other documents.
+/// The table of names for one half of the documents is built from the links of the other half. So names are as often unknown in
+/// training as in new documents.
 pub(super) fn background(
     options: &PopulationOptions,
     sources: &[knowledgenet::Document],
@@ -59,7 +58,7 @@ pub(super) fn background(
             }
             None => None,
         };
-        for (annotated, told) in documents.iter_mut().zip(&mut all).skip(half).step_by(2) {
+        for (annotated, document_links) in documents.iter_mut().zip(&mut all).skip(half).step_by(2) {
             let Annotated { document, mentions, candidates, .. } = annotated;
             let chains = match &coreference {
                 Some(coreference) => coreference.chains(document, mentions)?,
@@ -76,19 +75,19 @@ pub(super) fn background(
                 let background = Background { chains: &chains, links: &links, knowledge };
                 background.annotate(document, mentions, candidates);
             }
-            *told = linker.is_some().then_some(links);
+            *document_links = linker.is_some().then_some(links);
         }
     }
     Ok(all)
 }
 
-/// Trains the model on documents; others judge each pass and decide on thresholds. Gives the steps, the most that can be recalled
-/// of the judges' facts, and F1 on the judges.
+/// Trains the model and validates it after each epoch. Returns the number of steps, the maximum recall and the micro F1 on the
+/// validation documents.
 pub(super) fn train(
     options: &PopulationOptions,
     (training, model): (&BilstmTraining, &Path),
     properties: &Properties,
-    (learned, judges): (&[Annotated], &[LeftOut<'_>]),
+    (training_documents, validation): (&[Annotated], &[HeldOut<'_>]),
     observe: &mut Observer<'_>,
 ) -> Result<(u64, MaximumRecall, f64)> {
     let device = options.relations.device;
@@ -101,79 +100,79 @@ pub(super) fn train(
         version: BilstmFile::VERSION,
         shape: training.shape.clone(),
         encoder: encoder.as_ref().map(|encoder| encoder.words().clone()),
-        kinds: BilstmReader::kinds(&training.shape, labels, learned),
+        kinds: BilstmReader::kinds(&training.shape, labels, training_documents),
         properties: properties.clone(),
         thresholds: Thresholds::even(labels, 0.5),
         link_thresholds: Thresholds::even(labels, 0.5),
     };
     let reader = BilstmReader::new(&file);
-    let reached = reach(judges, properties, |at, sentence, pair, label| {
-        reader.asks(&judges[at].annotated.candidates[sentence], pair, label)
+    let reached = reach(validation, properties, |at, sentence, pair, label| {
+        reader.asks(&validation[at].annotated.candidates[sentence], pair, label)
     });
-    let maximum = MaximumRecall::told(reached, judges.len(), observe);
-    let judges: Vec<&Annotated> = judges.iter().map(|judge| judge.annotated).collect();
+    let maximum = MaximumRecall::reported(reached, validation.len(), observe);
+    let validation: Vec<&Annotated> = validation.iter().map(|held_out| held_out.annotated).collect();
     let variables = Variables::new(options.seed);
     let network = RelationNetwork::new(&training.shape, file.encoder.as_ref(), labels, &variables)?;
-    let examples = reader.examples(learned, encoder.as_ref())?;
+    let examples = reader.examples(training_documents, encoder.as_ref())?;
     let objective = RelationObjective::new(&network, examples, training.negatives, &training.optimizer);
-    let read: Vec<Vec<ReadSentence>> = judges
+    let read: Vec<Vec<ReadSentence>> = validation
         .iter()
-        .map(|annotated| reader.sentences(&asked(annotated), encoder.as_ref()))
+        .map(|annotated| reader.sentences(&classifier_inputs(annotated), encoder.as_ref()))
         .collect::<Result<_, _>>()?;
     let evaluate = || -> Result<f64, EvaluationError> {
-        let mut scored: Vec<Vec<Scores>> = Vec::with_capacity(judges.len());
-        for (annotated, sentences) in judges.iter().zip(&read) {
+        let mut scored: Vec<Vec<Scores>> = Vec::with_capacity(validation.len());
+        for (annotated, sentences) in validation.iter().zip(&read) {
             let mut scores = Vec::with_capacity(sentences.len());
-            let asked = asked(annotated);
-            for (asked, sentences) in asked.chunks(PORTION).zip(sentences.chunks(PORTION)) {
+            let inputs = classifier_inputs(annotated);
+            for (inputs, sentences) in inputs.chunks(PORTION).zip(sentences.chunks(PORTION)) {
                 let sentences: Vec<&ReadSentence> = sentences.iter().collect();
                 let logits = network.logits(&sentences)?;
-                for ((asked, sentence), logits) in asked.iter().zip(sentences).zip(logits) {
-                    let own = reader.scores(*asked, sentence, &logits);
-                    scores.push(own.joint(&asked.2.pairs, properties));
+                for ((input, sentence), logits) in inputs.iter().zip(sentences).zip(logits) {
+                    let own = reader.scores(*input, sentence, &logits);
+                    scores.push(own.joint(&input.2.pairs, properties));
                 }
             }
             scored.push(scores);
         }
-        Ok(f1(&judges, &scored, properties))
+        Ok(f1(&validation, &scored, properties))
     };
-    let learning = Learning {
+    let session = TrainingSession {
         variables: &variables,
         options: &training.optimizer,
         folder: options.folder().join("training"),
         model,
         dtype: DType::F32,
-        companions: &[(sporran_extractor::relations::BILSTM.to_owned(), file.bytes())],
+        extra_files: &[(sporran_extractor::relations::BILSTM.to_owned(), file.bytes())],
         score: "F1",
     };
-    let judge = (!judges.is_empty()).then_some(&evaluate as Judge<'_>);
-    let trained = learning.run(&objective, judge, observe)?;
+    let evaluate = (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let trained = session.run(&objective, evaluate, observe)?;
     if let Some(from) = &training.from {
         copy_encoder(from, &model.join(LAYERS))?;
     }
-    Ok((trained.steps, maximum, tune(model, options, &judges)?))
+    Ok((trained.steps, maximum, tune(model, options, &validation)?))
 }
 
-/// Sets a model's thresholds of facts and of links by documents that it has not learned from; gives F1 of facts with them.
-fn tune(model: &Path, options: &PopulationOptions, judges: &[&Annotated]) -> Result<f64> {
+/// Tunes the thresholds of facts and of links on the validation documents. Returns the micro F1 of facts.
+fn tune(model: &Path, options: &PopulationOptions, validation: &[&Annotated]) -> Result<f64> {
     let relations = BilstmRelations::load(model, options.relations.device, Precision::F32)?;
     let labels = relations.properties().len();
     let scored: Vec<Vec<Scores>> =
-        judges.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
+        validation.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
     let joined: Vec<(&Annotated, &[Scores])> =
-        judges.iter().zip(&scored).map(|(annotated, scores)| (*annotated, &**scores)).collect();
+        validation.iter().zip(&scored).map(|(annotated, scores)| (*annotated, &**scores)).collect();
     let thresholds = Thresholds::tuned(labels, &joined);
-    let judged = micro(&thresholds, &joined);
-    let linked: Vec<Annotated> = judges.iter().map(|annotated| annotated.linked()).collect();
+    let f1_score = micro(&thresholds, &joined);
+    let linked: Vec<Annotated> = validation.iter().map(|annotated| annotated.linked()).collect();
     let scored: Vec<Vec<Scores>> =
         scored.iter().map(|scores| scores.iter().map(Scores::of_links).collect()).collect();
     let joined: Vec<(&Annotated, &[Scores])> = linked.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
     let link_thresholds = Thresholds::tuned(labels, &joined);
     BilstmFile { thresholds, link_thresholds, ..BilstmFile::load(model)? }.save(model)?;
-    Ok(judged)
+    Ok(f1_score)
 }
 
-/// Puts an encoder that is read as it is into a model's folder.
+/// Copies the frozen encoder into the folder of the model.
 fn copy_encoder(from: &Path, to: &Path) -> Result<()> {
     const WEIGHTS: &str = "model.safetensors";
     let checkpoint = Checkpoint::open(from)?;

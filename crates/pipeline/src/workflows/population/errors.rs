@@ -1,4 +1,4 @@
-//! Why facts are missed or wrong: by property and by cause.
+//! Analysis of errors: missed and wrong facts by property and cause.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,30 +7,30 @@ use sporran_kilt::knowledgenet::{self, Document, Fact, Passage};
 
 use crate::Result;
 
-/// What became of a property's facts, where mentions match that overlap.
+/// The outcomes of a property's facts. Mentions match if they overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Causes {
-    /// Gold facts that were found.
+    /// Gold facts that were predicted.
     pub found: usize,
-    /// Of these, those with two gold links that were not found with both.
+    /// Predicted gold facts with two gold links, of which at least one is missing or wrong.
     pub link_missed: usize,
-    /// Gold facts of which a mention was not found.
+    /// Gold facts with an undetected mention.
     pub mention_missed: usize,
-    /// Gold facts that were withheld, being just not sure enough.
+    /// Gold facts whose confidence is slightly below the threshold.
     pub threshold: usize,
-    /// Gold facts whose mentions were found and that were not thought likely.
+    /// Gold facts with detected mentions and low confidence.
     pub relation_missed: usize,
-    /// Predictions of another property's gold fact.
+    /// Predictions with the mentions of a gold fact, but another property.
     pub property_wrong: usize,
-    /// Predictions with subject and object in each other's place.
+    /// Predictions with subject and object exchanged.
     pub direction_wrong: usize,
-    /// Predictions of which one mention is that of a gold fact of the property.
+    /// Predictions with one mention of a gold fact of the property.
     pub argument_wrong: usize,
     /// Other wrong predictions.
     pub relation_wrong: usize,
 }
 
-/// Causes by the names of properties, of which `ALL` is the sum.
+/// Causes by property name. `ALL` is the sum.
 pub type ErrorAnalysis = BTreeMap<String, Causes>;
 
 /// The name of the sum.
@@ -52,11 +52,11 @@ fn alike(a: &Fact, b: &Fact) -> bool {
     overlaps(subject(a), subject(b)) && overlaps(object(a), object(b))
 }
 
-/// Compares predictions with gold facts. Mentions and what was withheld are those that `sporran populate` writes beside its
-/// predictions; without them what is missed counts as missed relations.
+/// Compares predictions with gold facts. `sporran populate` writes `mentions` and `withheld` into its
+/// predictions. Without them, missed facts count as missed relations.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading.
 pub fn errors(gold: &Path, guess: &Path, fold: Option<i64>) -> Result<ErrorAnalysis> {
     let guesses = knowledgenet::load(guess)?;
     let mut analysis = ErrorAnalysis::new();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_is_told_from_the_others() {
+    fn every_cause_is_counted() {
         let gold = file(
             &[
                 fact("1", 0, 10, "Q1"),

@@ -1,4 +1,4 @@
-//! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): documents in, linked facts with their evidence out.
+//! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): extracts linked facts with evidence from documents.
 
 mod aliases;
 mod average;
@@ -28,5 +28,5 @@ pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use recall::MaximumRecall;
 pub use sources::InputFormat;
-pub use train::{Learned, train};
+pub use train::{TrainedRelations, train};
 pub use triplets::{TripletTraining, WrittenProperty};

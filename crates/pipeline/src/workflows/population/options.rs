@@ -1,4 +1,4 @@
-//! What a config of knowledge-base population says. These types' documentation is the manual of the config file.
+//! The options of knowledge-base population. The documentation of these types is the manual of the config file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,6 +7,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_extractor::{
     LinkerOptions, MentionForm,
     relations::{BilstmShape, LinearTraining},
@@ -19,41 +20,41 @@ use crate::{
     Result,
     config::Config,
     source::{options::SourceOptions, pages},
+    training::options::WeightDtype,
 };
-use sporran_config::Document;
 
 /// A whole config of knowledge-base population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PopulationOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[annotations]`: what is learned from.
+    /// `[annotations]`: the training documents.
     pub annotations: Option<AnnotationsOptions>,
-    /// `[teacher]`: a model whose reading of other text is learned beside `[annotations]`.
+    /// `[teacher]`: a model that labels more training text (distillation).
     pub teacher: Option<TeacherOptions>,
-    /// `[relations]`: what tells which properties hold.
+    /// `[relations]`: the relation classifier.
     pub relations: RelationsOptions,
-    /// `[mentions]`: what finds mentions, and which of them are read.
+    /// `[mentions]`: how mentions are detected and filtered.
     #[serde(default)]
     pub mentions: MentionsOptions,
-    /// `coreference`: `none`, or `rules`, which lend pronouns and partial names the links of their chains.
+    /// `coreference`: `none`, or `rules`. Pronouns and partial names get the link of their coreference chain.
     #[serde(default)]
     pub coreference: CoreferenceKind,
-    /// `[linker]`: what links mentions to a knowledge base; without it facts have no links.
+    /// `[linker]`: the entity linker. Without it, facts have no links.
     pub linker: Option<LinkingOptions>,
-    /// `[input]`: what facts are read from.
+    /// `[input]`: the documents to extract facts from.
     pub input: Option<InputOptions>,
-    /// `[source]`: the knowledge source whose pages are the provenance. With it the table `input.pages` may name pages by their
-    /// titles, and a fact's sentence has its place where its page has the same words.
+    /// `[source]`: the knowledge source of the provenance. With it, the table `input.pages` can name pages by
+    /// title, and provenance has paragraph and characters if the page contains the sentence.
     pub source: Option<SourceOptions>,
-    /// `[triples]`: how facts become triples.
+    /// `[triples]`: the names of properties in triples.
     #[serde(default)]
     pub triples: TriplesOptions,
 }
@@ -62,14 +63,14 @@ pub struct PopulationOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MentionsOptions {
-    /// The folder of a trained tagger, which tells persons, organisations, places and dates apart; without it names are found
-    /// by their capitals and are of no type.
+    /// The folder of a trained tagger of persons, organisations, places and dates. Without it, capitalized
+    /// words are names without a type.
     pub tagger: Option<PathBuf>,
-    /// The folder of a trained tagger that tells coreference the types of names that are found by their capitals; what tells
-    /// properties does not read them.
+    /// The folder of a trained tagger. Coreference uses its types for names that are detected by capitals.
+    /// The relation classifier does not.
     pub types: Option<PathBuf>,
-    /// How the mentions that are read are put: `name` (dates are names), `pronoun`, `nominal`.
-    pub forms: Vec<MentionForm>,
+    /// The forms of mentions to keep: `name` (including dates), `pronoun`, `nominal`.
+    pub mention_forms: Vec<MentionForm>,
 }
 
 impl Default for MentionsOptions {
@@ -77,7 +78,7 @@ impl Default for MentionsOptions {
         Self {
             tagger: None,
             types: None,
-            forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
+            mention_forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
         }
     }
 }
@@ -91,44 +92,47 @@ impl MentionsOptions {
         }
         if self.types.is_some() && (self.tagger.is_some() || coreference == CoreferenceKind::None) {
             document
-                .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, beside it");
+                .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, with it");
         }
-        if self.forms.is_empty() {
-            document.report_key("mentions.forms", "expected at least one of `name`, `pronoun`, `nominal`");
+        if self.mention_forms.is_empty() {
+            document.report_key(
+                "mentions.mention-forms",
+                "expected at least one of `name`, `pronoun`, `nominal`",
+            );
         }
     }
 }
 
-/// What puts mentions of one entity together.
+/// The coreference resolver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoreferenceKind {
-    /// Nothing: each mention stands for itself.
+    /// No coreference: each mention is its own chain.
     #[default]
     None,
     /// Rules over names, pronouns and descriptions.
     Rules,
 }
 
-/// `[linker]`: names, and when they are sure enough.
+/// `[linker]`: the table of names, and the thresholds of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkingOptions {
-    /// The table of names: where training puts it and where it is read from.
+    /// The file of the table of names. Training writes it, and `sporran run` reads it.
     pub aliases: PathBuf,
-    /// `[linker.decision]`: when a link is withheld.
+    /// `[linker.decision]`: the thresholds of links.
     #[serde(default)]
     pub decision: LinkerOptions,
-    /// `[[linker.names]]`: where training takes names from, beside the links of `[annotations]`.
+    /// `[[linker.names]]`: sources of names in training, in addition to the links of `[annotations]`.
     #[serde(default)]
     pub names: Vec<NamesOptions>,
-    /// The types of entities, which a model of `[relations.bilstm]` reads: one JSON object, for each id a list of types.
+    /// The types of entities, an input of `[relations.bilstm]`: a JSON object of ids with lists of types.
     pub types: Option<PathBuf>,
-    /// A knowledge base's folder or file of triples; the model reads what it has between two mentions.
+    /// The folder or file of a knowledge base. Its relations between two mentions are an input of the model.
     pub facts: Option<PathBuf>,
 }
 
-/// `[input]`: files that are read one after the other.
+/// `[input]`: the input files, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct InputOptions {
@@ -136,12 +140,12 @@ pub struct InputOptions {
     pub format: InputFormat,
     /// The files.
     pub files: Vec<PathBuf>,
-    /// Only KnowledgeNet's documents of these folds; none for all.
+    /// The folds of KnowledgeNet to use; empty for all.
     #[serde(default)]
     pub folds: Vec<i64>,
-    /// A table of the pages that the documents of `text` and `knowledgenet` are: lines of a document's id, a tab, and the page's
-    /// id. Facts of documents that it does not have are told without provenance. A block of text has the id `FILE:NUMBER`,
-    /// counted from 0.
+    /// A table of the pages of documents, for the formats `text` and `knowledgenet`: each line is a
+    /// document's id, a tab, and the page's id. Facts of other documents have no provenance. A block of text
+    /// has the id `FILE:NUMBER`, where numbers start at 0.
     pub pages: Option<PathBuf>,
 }
 
@@ -149,54 +153,53 @@ pub struct InputOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TriplesOptions {
-    /// What properties are called in triples, such as `PLACE_OF_BIRTH = "P19"`; others keep their names.
+    /// New names of properties, such as `PLACE_OF_BIRTH = "P19"`. Other properties keep their names.
     pub relations: BTreeMap<String, String>,
 }
 
-/// `[annotations]`: documents with facts, in KnowledgeNet's layout.
+/// `[annotations]`: annotated documents in KnowledgeNet's layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AnnotationsOptions {
     /// The files.
     pub files: Vec<PathBuf>,
-    /// Only documents of these folds.
+    /// The folds to use.
     #[serde(default = "training_folds")]
     pub folds: Vec<i64>,
-    /// Of so many documents one is not learned from; these decide on thresholds and judge each pass over the others.
-    #[serde(default = "judge_every")]
+    /// Every n-th document is held out for validation: for thresholds and for the score of each epoch.
+    #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
-    pub judge_every: usize,
+    pub validation_every: usize,
 }
 
 fn training_folds() -> Vec<i64> {
     vec![1, 2, 3]
 }
 
-fn judge_every() -> usize {
+fn validation_every() -> usize {
     8
 }
 
-/// `[teacher]`: a trained model that reads what nobody annotated; its probabilities are learned (distillation).
+/// `[teacher]`: a trained model that labels unannotated text with probabilities (distillation).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TeacherOptions {
-    /// The teacher's folder.
+    /// The folder of the teacher.
     pub model: PathBuf,
-    /// The numbers that it computes with.
+    /// The precision of its computation.
     #[serde(default)]
     pub precision: Precision,
-    /// What a pair that it read counts beside one that people annotated.
+    /// The weight of a pair from the teacher, relative to an annotated pair.
     #[serde(default = "one")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub weight: f32,
-    /// Of so many documents it reads one.
+    /// The teacher labels every n-th document.
     #[serde(default = "every")]
     #[schemars(range(min = 1))]
     pub every: usize,
-    /// Where its probabilities are kept, so that a training that was stopped, and others, need not wait for them again; by
-    /// default in the run's folder.
+    /// The folder of its cached probabilities. Other trainings can share it. The default is in the run's folder.
     pub readings: Option<PathBuf>,
-    /// `[teacher.input]`: what it reads.
+    /// `[teacher.input]`: the documents to label.
     pub input: InputOptions,
 }
 
@@ -208,26 +211,26 @@ fn every() -> usize {
     1
 }
 
-/// `[relations]`: a linear model of the words, a BiLSTM, an encoder that reads a sentence with its mentions marked, or an
-/// encoder-decoder that writes facts; with both `linear` and `training` the mean of the two.
+/// `[relations]`: a linear model over words, a BiLSTM, an encoder over sentences with marked mentions, or an
+/// encoder-decoder that generates facts. `linear` and `training` together give the mean of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsOptions {
-    /// The model's folder: where training puts it and where it is read from.
+    /// The folder of the model. Training writes it, and `sporran run` reads it.
     pub model: PathBuf,
-    /// The numbers that it computes with: `f32` or `int8` on a CPU.
+    /// The precision of the computation: `f32`, or `int8` on a CPU.
     #[serde(default)]
     pub precision: Precision,
-    /// Where it computes and trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// `[relations.linear]`: how a linear model is made.
+    /// `[relations.linear]`: the training of a linear model.
     pub linear: Option<LinearTraining>,
-    /// `[relations.training]`: how an encoder that reads marked mentions is made.
+    /// `[relations.training]`: the training of an encoder over marked mentions.
     pub training: Option<RelationsTraining>,
-    /// `[relations.bilstm]`: how a BiLSTM over the tokens around two mentions is made (Mesquita et al., 2019).
+    /// `[relations.bilstm]`: the training of a BiLSTM over the tokens around two mentions (Mesquita et al., 2019).
     pub bilstm: Option<BilstmTraining>,
-    /// `[relations.seq2seq]`: how an encoder-decoder that writes facts is made (Huguet Cabot and Navigli, 2021).
+    /// `[relations.seq2seq]`: the training of an encoder-decoder that generates facts (Huguet Cabot and Navigli, 2021).
     pub seq2seq: Option<TripletTraining>,
 }
 
@@ -235,15 +238,15 @@ pub struct RelationsOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmTraining {
-    /// `[relations.bilstm.shape]`: what it reads, and its sizes.
+    /// `[relations.bilstm.shape]`: its inputs and sizes.
     pub shape: BilstmShape,
-    /// The folder of an encoder, the mixed layers of which stand in the place of words that are learned from nothing. It is
-    /// not trained further, and is put beside the model.
+    /// The folder of a frozen encoder. A learned mixture of its layers replaces the word embeddings. Training
+    /// copies the encoder into the model's folder.
     pub from: Option<PathBuf>,
-    /// Of the pairs that have no property, the share that each pass draws.
+    /// The share of pairs without a property that each epoch samples.
     #[schemars(range(min = 0, max = 1))]
     pub negatives: f64,
-    /// `[relations.bilstm.optimizer]`: passes, batches, learning rate.
+    /// `[relations.bilstm.optimizer]`: epochs, batches, learning rate.
     pub optimizer: TrainingOptions,
 }
 
@@ -258,44 +261,44 @@ impl Default for BilstmTraining {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RelationsTraining {
-    /// The folder of the encoder to start from. Without it `encoder` says what is drawn by the seed.
+    /// The folder of the initial encoder. Without it, `encoder` has the sizes of an encoder with random weights.
     pub from: Option<PathBuf>,
-    /// `[relations.training.encoder]`: the sizes of an encoder that is drawn by the seed.
+    /// `[relations.training.encoder]`: the sizes of an encoder with random weights.
     pub encoder: Option<FreshEncoder>,
-    /// Tokens of a sentence with its markers, at most.
+    /// The largest number of tokens of a sentence with its markers.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 16), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Width of the layer between the states of two mentions and the properties.
-    #[serde(default = "inner")]
+    /// The size of the hidden layer between the states of two mentions and the logits.
+    #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
-    pub inner: usize,
-    /// Share of the values that training drops, in the encoder and in the layer behind it.
+    pub hidden_size: usize,
+    /// The dropout rate of the encoder and of the hidden layer.
     #[serde(default = "dropout")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// Whether the weights are written in half precision.
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
-    pub half: bool,
-    /// `[relations.training.optimizer]`: passes, batches, learning rate.
+    pub dtype: WeightDtype,
+    /// `[relations.training.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
 
-/// `[relations.training.encoder]`: a small BERT with a vocabulary of its own.
+/// `[relations.training.encoder]`: a small BERT and its vocabulary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FreshEncoder {
-    /// Tokens of the vocabulary, which is learned from the annotated documents.
+    /// The size of the vocabulary, which is trained on the annotated documents.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub vocabulary: usize,
-    /// Width of the states.
+    /// The size of the hidden states.
     #[schemars(range(min = 1))]
-    pub width: usize,
-    /// Layers.
+    pub hidden_size: usize,
+    /// The number of layers.
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
-    /// Heads of attention.
+    /// The number of attention heads.
     #[schemars(range(min = 1))]
     pub heads: usize,
 }
@@ -304,7 +307,7 @@ fn max_tokens() -> usize {
     256
 }
 
-fn inner() -> usize {
+fn hidden_size() -> usize {
     256
 }
 
@@ -312,14 +315,14 @@ fn dropout() -> f64 {
     0.1
 }
 
-/// What a config is read for; files that this does not read need not be there.
+/// The purpose of loading a config. Only the files of this purpose must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Training, which reads `[annotations]` and the encoder to start from.
+    /// Training, which reads `[annotations]` and the initial encoder.
     Train,
-    /// Populating, which reads `[input]`.
+    /// Extraction of facts, which reads `[input]`.
     Populate,
-    /// Whatever it says.
+    /// Both.
     All,
 }
 
@@ -336,10 +339,10 @@ impl Config for PopulationOptions {
 }
 
 impl PopulationOptions {
-    /// As [`Config::load`], but what `purpose` does not read is not looked at.
+    /// Like [`Config::load`], but checks only the files of `purpose`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Config::load`].
     pub fn load_for(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
         let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
         crate::config::load(path, overrides, check)
@@ -363,8 +366,8 @@ impl PopulationOptions {
                 document.report_key("teacher.input.pages", "expected it in `[input]` only");
             }
             if self.relations.bilstm.is_some() || self.relations.seq2seq.is_some() {
-                let message = "expected `[relations.linear]` or `[relations.training]` beside it; other models learn what \
-                               is annotated";
+                let message = "expected `[relations.linear]` or `[relations.training]` with it; other models do not support \
+                               a teacher";
                 document.report_key("teacher", message);
             }
         }
@@ -384,7 +387,7 @@ impl PopulationOptions {
             if input.pages.is_some() && input.format == InputFormat::Kilt {
                 document.report_key(
                     "input.pages",
-                    "expected no table where `input.format` is `kilt`: it is pages",
+                    "expected no table: with `input.format = \"kilt\"` the documents are pages",
                 );
             }
             let mut stems = BTreeSet::new();
@@ -395,12 +398,13 @@ impl PopulationOptions {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let stem = name.split('.').next().unwrap_or_default().to_owned();
                 if !stems.insert(stem) {
-                    let message = format!("expected names that differ before their dot, found {name} again");
+                    let message =
+                        format!("expected different names before the first dot, found {name} twice");
                     document.report_key("input.files", message);
                 }
             }
             if !input.folds.is_empty() && input.format != InputFormat::Knowledgenet {
-                document.report_key("input.folds", "expected `format = \"knowledgenet\"` beside it");
+                document.report_key("input.folds", "expected `format = \"knowledgenet\"` with it");
             }
         }
         let relations = &self.relations;
@@ -408,25 +412,28 @@ impl PopulationOptions {
             document.report_key("relations.device", error.to_string());
         }
         if let Some(linear) = &relations.linear {
-            if linear.buckets == 0 || linear.passes == 0 {
-                document.report_key("relations.linear", "expected `buckets` and `passes` of at least 1");
+            if linear.buckets == 0 || linear.epochs == 0 {
+                document.report_key("relations.linear", "expected `buckets` and `epochs` of at least 1");
             }
-            if !(linear.rate > 0.0 && linear.rate.is_finite() && (0.0..1.0).contains(&linear.decay)) {
-                let message = "expected a `rate` above 0 and a `decay` from 0 to below 1";
+            if !(linear.learning_rate > 0.0
+                && linear.learning_rate.is_finite()
+                && (0.0..1.0).contains(&linear.decay))
+            {
+                let message = "expected a `learning-rate` above 0 and a `decay` from 0 to below 1";
                 document.report_key("relations.linear", message);
             }
         }
         if let Some(bilstm) = &relations.bilstm {
             bilstm.check(purpose, document);
             if relations.linear.is_some() || relations.training.is_some() {
-                let message = "expected no `[relations.linear]` and no `[relations.training]` beside it";
+                let message = "expected no `[relations.linear]` and no `[relations.training]` with it";
                 document.report_key("relations.bilstm", message);
             }
         }
         if let Some(seq2seq) = &relations.seq2seq {
             seq2seq.check(purpose, document);
             if relations.linear.is_some() || relations.training.is_some() || relations.bilstm.is_some() {
-                document.report_key("relations.seq2seq", "expected no other table of a model beside it");
+                document.report_key("relations.seq2seq", "expected no other table of a model with it");
             }
         }
         let Some(training) = &relations.training else { return };
@@ -435,8 +442,9 @@ impl PopulationOptions {
             (Some(from), None) if trains => document.check_checkpoint(&key("from"), from),
             (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
             (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
-            (None, Some(encoder)) if encoder.heads == 0 || encoder.width % encoder.heads != 0 => {
-                let message = format!("expected a divisor of {}, found {}", encoder.width, encoder.heads);
+            (None, Some(encoder)) if encoder.heads == 0 || encoder.hidden_size % encoder.heads != 0 => {
+                let message =
+                    format!("expected a divisor of {}, found {}", encoder.hidden_size, encoder.heads);
                 document.report_key(&key("encoder.heads"), message);
             }
             _ => {}

@@ -1,11 +1,11 @@
-//! What the facts of a config depend on.
+//! The key of the extracted facts.
 
 use serde::Serialize;
 
 use crate::{Result, run_dir::key::StepKey};
 
-/// The options that no fact depends on: where things go, and how models are trained. Of `[input]` each file is a step by itself.
-/// The content of the source is in the hash of its pages.
+/// Options that do not change the facts: output folders and training. Each file of `[input]` is a separate
+/// step. The hash of the pages covers the content of the source.
 const WITHOUT: [&str; 12] = [
     "name",
     "output",
@@ -21,10 +21,10 @@ const WITHOUT: [&str; 12] = [
     "source.indexes",
 ];
 
-/// What facts depend on of a config.
+/// The key of the options that change the facts.
 ///
 /// # Errors
-/// As [`StepKey::new`].
+/// Those of [`StepKey::new`].
 pub(super) fn options_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("populate", options)?.without(&WITHOUT))
 }
@@ -69,7 +69,7 @@ mod tests {
             from = "from"
             [relations.training.encoder]
             vocabulary = 10
-            width = 4
+            hidden-size = 4
             layers = 1
             heads = 2
             [relations.bilstm]
@@ -77,7 +77,7 @@ mod tests {
             [relations.seq2seq]
             from = "from"
         "#;
-        // Tables that do not go together stand beside each other here, so that every option is there.
+        // Combines tables that exclude each other, so that every option is present.
         let options: PopulationOptions = toml::from_str(text).unwrap();
         let tree = toml::Value::try_from(&options).unwrap();
         assert_complete(&tree, |tree| options_key(tree).unwrap(), &WITHOUT);

@@ -1,4 +1,4 @@
-//! The parts of a chain that a config names.
+//! Loads the components of a config.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Result;
 
-/// Loads all that the config names.
+/// Loads all components of the config.
 pub(super) fn open(options: &PopulationOptions) -> Result<FactExtractor> {
     let relations = &options.relations;
     let (linker, knowledge) = match &options.linker {
@@ -42,7 +42,7 @@ pub(super) fn open(options: &PopulationOptions) -> Result<FactExtractor> {
     })
 }
 
-/// What tells which properties hold.
+/// The relation classifier.
 fn relations(options: &RelationsOptions) -> Result<Relations> {
     let RelationsOptions { model, device, precision, seq2seq, .. } = options;
     Ok(if seq2seq.is_some() || model.join(TRIPLETS).is_file() {
@@ -53,16 +53,16 @@ fn relations(options: &RelationsOptions) -> Result<Relations> {
     })
 }
 
-/// What finds mentions.
+/// The mention detector.
 pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinder>> {
     let finder: Box<dyn MentionFinder> = match &options.tagger {
         Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
         None => Box::new(RuleMentions),
     };
-    Ok(Box::new(FilteredMentions { finder, forms: options.forms.clone() }))
+    Ok(Box::new(FilteredMentions { finder, forms: options.mention_forms.clone() }))
 }
 
-/// What puts mentions of one entity together.
+/// The coreference resolver.
 pub(crate) fn coreference(
     kind: CoreferenceKind,
     mentions: &MentionsOptions,
@@ -80,7 +80,7 @@ pub(crate) fn coreference(
     }))
 }
 
-/// A linker over names, and over the facts of a knowledge base where there is one.
+/// A linker with a table of names, and with the facts of a knowledge base if there is one.
 pub(crate) fn linker(table: AliasTable, decision: &LinkerOptions, facts: Option<&Path>) -> Result<Linker> {
     let linker = Linker::new(table, decision.clone());
     let Some(path) = facts else { return Ok(linker) };
@@ -90,7 +90,7 @@ pub(crate) fn linker(table: AliasTable, decision: &LinkerOptions, facts: Option<
         .with_facts(ends.map(|triple| (base.entity_name(triple.subject), base.entity_name(triple.object)))))
 }
 
-/// What is known of the entities of a table; nothing where the config names no file for it.
+/// The types and relations of the entities of a table; `None` if the config has no file of them.
 pub(super) fn knowledge(linking: &LinkingOptions, table: &AliasTable) -> Result<Option<EntityFacts>> {
     if linking.types.is_none() && linking.facts.is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `sporran populate`: documents in, facts out.
+//! `sporran populate`: extracts facts from documents.
 
 use std::{
     collections::BTreeMap,
@@ -29,12 +29,12 @@ use crate::{
     source::pages::Pages,
 };
 
-/// What came of the input: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PopulationReport {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
-    /// Its input files.
+    /// The input files.
     pub files: Vec<PopulatedFile>,
 }
 
@@ -58,22 +58,22 @@ impl fmt::Display for PopulationReport {
     }
 }
 
-/// What came of one file.
+/// The report of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PopulatedFile {
-    /// The input.
+    /// The input file.
     pub input: PathBuf,
-    /// Documents, pages, or blocks of text.
+    /// The number of documents, pages, or blocks of text.
     pub documents: usize,
-    /// Sentences in them.
+    /// The number of sentences.
     pub sentences: usize,
-    /// Facts that were found.
+    /// The number of facts.
     pub facts: usize,
-    /// Of these, those whose subject and object are both linked.
+    /// The number of facts with a linked subject and a linked object.
     pub linked: usize,
-    /// Facts by property.
+    /// The number of facts of each property.
     pub properties: BTreeMap<String, usize>,
-    /// What was written, in the run's folder.
+    /// The output files, relative to the run's folder.
     pub written: Vec<PathBuf>,
 }
 
@@ -86,25 +86,30 @@ struct Portion {
     triples: Vec<[Node; 3]>,
 }
 
-/// What stands in a triple; `meta` of a prediction has the three of its fact under `triple`.
+/// A node or the relation of a triple. In a prediction, `meta.triple` has the three of its fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Node {
-    /// The knowledge base's id; none for what is not linked.
+    /// The id in the knowledge base; `None` without a link.
     pub(crate) id: Option<String>,
-    /// Its name in the text.
+    /// The name in the text.
     pub(crate) name: String,
 }
 
-/// Reads the config's input and writes the run's folder: for each file `predictions/NAME.jsonl` (a record a fact, in KILT's
-/// layout, with provenance where the document is a page), `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for KnowledgeNet's documents; `report.json` and
-/// `manifest.json`. A run that was killed goes on with the first portion that is missing.
+/// Extracts facts from the config's input and writes the run's folder. Each input file has
+/// `predictions/NAME.jsonl`, `triples/NAME.tsv` and `triples/NAME.nt`, and `knowledgenet/NAME` for
+/// KnowledgeNet's documents. Predictions are records in KILT's layout, one for each fact; they have
+/// provenance if the document is a page. The run also has `report.json` and `manifest.json`. A killed run
+/// resumes at the first missing portion.
 ///
 /// # Errors
-/// [`Error::Config`] where there is no `[input]`; whatever is wrong with files and models; [`Error::Busy`] where another
-/// process works in the run's folder.
+/// [`Error::Config`] without `[input]`; errors of files and models; [`Error::Busy`] if another process uses the run's
+/// folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
     let input = options.input.as_ref().ok_or_else(|| {
-        Error::Config(vec![sporran_config::Diagnostic::of_config("input", "is missing; nothing is read")])
+        Error::Config(vec![sporran_config::Diagnostic::of_config(
+            "input",
+            "is missing; `sporran populate` needs it",
+        )])
     })?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
@@ -149,8 +154,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     Ok(report)
 }
 
-/// What is written of an input file: its facts as records, as a table and as N-Triples, and KnowledgeNet's documents with their
-/// facts.
+/// The output files of an input file: facts as records, as a table and as N-Triples, and KnowledgeNet's
+/// documents with the extracted facts.
 fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut paths: Vec<PathBuf> = vec![
@@ -168,7 +173,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// One file's way.
+/// The extraction from one file.
 struct Populating<'a> {
     options: &'a PopulationOptions,
     input: &'a InputOptions,
@@ -216,7 +221,7 @@ impl FileWork for Populating<'_> {
     type Chunk = Portion;
     type Summary = PopulatedFile;
 
-    /// The file is read while it is populated, however long it is.
+    /// The file is streamed, so its number of records is unknown.
     fn load(&mut self) -> Result<Option<usize>> {
         Ok(None)
     }
@@ -265,7 +270,7 @@ impl FileWork for Populating<'_> {
     }
 }
 
-/// A stretch of text as one line.
+/// The text of a span in one line.
 pub(super) fn text(document: &Document, span: Span) -> String {
     let text = document.slice(span).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -275,8 +280,9 @@ fn node(document: &Document, argument: &Argument) -> Node {
     Node { id: argument.link.as_ref().map(|link| link.entity.clone()), name: text(document, argument.name) }
 }
 
-/// A fact as a prediction in KILT's layout: `subject [SEP] property`, the object, and the page with the sentence that says so,
-/// where the document is a page. `meta.statement` has the sentence's place in the document, in code points.
+/// A fact as a prediction in KILT's layout. The input is `subject [SEP] property`, the answer is the object.
+/// If the document is a page, the provenance is the fact's sentence. `meta.statement` has the offsets of the
+/// sentence in the document, in code points.
 fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[Node; 3]) -> Record {
     let document = &source.document;
     let place = |argument: &Argument| {
@@ -313,11 +319,10 @@ fn record((source, pages): (&Source, &Pages), at: usize, fact: &Fact, triple: &[
     }
 }
 
-/// Puts facts in the place of those that a document has: each into the passage that holds both of its mentions. What an
-/// analysis of errors needs stands beside them: `mentions`, and `withheld`, what was not sure enough.
+/// Replaces the facts of a document. Each fact goes into the passage with both of its mentions. Passages also
+/// get `mentions` and `withheld` (facts below the threshold) for the analysis of errors.
 ///
-/// Where a document says what it is annotated for, facts of other properties are left out: a scorer refuses what it cannot
-/// name.
+/// If a document lists its annotated properties, drops facts of other properties, because KnowledgeNet's scorer fails on them.
 fn fill(
     target: &mut knowledgenet::Document,
     document: &Document,
@@ -358,7 +363,7 @@ fn places(fact: &knowledgenet::Fact) -> [usize; 4] {
     [fact.subject_start, fact.subject_end, fact.object_start, fact.object_end]
 }
 
-/// A fact as KnowledgeNet writes it; none where the property has no number.
+/// A fact in KnowledgeNet's layout; `None` if the property has no id.
 fn annotation(document: &Document, fact: &Fact, properties: &Properties) -> Option<knowledgenet::Fact> {
     let property = properties.named(&fact.property)?;
     let (subject, object) = (fact.subject.span, fact.object.span);
@@ -409,7 +414,7 @@ fn ntriples([subject, relation, object]: &[Node; 3]) -> String {
     lines
 }
 
-/// A name as a part of an IRI: letters and digits of any script stay.
+/// Percent-encodes a name for an IRI. Keeps letters and digits of any script.
 fn escaped(name: &str) -> String {
     let mut escaped = String::new();
     for letter in name.chars() {
@@ -423,7 +428,7 @@ fn escaped(name: &str) -> String {
     escaped
 }
 
-/// Makes the folder of a file that training writes.
+/// Creates the parent folder of a file.
 pub(super) fn parent(path: &Path) -> Result<()> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => fs::create_dir_all(parent).map_err(Error::io(parent, "create")),
@@ -449,7 +454,7 @@ mod tests {
             lines[2],
             "<urn:sporran:name:%22St.%20%3CIves%3E%22> <http://www.w3.org/2000/01/rdf-schema#label> \"\\\"St. <Ives>\\\"\" ."
         );
-        // The knowledge base reads what was written.
+        // The knowledge base loads the file.
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("train.nt"), ntriples(&triple)).unwrap();
         let base = sporran_kilt::kb::KnowledgeBase::open(folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What populates: plain text, pages, KnowledgeNet's documents, read one after the other.
+//! Input documents: plain text, pages and KnowledgeNet's documents, as a stream.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use sporran_kilt::{Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet, pas
 
 use crate::{Result, source::pages::Pages};
 
-/// A layout of input.
+/// The format of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputFormat {
-    /// Plain text; blocks between empty lines are read by themselves.
+    /// Plain text. Each block between empty lines is a document.
     Text,
-    /// KILT's knowledge source: a page a line.
+    /// KILT's knowledge source: one page in each line.
     Kilt,
-    /// KnowledgeNet's documents, which are written again with other facts.
+    /// KnowledgeNet's documents. The output has them with the extracted facts.
     Knowledgenet,
 }
 
-/// A document to read facts from, and where it comes from.
+/// An input document and its origin.
 pub(super) struct Source {
     pub(super) document: Document,
-    /// The page that it is, where the input is pages.
+    /// The page of the document, if the input is pages.
     page: Option<OwnPage>,
     pub(super) annotated: Option<knowledgenet::Document>,
 }
@@ -33,13 +33,13 @@ pub(super) struct Source {
 struct OwnPage {
     id: Id,
     title: String,
-    /// The first code point of each paragraph in the document, and the header that it stands under.
+    /// For each paragraph, its first code point in the document, and the header of its section.
     paragraphs: Vec<(usize, String)>,
 }
 
 impl Source {
-    /// Where a span stands on the document's page; nothing where no page is known. A page that was read knows each span's
-    /// place, that of another document only where the page has the same words.
+    /// The provenance of a span; `None` if the document has no page. Documents that are pages have exact
+    /// offsets. Others have offsets only if the page contains the same words.
     pub(super) fn provenance(&self, span: Span, pages: &Pages) -> Option<Provenance> {
         let Some(page) = &self.page else {
             let page = pages.listed(&self.document.id)?;
@@ -70,7 +70,7 @@ impl Source {
             }
             paragraphs.push((at, section.to_owned()));
             text.push_str(paragraph);
-            // An empty line ends a sentence, whatever the paragraph ends with.
+            // An empty line always ends a sentence.
             text.push_str("\n\n");
             at += paragraph.chars().count() + 2;
         }
@@ -90,14 +90,14 @@ impl Source {
     }
 }
 
-/// Portions of a file's documents: at most so many, and no more after so many characters.
+/// The limits of a portion: a number of documents, and a number of characters after which it ends.
 const DOCUMENTS: usize = 64;
 const CHARACTERS: usize = 1 << 17;
 
-/// Hands a file's documents over in portions, which are cut the same way every time.
+/// Calls `each` with portions of a file's documents. The portions are the same in every run.
 ///
 /// # Errors
-/// Those of reading, with line and field, and those of `each`.
+/// Errors of reading, with line and field, and those of `each`.
 pub(super) fn each_portion(
     path: &Path,
     format: InputFormat,
@@ -148,7 +148,7 @@ pub(super) fn each_portion(
             };
             for line in jsonl::open(path)?.lines() {
                 let (line, text) = line?;
-                // Blank lines are passed over by the reader, which counts them.
+                // The reader skips blank lines, but counts them.
                 if line > last + 1 {
                     close(&mut block)?;
                 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_asked_folds_are_read_and_wrong_places_are_named() {
+    fn only_the_given_folds_are_read_and_wrong_places_are_reported() {
         let document = |fold: i64, end: usize| {
             format!(
                 r#"{{"fold":{fold},"documentId":"d{fold}","documentText":"Ann.","passages":[{{"passageId":"p","passageStart":0,"passageEnd":{end},"passageText":"Ann.","exhaustivelyAnnotatedProperties":[],"facts":[]}}]}}"#

@@ -1,4 +1,4 @@
-//! Learning from another model's probabilities of text that nobody annotated (distillation; Hinton et al., 2015).
+//! Distillation: training on the probabilities of a teacher for unannotated text (Hinton et al., 2015).
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -15,7 +15,7 @@ use super::{
     options::{PopulationOptions, TeacherOptions},
     parts::mentions,
     sources::each_portion,
-    train::asked,
+    train::classifier_inputs,
 };
 use crate::{
     Error, Result,
@@ -24,25 +24,25 @@ use crate::{
 };
 use sporran_config::Diagnostic;
 
-/// Sentences that have a pair with a property of this probability are learned.
+/// All sentences with at least this probability for some pair and property are used.
 const LIKELY: f32 = 0.05;
-/// Of the others one in so many.
+/// Every n-th of the other sentences is used.
 const UNLIKELY: usize = 8;
 
-/// The files of a folder of readings.
+/// The files of the cached probabilities.
 const READINGS: &str = "readings.json";
 const PROBABILITIES: &str = "readings.safetensors";
 const TENSOR: &str = "probabilities";
 
-/// What a folder of readings says of them.
+/// The description of the cached probabilities.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Readings {
     version: u32,
-    /// The hash of what they were made from.
+    /// The hash of their inputs.
     made_from: String,
 }
 
-/// The options that no reading depends on: where things go, and what is done with mentions behind the teacher.
+/// Options that do not change the probabilities: output folders, and options that are used after the teacher.
 const WITHOUT: [&str; 15] = [
     "name",
     "seed",
@@ -61,17 +61,17 @@ const WITHOUT: [&str; 15] = [
     "linker",
 ];
 
-/// What a teacher's probabilities depend on.
+/// The key of a teacher's probabilities.
 fn readings_key(options: &impl Serialize) -> Result<StepKey> {
     let key = StepKey::new("read with a teacher", options)?;
     Ok(key.without(&WITHOUT).without(&["input", "triples"]))
 }
 
-/// The documents of a teacher's input with what it says of them.
+/// The documents of the teacher's input with its probabilities as labels.
 ///
 /// # Errors
-/// Whatever is wrong with its model and its input; [`Error::Config`] where it does not know a property that is learned.
-pub(super) fn taught(
+/// Errors of its model and its input; [`Error::Config`] if it lacks a property of the annotations.
+pub(super) fn labelled_documents(
     options: &PopulationOptions,
     teacher: &TeacherOptions,
     properties: &Properties,
@@ -80,14 +80,14 @@ pub(super) fn taught(
     let mut inputs = Inputs::default();
     let made_from = readings_key(options)?.read(&mut inputs)?.digest();
     let model = open(&teacher.model, options.relations.device, teacher.precision)?;
-    let labels = known(model.as_ref(), properties)?;
+    let labels = teacher_labels(model.as_ref(), properties)?;
     let mut documents = documents(options, teacher)?;
     inputs.verify()?;
     let folder = teacher.readings.clone().unwrap_or_else(|| options.folder().join("readings"));
     let readings = Readings { version: 2, made_from };
-    let values = match kept(&folder, &readings)? {
+    let values = match cached(&folder, &readings)? {
         Some(values) => values,
-        None => keep(&folder, &readings, &read(model.as_ref(), teacher, &documents, observe)?)?,
+        None => save(&folder, &readings, &read(model.as_ref(), teacher, &documents, observe)?)?,
     };
     let mut rest = values.as_slice();
     let (all, mut passed) = (model.properties().len(), 0);
@@ -100,13 +100,15 @@ pub(super) fn taught(
         }
     }
     documents.retain(|annotated| annotated.targets.iter().any(|targets| !targets.is_empty()));
-    let sentences: usize =
-        documents.iter().map(|own| own.targets.iter().filter(|own| !own.is_empty()).count()).sum();
-    tracing::info!(documents = documents.len(), sentences, "taught");
+    let sentences: usize = documents
+        .iter()
+        .map(|annotated| annotated.targets.iter().filter(|targets| !targets.is_empty()).count())
+        .sum();
+    tracing::info!(documents = documents.len(), sentences, "documents labelled by the teacher");
     Ok(documents)
 }
 
-/// The documents of the teacher's input with their candidates, of which nothing is known yet.
+/// The unlabelled documents of the teacher's input, with their candidates.
 fn documents(options: &PopulationOptions, teacher: &TeacherOptions) -> Result<Vec<Annotated>> {
     let finder = mentions(&options.mentions)?;
     let (mut all, mut number) = (Vec::new(), 0);
@@ -131,10 +133,10 @@ fn documents(options: &PopulationOptions, teacher: &TeacherOptions) -> Result<Ve
     Ok(all)
 }
 
-/// Documents that a teacher reads at once.
+/// The number of documents in a batch of the teacher.
 const PORTION: usize = 64;
 
-/// Its probabilities, document after document, pair after pair, property after property.
+/// The probabilities of the teacher, in the order of documents, pairs and properties.
 fn read(
     model: &dyn RelationModel,
     teacher: &TeacherOptions,
@@ -145,8 +147,8 @@ fn read(
     begin(observe, step, documents.len() as u64, Unit::Records);
     let (mut values, mut done) = (Vec::new(), 0);
     for portion in documents.chunks(PORTION) {
-        let questions: Vec<_> = portion.iter().flat_map(asked).collect();
-        for ((.., candidates), scores) in questions.iter().zip(model.score(&questions)?) {
+        let inputs: Vec<_> = portion.iter().flat_map(classifier_inputs).collect();
+        for ((.., candidates), scores) in inputs.iter().zip(model.score(&inputs)?) {
             for pair in 0..candidates.pairs.len() {
                 values.extend((0..model.properties().len()).map(|label| scores.of(pair, label)));
             }
@@ -158,7 +160,7 @@ fn read(
     Ok(values)
 }
 
-/// What is learned of a sentence's pairs; `labels` are the teacher's numbers of the properties.
+/// The targets of a sentence's pairs. `labels` are the teacher's indices of the properties.
 fn targets_of(
     scores: &Scores,
     pairs: usize,
@@ -170,26 +172,26 @@ fn targets_of(
     if !likely && !passed.is_multiple_of(UNLIKELY) {
         return Vec::new();
     }
-    let target = |pair, (label, &known): (usize, &usize)| {
-        let value = scores.of(pair, known);
+    let target = |pair, (label, &teacher_label): (usize, &usize)| {
+        let value = scores.of(pair, teacher_label);
         PairTarget { pair, label, value, weight }
     };
     (0..pairs).flat_map(|pair| labels.iter().enumerate().map(move |known| target(pair, known))).collect()
 }
 
-/// The numbers that a teacher has for the properties that are learned.
-fn known(model: &dyn RelationModel, properties: &Properties) -> Result<Vec<usize>> {
+/// The teacher's indices of the properties.
+fn teacher_labels(model: &dyn RelationModel, properties: &Properties) -> Result<Vec<usize>> {
     let find = |property: &Property| {
         model.properties().position(&property.id).ok_or_else(|| {
-            let message = format!("expected a model that knows {} ({})", property.name, property.id);
+            let message = format!("expected a model with the property {} ({})", property.name, property.id);
             Error::Config(vec![Diagnostic::of_config("teacher.model", message)])
         })
     };
     properties.all().iter().map(find).collect()
 }
 
-/// The probabilities that a folder holds, where they are the ones that are wanted.
-fn kept(folder: &Path, wanted: &Readings) -> Result<Option<Vec<f32>>> {
+/// The cached probabilities of a folder; `None` if they are of other inputs.
+fn cached(folder: &Path, wanted: &Readings) -> Result<Option<Vec<f32>>> {
     let path = folder.join(READINGS);
     if !path.is_file() || jsonl::read_json::<Readings>(&path)? != *wanted {
         return Ok(None);
@@ -201,21 +203,21 @@ fn kept(folder: &Path, wanted: &Readings) -> Result<Option<Vec<f32>>> {
     Ok(load().map_err(sporran_checkpoint::Error::from)?)
 }
 
-/// Puts probabilities into a folder, their description last. Gives them as they are rounded there, so that a first training
-/// learns what the next one will.
-fn keep(folder: &Path, readings: &Readings, values: &[f32]) -> Result<Vec<f32>> {
+/// Saves probabilities, and then their description. Returns the rounded values of the file, so that a first
+/// training and later ones have the same targets.
+fn save(folder: &Path, readings: &Readings, values: &[f32]) -> Result<Vec<f32>> {
     fs::create_dir_all(folder).map_err(Error::io(folder, "create"))?;
     let path = folder.join(READINGS);
     if path.is_file() {
         fs::remove_file(&path).map_err(Error::io(&path, "remove"))?;
     }
-    let save = || -> candle_core::Result<Vec<f32>> {
+    let write = || -> candle_core::Result<Vec<f32>> {
         let values = Tensor::from_slice(values, values.len(), &Device::Cpu)?.to_dtype(DType::F16)?;
         let rounded = values.to_dtype(DType::F32)?.to_vec1()?;
         candle_core::safetensors::save(&HashMap::from([(TENSOR, values)]), folder.join(PROBABILITIES))?;
         Ok(rounded)
     };
-    let rounded = save().map_err(sporran_checkpoint::Error::from)?;
+    let rounded = write().map_err(sporran_checkpoint::Error::from)?;
     let json = serde_json::to_vec(readings).map_err(|error| Error::io(&path, "write")(error.into()))?;
     jsonl::write(&path, &json)?;
     Ok(rounded)

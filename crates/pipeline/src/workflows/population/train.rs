@@ -1,4 +1,4 @@
-//! Making the models of knowledge-base population.
+//! Training of the relation classifiers of knowledge-base population.
 
 use std::{
     borrow::Borrow,
@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::DType;
 use serde::Serialize;
 use sporran_checkpoint::Tokenizer;
 use sporran_extractor::{
@@ -33,35 +32,35 @@ use super::{
     options::{AnnotationsOptions, PopulationOptions, RelationsTraining},
     parts::mentions,
     populate::parent,
-    recall::{LeftOut, MaximumRecall, reach},
-    teacher::taught,
+    recall::{HeldOut, MaximumRecall, reach},
+    teacher::labelled_documents,
     triplets::train as train_triplets,
 };
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
-    training::session::Learning,
+    training::session::TrainingSession,
 };
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
-pub struct Learned {
+pub struct TrainedRelations {
     /// The model's folder.
     pub model: PathBuf,
-    /// Optimiser steps.
+    /// The number of optimizer steps.
     pub steps: u64,
-    /// The most that can be recalled of the facts of the documents that were not learned from.
+    /// The maximum recall on the validation documents.
     #[serde(flatten)]
     pub maximum_recall: MaximumRecall,
-    /// Micro F1 of facts by the documents that were not learned from, with thresholds that were tuned on them; nothing where
-    /// none was left out.
-    pub judged: Measure,
-    /// Names in the linker's table; 0 where there is none.
+    /// The micro F1 of facts on the validation documents, with thresholds tuned on them; none without such documents.
+    #[serde(rename = "judged")]
+    pub validation_f1: Measure,
+    /// The number of names in the linker's table; 0 without a linker.
     pub names: usize,
 }
 
-impl fmt::Display for Learned {
+impl fmt::Display for TrainedRelations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let recall = &self.maximum_recall;
         write!(
@@ -70,27 +69,26 @@ impl fmt::Display for Learned {
             self.steps,
             recall.text,
             recall.link,
-            self.judged.percent()
+            self.validation_f1.percent()
         )
     }
 }
 
-/// Trains `[relations]`. A training that was stopped goes on from its newest checkpoint.
+/// Trains `[relations]`. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] where the config does not say what to learn from or how; whatever is wrong with files, models or
-/// training.
-pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<Learned> {
+/// [`Error::Config`] without `[annotations]` or a table of a model; errors of files, models or training.
+pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<TrainedRelations> {
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
     let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
     let staged = StagedFolder::create(&options.relations.model)?;
-    let learned = learn(options, annotations, (&staged.path(), &mut underway), observe)?;
+    let trained = learn(options, annotations, (&staged.path(), &mut underway), observe)?;
     staged.commit()?;
-    underway.finish(TrainingEntry { steps: learned.steps, best: learned.judged.value() })?;
-    Ok(Learned { model: options.relations.model.clone(), ..learned })
+    underway.finish(TrainingEntry { steps: trained.steps, best: trained.validation_f1.value() })?;
+    Ok(TrainedRelations { model: options.relations.model.clone(), ..trained })
 }
 
-/// The options that no training depends on: where it writes, and what is read with the model then.
+/// Options that do not change the training: output folders, and options of `sporran run`.
 const WITHOUT: [&str; 6] =
     ["relations.model", "relations.precision", "linker.aliases", "teacher.readings", "input", "triples"];
 
@@ -98,13 +96,13 @@ fn missing(key: &str) -> Error {
     Error::Config(vec![sporran_config::Diagnostic::of_config(key, "is missing; training needs it")])
 }
 
-/// Makes the model in the folder `model`.
+/// Trains the model and saves it in the folder `model`.
 fn learn(
     options: &PopulationOptions,
     annotations: &AnnotationsOptions,
     (model, underway): (&Path, &mut TrainingFolder),
     observe: &mut Observer<'_>,
-) -> Result<Learned> {
+) -> Result<TrainedRelations> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
     let table = options.linker.as_ref().map(|linker| build(&sources, &linker.names)).transpose()?;
@@ -120,98 +118,98 @@ fn learn(
     let model = model.to_owned();
     if let Some(seq2seq) = &options.relations.seq2seq {
         let annotated = (sources.as_slice(), &properties);
-        let (steps, maximum_recall, judged) =
+        let (steps, maximum_recall, validation_f1) =
             train_triplets(options, seq2seq, (annotations, &model), annotated, observe)?;
-        return Ok(Learned { model, steps, maximum_recall, judged, names });
+        return Ok(TrainedRelations { model, steps, maximum_recall, validation_f1, names });
     }
     let mut documents = join(options, &sources, &properties)?;
     let links = match (&options.relations.bilstm, &options.linker) {
         (None, None) => vec![None; documents.len()],
         _ => background(options, &sources, &mut documents)?,
     };
-    let taught = match &options.teacher {
-        Some(teacher) => taught(options, teacher, &properties, observe)?,
+    let teacher_documents = match &options.teacher {
+        Some(teacher) => labelled_documents(options, teacher, &properties, observe)?,
         None => Vec::new(),
     };
     if let (Some(linear), None) = (&options.relations.linear, &options.relations.training) {
-        // Cross-validation leaves each document out once.
+        // Cross-validation holds each document out once.
         let maximum_recall = {
-            let left_out = left_out(&sources, &documents, &links);
-            let reached = reach(&left_out, &properties, |_, _, _, _| true);
-            MaximumRecall::told(reached, left_out.len(), observe)
+            let held_out = held_out(&sources, &documents, &links);
+            let reached = reach(&held_out, &properties, |_, _, _, _| true);
+            MaximumRecall::reported(reached, held_out.len(), observe)
         };
-        let judged = fit_linear(
+        let f1 = fit_linear(
             options,
             (linear, &model),
-            annotations.judge_every,
+            annotations.validation_every,
             &properties,
-            (documents, taught),
+            (documents, teacher_documents),
             observe,
         )?;
-        let (steps, judged) = (linear.passes as u64, judged.into());
-        return Ok(Learned { model, steps, maximum_recall, judged, names });
+        let (steps, validation_f1) = (linear.epochs as u64, f1.into());
+        return Ok(TrainedRelations { model, steps, maximum_recall, validation_f1, names });
     }
-    let every = annotations.judge_every;
-    let is_judge = |at: usize| at % every == every - 1;
-    let (mut learned, mut judges) = (Vec::new(), Vec::new());
+    let every = annotations.validation_every;
+    let is_validation = |at: usize| at % every == every - 1;
+    let (mut training_documents, mut validation) = (Vec::new(), Vec::new());
     for (at, document) in documents.into_iter().enumerate() {
-        if is_judge(at) { judges.push(document) } else { learned.push(document) }
+        if is_validation(at) { validation.push(document) } else { training_documents.push(document) }
     }
-    tracing::info!(learned = learned.len(), judges = judges.len(), "annotated documents");
-    learned.extend(taught);
-    let numbers = (0..sources.len()).filter(|at| is_judge(*at));
-    let left_out: Vec<LeftOut<'_>> = numbers
-        .zip(&judges)
-        .map(|(at, annotated)| LeftOut { source: &sources[at], annotated, links: links[at].as_deref() })
+    tracing::info!(training = training_documents.len(), validation = validation.len(), "annotated documents");
+    training_documents.extend(teacher_documents);
+    let numbers = (0..sources.len()).filter(|at| is_validation(*at));
+    let held_out: Vec<HeldOut<'_>> = numbers
+        .zip(&validation)
+        .map(|(at, annotated)| HeldOut { source: &sources[at], annotated, links: links[at].as_deref() })
         .collect();
-    let of_judges = |f1: f64| if judges.is_empty() { Measure::default() } else { f1.into() };
+    let measure = |f1: f64| if validation.is_empty() { Measure::default() } else { f1.into() };
     if let Some(bilstm) = &options.relations.bilstm {
-        let parts = (learned.as_slice(), left_out.as_slice());
-        let (steps, maximum_recall, judged) =
+        let parts = (training_documents.as_slice(), held_out.as_slice());
+        let (steps, maximum_recall, f1) =
             train_bilstm(options, (bilstm, &model), &properties, parts, observe)?;
-        return Ok(Learned { model, steps, maximum_recall, judged: of_judges(judged), names });
+        return Ok(TrainedRelations { model, steps, maximum_recall, validation_f1: measure(f1), names });
     }
     let training = options.relations.training.as_ref().ok_or_else(|| missing("relations.training"))?;
-    let marker = Marker::new(options, training, &properties, &learned)?;
-    // Regressions read every pair, an encoder those that its tokens hold.
+    let trainer = MarkedTrainer::new(options, training, &properties, &training_documents)?;
+    // A linear model classifies every pair, an encoder only the pairs within its token limit.
     let read = match &options.relations.linear {
         Some(_) => Vec::new(),
-        None => marker.read(&judges)?,
+        None => trainer.read(&validation)?,
     };
-    let reached = reach(&left_out, &properties, |at, sentence, pair, _| {
-        let pair = &judges[at].candidates[sentence].pairs[pair];
+    let reached = reach(&held_out, &properties, |at, sentence, pair, _| {
+        let pair = &validation[at].candidates[sentence].pairs[pair];
         read.get(at).is_none_or(|marks| (pair.first.max(pair.second) as usize) < marks[sentence])
     });
-    let maximum_recall = MaximumRecall::told(reached, left_out.len(), observe);
+    let maximum_recall = MaximumRecall::reported(reached, held_out.len(), observe);
     let folder = options.folder();
     let marked = match &options.relations.linear {
         Some(_) => model.join(PARTS[1]),
         None => model.clone(),
     };
-    let steps = marker.optimise(&learned, &judges, (&folder, &marked), observe)?;
-    let judged = match &options.relations.linear {
+    let steps = trainer.optimise(&training_documents, &validation, (&folder, &marked), observe)?;
+    let f1 = match &options.relations.linear {
         Some(linear) => {
-            let data = LinearData::of(&learned, properties.len(), linear.buckets);
+            let data = LinearData::of(&training_documents, properties.len(), linear.buckets);
             let first = LinearRelations::train(&data, &properties, linear, options.seed, |_| true);
             first.save(&model.join(PARTS[0]))?;
-            average(&first, (options, &model), &judges)?
+            average(&first, (options, &model), &validation)?
         }
-        None => tune(&marked, options, &judges)?,
+        None => tune(&marked, options, &validation)?,
     };
-    Ok(Learned { model, steps, maximum_recall, judged: of_judges(judged), names })
+    Ok(TrainedRelations { model, steps, maximum_recall, validation_f1: measure(f1), names })
 }
 
-/// Documents as those that are left out.
-fn left_out<'a>(
+/// Makes held-out documents of all documents.
+fn held_out<'a>(
     sources: &'a [knowledgenet::Document],
     documents: &'a [Annotated],
     links: &'a [Links],
-) -> Vec<LeftOut<'a>> {
+) -> Vec<HeldOut<'a>> {
     let each = sources.iter().zip(documents).zip(links);
-    each.map(|((source, annotated), links)| LeftOut { source, annotated, links: links.as_deref() }).collect()
+    each.map(|((source, annotated), links)| HeldOut { source, annotated, links: links.as_deref() }).collect()
 }
 
-/// The documents with their mentions, their candidates and what is annotated of these.
+/// The documents with their mentions, candidates and annotated labels.
 fn join(
     options: &PopulationOptions,
     sources: &[knowledgenet::Document],
@@ -225,28 +223,28 @@ fn join(
     Ok(each.map(join).collect::<Result<_, _>>()?)
 }
 
-/// Cross-validation over so many parts of the documents gives each a score that did not learn from it, which thresholds are
-/// tuned on; the model that is kept learns from all of them. What was taught is learned each time.
+/// Tunes thresholds by cross-validation over `parts` of the documents, then trains the final model on all
+/// documents. Documents of the teacher are in every training.
 fn fit_linear(
     options: &PopulationOptions,
     (linear, to): (&LinearTraining, &Path),
     parts: usize,
     properties: &Properties,
-    (mut documents, taught): (Vec<Annotated>, Vec<Annotated>),
+    (mut documents, teacher_documents): (Vec<Annotated>, Vec<Annotated>),
     observe: &mut Observer<'_>,
 ) -> Result<f64> {
-    let judges = documents.len();
-    documents.extend(taught);
+    let annotated_count = documents.len();
+    documents.extend(teacher_documents);
     let step = format!("train {}", options.relations.model.display());
     begin(observe, step, parts as u64 + 1, Unit::Steps);
     let data = LinearData::of(&documents, properties.len(), linear.buckets);
-    documents.truncate(judges);
-    let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); judges];
+    documents.truncate(annotated_count);
+    let mut scores: Vec<Vec<Scores>> = vec![Vec::new(); annotated_count];
     for part in 0..parts {
         let model = LinearRelations::train(&data, properties, linear, options.seed, |at| {
-            at >= judges || at % parts != part
+            at >= annotated_count || at % parts != part
         });
-        for at in (part..judges).step_by(parts) {
+        for at in (part..annotated_count).step_by(parts) {
             scores[at] = score(&model, &documents[at])?;
         }
         advance(observe, part as u64 + 1);
@@ -254,26 +252,26 @@ fn fit_linear(
     let joined: Vec<(&Annotated, &[Scores])> =
         documents.iter().zip(&scores).map(|(a, s)| (a, &**s)).collect();
     let thresholds = Thresholds::tuned(properties.len(), &joined);
-    let judged = micro(&thresholds, &joined);
+    let f1 = micro(&thresholds, &joined);
     let model = LinearRelations::train(&data, properties, linear, options.seed, |_| true);
     model.with_thresholds(thresholds).save(to)?;
     observe(Event::End);
-    Ok(judged)
+    Ok(f1)
 }
 
-/// The sentences of a document.
-pub(super) fn asked(annotated: &Annotated) -> Vec<RelationInput<'_>> {
-    let asked = |candidates| (&annotated.document, &*annotated.mentions, candidates);
-    annotated.candidates.iter().map(asked).collect()
+/// The inputs of the classifier for the sentences of a document.
+pub(super) fn classifier_inputs(annotated: &Annotated) -> Vec<RelationInput<'_>> {
+    let input = |candidates| (&annotated.document, &*annotated.mentions, candidates);
+    annotated.candidates.iter().map(input).collect()
 }
 
-/// The scores of a document's sentences, both directions of a pair decided together.
+/// The scores of a document's sentences, with joint scores of both directions of a pair.
 pub(super) fn score(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
-    let scores = model.score(&asked(annotated))?.into_iter().zip(&annotated.candidates);
+    let scores = model.score(&classifier_inputs(annotated))?.into_iter().zip(&annotated.candidates);
     Ok(scores.map(|(scores, candidates)| scores.joint(&candidates.pairs, model.properties())).collect())
 }
 
-/// The annotated documents, file after file.
+/// The annotated documents of all files, in order.
 pub(super) fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet::Document>> {
     let mut all = Vec::new();
     for path in &annotations.files {
@@ -293,32 +291,32 @@ pub(super) fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet:
     Ok(all)
 }
 
-/// A model under training.
-struct Marker<'a> {
+/// An encoder with marked mentions in training.
+struct MarkedTrainer<'a> {
     encoder: TunedEncoder,
     head: PairHead,
     tokenizer: Tokenizer,
     options: MarkedOptions,
     training: &'a RelationsTraining,
-    companions: Vec<(String, Vec<u8>)>,
+    extra_files: Vec<(String, Vec<u8>)>,
 }
 
-impl<'a> Marker<'a> {
+impl<'a> MarkedTrainer<'a> {
     fn new(
         options: &PopulationOptions,
         training: &'a RelationsTraining,
         properties: &Properties,
-        learned: &[Annotated],
+        training_documents: &[Annotated],
     ) -> Result<Self> {
         let device = options.relations.device.open()?;
         let head = |width: usize| PairHeadConfig {
             width,
-            inner: training.inner,
+            inner: training.hidden_size,
             features: FEATURES,
             labels: properties.len(),
             dropout: training.dropout,
         };
-        let (encoder, head, tokenizer, markers, mut companions) = match (&training.from, &training.encoder) {
+        let (encoder, head, tokenizer, markers, mut extra_files) = match (&training.from, &training.encoder) {
             (Some(from), _) => {
                 let checkpoint = Checkpoint::open(from)?;
                 let ModelConfig::Bert(config) = checkpoint.config() else {
@@ -337,7 +335,7 @@ impl<'a> Marker<'a> {
                 (encoder, head, tokenizer, Marking::default(), files)
             }
             (None, fresh) => {
-                // `check_values` has made sure of one of the two.
+                // `check_values` requires one of the two.
                 let fresh = fresh.as_ref().ok_or_else(|| {
                     Error::Config(vec![sporran_config::Diagnostic::of_config(
                         "relations.training.encoder",
@@ -351,7 +349,7 @@ impl<'a> Marker<'a> {
                     marks: markers.tokens().to_vec(),
                 };
                 let texts: Vec<&str> =
-                    learned.iter().map(|document| document.document.text.as_str()).collect();
+                    training_documents.iter().map(|document| document.document.text.as_str()).collect();
                 let files = tokenizer_files(&train_vocabulary(texts.iter(), &vocabulary)?)?;
                 let json = String::from_utf8_lossy(&files[0].1).into_owned();
                 let tokenizer = Tokenizer::from_json(Path::new("tokenizer.json"), json)?;
@@ -359,10 +357,10 @@ impl<'a> Marker<'a> {
                     family: BertFamily::Bert,
                     task: BertTask::States,
                     vocab_size: tokenizer.vocab_size(),
-                    hidden_size: fresh.width,
+                    hidden_size: fresh.hidden_size,
                     num_hidden_layers: fresh.layers,
                     num_attention_heads: fresh.heads,
-                    intermediate_size: 4 * fresh.width,
+                    intermediate_size: 4 * fresh.hidden_size,
                     hidden_act: "gelu".into(),
                     hidden_dropout_prob: training.dropout,
                     attention_probs_dropout_prob: training.dropout,
@@ -378,7 +376,7 @@ impl<'a> Marker<'a> {
                 };
                 let (encoder, head) = TunedEncoder::with_pairs(
                     &config,
-                    &head(fresh.width),
+                    &head(fresh.hidden_size),
                     Variables::new(options.seed),
                     &device,
                 )?;
@@ -394,44 +392,44 @@ impl<'a> Marker<'a> {
             thresholds: Thresholds::even(properties.len(), 0.5),
         };
         let config = ModelConfig::Bert(encoder.config().clone()).to_json();
-        companions.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
-        companions.push((MARKED.to_owned(), json(&marked)?));
-        Ok(Self { encoder, head, tokenizer, options: marked, training, companions })
+        extra_files.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
+        extra_files.push((MARKED.to_owned(), json(&marked)?));
+        Ok(Self { encoder, head, tokenizer, options: marked, training, extra_files })
     }
 
     fn optimise(
         &self,
-        learned: &[Annotated],
-        judges: &[Annotated],
+        training_documents: &[Annotated],
+        validation: &[Annotated],
         (folder, model): (&Path, &Path),
         observe: &mut Observer<'_>,
     ) -> Result<u64> {
         let examples = |documents: &[Annotated]| pair_examples(documents, &self.tokenizer, &self.options);
         let optimizer = &self.training.optimizer;
-        let flat: Vec<PairExample> = examples(learned)?.into_iter().flatten().collect();
+        let flat: Vec<PairExample> = examples(training_documents)?.into_iter().flatten().collect();
         let objective = PairObjective::new(&self.encoder, &self.head, flat, optimizer)?;
-        let asked = examples(judges)?;
+        let validation_examples = examples(validation)?;
         let evaluate = || -> Result<f64, EvaluationError> {
-            let mut scored = Vec::with_capacity(asked.len());
-            for (annotated, examples) in judges.iter().zip(&asked) {
+            let mut scored = Vec::with_capacity(validation_examples.len());
+            for (annotated, examples) in validation.iter().zip(&validation_examples) {
                 let logits = self.encoder.pair_logits(&self.head, examples, 4096)?;
                 scored.push(self.scores(annotated, examples, logits));
             }
-            Ok(f1(judges, &scored, &self.options.properties))
+            Ok(f1(validation, &scored, &self.options.properties))
         };
-        let learning = Learning {
+        let session = TrainingSession {
             variables: self.encoder.variables(),
             options: optimizer,
             folder: folder.join("training"),
             model,
-            dtype: if self.training.half { DType::F16 } else { DType::F32 },
-            companions: &self.companions,
+            dtype: self.training.dtype.into(),
+            extra_files: &self.extra_files,
             score: "F1",
         };
-        Ok(learning.run(&objective, (!judges.is_empty()).then_some(&evaluate), observe)?.steps)
+        Ok(session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)?.steps)
     }
 
-    /// How many mentions of each sentence of documents are read.
+    /// The number of mentions of each sentence within the token limit.
     fn read(&self, documents: &[Annotated]) -> Result<Vec<Vec<usize>>> {
         let examples = pair_examples(documents, &self.tokenizer, &self.options)?;
         let marks =
@@ -439,7 +437,7 @@ impl<'a> Marker<'a> {
         Ok(examples.iter().map(marks).collect())
     }
 
-    /// The scores of a document's sentences from the logits of the pairs that were read.
+    /// The scores of a document's sentences from the logits of the pairs within the token limit.
     fn scores(&self, annotated: &Annotated, examples: &[PairExample], logits: Vec<Vec<f32>>) -> Vec<Scores> {
         let labels = self.options.properties.len();
         let sentences = annotated.candidates.iter().zip(examples).zip(logits);
@@ -462,7 +460,7 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// Micro F1 with thresholds that are tuned on the same documents.
+/// The micro F1 with thresholds that are tuned on the same documents.
 pub(super) fn f1<T: Borrow<Annotated>>(
     documents: &[T],
     scores: &[Vec<Scores>],
@@ -478,12 +476,13 @@ pub(super) fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores]
     thresholds.counts(documents).into_iter().sum::<ThresholdCounts>().f1()
 }
 
-/// Sets a model's thresholds by annotated documents that it has not learned from; gives F1 with them.
-fn tune(model: &Path, options: &PopulationOptions, judges: &[Annotated]) -> Result<f64> {
+/// Tunes the thresholds of a model on the validation documents. Returns their micro F1.
+fn tune(model: &Path, options: &PopulationOptions, validation: &[Annotated]) -> Result<f64> {
     let relations = MarkedEntities::load(model, options.relations.device, Precision::F32)?;
     let scored: Vec<Vec<Scores>> =
-        judges.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
-    let joined: Vec<(&Annotated, &[Scores])> = judges.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
+        validation.iter().map(|annotated| score(&relations, annotated)).collect::<Result<_>>()?;
+    let joined: Vec<(&Annotated, &[Scores])> =
+        validation.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
     let thresholds = Thresholds::tuned(relations.properties().len(), &joined);
     let micro = micro(&thresholds, &joined);
     let marked = MarkedOptions { thresholds, ..MarkedOptions::load(model)? };

@@ -1,4 +1,4 @@
-//! Models that write facts as text: what a config says of them, and their training.
+//! Models that generate facts as text: options and training.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,39 +27,39 @@ use crate::{
     Error, Result,
     observe::Observer,
     training::{
-        model::{Pupil, Start},
+        model::{InitialModel, TrainableModel},
         options::ShapeOptions,
-        session::{Judge, Learning},
+        session::{Evaluate, TrainingSession},
     },
 };
 use sporran_config::{Diagnostic, Document};
 
-/// `[relations.seq2seq]`: an encoder-decoder that reads a sentence and writes its facts (REBEL; Huguet Cabot and Navigli
-/// 2021), held to spans of the sentence and to known relations. Training writes the sizes below into the model's folder;
-/// of a folder that training has not written, such as a released checkpoint's, they are read here.
+/// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and
+/// Navigli 2021), constrained to spans of the sentence and known relations. Training saves the keys below in
+/// the model's folder. For other folders, such as released checkpoints, `sporran run` uses these keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TripletTraining {
-    /// The folder of a BART or T5 to go on from, whose tokenizer has the tokens `<triplet>`, `<subj>` and `<obj>`; without it
-    /// a T5 of the shape of `[relations.seq2seq.shape]` starts from random weights.
+    /// The folder of the initial BART or T5, whose tokenizer has the tokens `<triplet>`, `<subj>` and
+    /// `<obj>`. Without it, training starts from a T5 with random weights.
     pub from: Option<PathBuf>,
-    /// `[relations.seq2seq.shape]`: the size of a model that starts from random weights; its vocabulary is learned from the
-    /// annotated documents.
+    /// `[relations.seq2seq.shape]`: the sizes of a model with random weights. Its vocabulary is trained on
+    /// the annotated documents.
     pub shape: ShapeOptions,
-    /// Tokens of a sentence, at most; the rest is not read.
+    /// The largest number of tokens of a sentence. Longer sentences are truncated.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Tokens that are written of a sentence, its end included, at most.
+    /// The largest number of tokens to generate for a sentence, including the end token.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_written: usize,
-    /// Sequences that are followed for a sentence; a fact's confidence is the share of their probability that has it.
+    /// The number of beams. A fact's confidence is the share of the beams' probability that contains it.
     #[schemars(range(min = 1))]
     pub beams: usize,
-    /// `[[relations.seq2seq.properties]]`: what properties are called in what is written. Training knows its properties from
-    /// the annotations, and of one that is not named here it writes the name in small letters, as `place of birth` for
-    /// `PLACE_OF_BIRTH`.
+    /// `[[relations.seq2seq.properties]]`: the names of properties in the generated text. Training takes its
+    /// properties from the annotations. The default name of a property is in lower case, such as
+    /// `place of birth` for `PLACE_OF_BIRTH`.
     pub properties: Vec<WrittenProperty>,
-    /// `[relations.seq2seq.optimizer]`: passes, batches, learning rate.
+    /// `[relations.seq2seq.optimizer]`: epochs, batches, learning rate.
     pub optimizer: TrainingOptions,
 }
 
@@ -67,14 +67,14 @@ pub struct TripletTraining {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WrittenProperty {
-    /// Its name, such as `PLACE_OF_BIRTH`.
+    /// The name of the property, such as `PLACE_OF_BIRTH`.
     pub name: String,
-    /// Its number in KnowledgeNet's files; its name where there is none. Training takes that of the annotations.
+    /// The id of the property in KnowledgeNet's files. The default is its name. Training uses the id of the annotations.
     pub id: Option<String>,
-    /// Whether a fact holds the other way round as well, as of spouses. Training takes that from the annotations.
+    /// Whether the property is symmetric, such as spouses. Training takes this from the annotations.
     #[serde(default)]
     pub symmetric: bool,
-    /// The relations that mean it; training writes the first.
+    /// The relation names of the property in generated text. Training uses the first.
     pub relations: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl TripletTraining {
         }
     }
 
-    /// What a folder that has no file of its own for it writes; none where the config names no property.
+    /// The options of a folder without a file of them; `None` if the config has no property.
     pub(super) fn of_config(&self) -> Option<TripletOptions> {
         let property = |written: &WrittenProperty| Property {
             id: written.id.clone().unwrap_or_else(|| written.name.clone()),
@@ -159,14 +159,14 @@ impl TripletTraining {
     }
 }
 
-/// A document with what is annotated of it.
-struct Lesson<'a> {
+/// A document with its annotation.
+struct AnnotatedSource<'a> {
     source: &'a knowledgenet::Document,
     annotated: Annotated,
 }
 
-/// Trains a model that writes facts; documents that are left out judge it and decide on thresholds. Gives the steps, the share
-/// of the judges' facts that can be written, and F1 on the judges.
+/// Trains a model that generates facts, and tunes its thresholds. Returns the number of steps, and on the
+/// validation documents the share of facts that can be generated and the F1.
 pub(super) fn train(
     options: &PopulationOptions,
     training: &TripletTraining,
@@ -176,32 +176,33 @@ pub(super) fn train(
 ) -> Result<(u64, MaximumRecall, Measure)> {
     let unknown = training.properties.iter().find(|written| properties.named(&written.name).is_none());
     if let Some(unknown) = unknown {
-        let message =
-            format!("expected properties that documents are annotated for, found `{}`", unknown.name);
+        let message = format!("expected properties of the annotations, found `{}`", unknown.name);
         return Err(Error::Config(vec![Diagnostic::of_config("relations.seq2seq.properties", message)]));
     }
-    let every = annotations.judge_every;
-    let (mut learned, mut judges, mut reach) = (Vec::new(), Vec::new(), Reach::default());
+    let every = annotations.validation_every;
+    let (mut training_documents, mut validation, mut reach) = (Vec::new(), Vec::new(), Reach::default());
     for (at, source) in sources.iter().enumerate() {
         let document = Text::new(source.id.to_string(), source.text.clone());
         let annotated = annotated(source, properties, document, Vec::new())?;
-        let lesson = Lesson { source, annotated };
+        let document = AnnotatedSource { source, annotated };
         if at % every == every - 1 {
-            let (written, facts) = writable(&lesson.annotated);
+            let (written, facts) = writable(&document.annotated);
             reach.text += written;
             reach.facts += facts;
-            judges.push(lesson);
+            validation.push(document);
         } else {
-            learned.push(lesson);
+            training_documents.push(document);
         }
     }
-    tracing::info!(learned = learned.len(), judges = judges.len(), "documents");
-    let maximum_recall = MaximumRecall::told(reach, judges.len(), observe);
+    tracing::info!(training = training_documents.len(), validation = validation.len(), "documents");
+    let maximum_recall = MaximumRecall::reported(reach, validation.len(), observe);
     let device = options.relations.device;
     let written = training.of_properties(properties.clone());
     let start = match &training.from {
-        Some(from) => Start::of_folder(from, options.seed)?,
-        None => Start::fresh(&training.shape, &texts(&learned, &written), &MARKS, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, options.seed)?,
+        None => {
+            InitialModel::fresh(&training.shape, &texts(&training_documents, &written), &MARKS, options.seed)?
+        }
     };
     let card = |variables: &Variables| {
         format!(
@@ -212,56 +213,59 @@ pub(super) fn train(
             options.seed
         )
     };
-    let Pupil { model: pupil, tokenizer, variables, mut companions } = start.pupil(&device.open()?, card)?;
-    companions.push((TRIPLETS.to_owned(), written.bytes()));
+    let TrainableModel { model: trainable, tokenizer, variables, mut extra_files } =
+        start.build(&device.open()?, card)?;
+    extra_files.push((TRIPLETS.to_owned(), written.bytes()));
     let named = training.from.as_deref().unwrap_or(model);
-    let judge: Arc<dyn Seq2Seq> = pupil.clone();
-    let reader = TripletReader::new(judge, tokenizer, written, named)?;
-    let rows: Vec<Vec<Row>> = learned
+    let generator: Arc<dyn Seq2Seq> = trainable.clone();
+    let reader = TripletReader::new(generator, tokenizer, written, named)?;
+    let rows: Vec<Vec<Row>> = training_documents
         .par_iter()
-        .map(|lesson| triplet_examples(lesson.source, &lesson.annotated, &reader))
+        .map(|document| triplet_examples(document.source, &document.annotated, &reader))
         .collect::<Result<_, _>>()?;
     let rows: Arc<Vec<Row>> = Arc::new(rows.into_iter().flatten().collect());
     let of_epoch = |_| Ok(rows.clone());
-    let evaluate = || -> Result<f64, EvaluationError> { Ok(judged(&reader, &judges)?.1) };
-    let learning = Learning {
+    let evaluate = || -> Result<f64, EvaluationError> { Ok(evaluate_reader(&reader, &validation)?.1) };
+    let session = TrainingSession {
         variables: &variables,
         options: &training.optimizer,
         folder: options.folder().join("training"),
         model,
         dtype: DType::F32,
-        companions: &companions,
+        extra_files: &extra_files,
         score: "F1",
     };
-    let objective = Seq2SeqObjective::new(pupil.as_ref(), &variables, &training.optimizer, &of_epoch);
+    let objective = Seq2SeqObjective::new(trainable.as_ref(), &variables, &training.optimizer, &of_epoch);
     let trained =
-        learning.run(&objective, (!judges.is_empty()).then_some(&evaluate as Judge<'_>), observe)?;
+        session.run(&objective, (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)?;
     let reader = TripletReader::load(model, None, device, Precision::F32)?;
-    let (thresholds, f1) = judged(&reader, &judges)?;
+    let (thresholds, f1) = evaluate_reader(&reader, &validation)?;
     let written = TripletOptions { thresholds, ..reader.options().clone() };
     jsonl::write(model.join(TRIPLETS), &written.bytes())?;
-    Ok((trained.steps, maximum_recall, if judges.is_empty() { Measure::default() } else { f1.into() }))
+    Ok((trained.steps, maximum_recall, if validation.is_empty() { Measure::default() } else { f1.into() }))
 }
 
-/// What a vocabulary is learned from: the sentences, and for each fact the name of its relation.
-fn texts(learned: &[Lesson<'_>], written: &TripletOptions) -> Vec<String> {
-    let sentences = learned.iter().flat_map(|Lesson { annotated: Annotated { document, .. }, .. }| {
-        document.sentences.iter().map(|sentence| text(document, sentence.span))
-    });
-    let facts = learned.iter().flat_map(|lesson| &lesson.annotated.facts);
+/// The texts for training a vocabulary: the sentences, and the relation name of each fact.
+fn texts(training_documents: &[AnnotatedSource<'_>], written: &TripletOptions) -> Vec<String> {
+    let sentences = training_documents.iter().flat_map(
+        |AnnotatedSource { annotated: Annotated { document, .. }, .. }| {
+            document.sentences.iter().map(|sentence| text(document, sentence.span))
+        },
+    );
+    let facts = training_documents.iter().flat_map(|document| &document.annotated.facts);
     sentences.chain(facts.map(|fact| written.relations[fact.label][0].clone())).collect()
 }
 
-/// Thresholds that are tuned on the judges, and micro F1 with them.
-fn judged(reader: &TripletReader, judges: &[Lesson<'_>]) -> Result<(Thresholds, f64)> {
-    let documents: Vec<&Text> = judges.iter().map(|judge| &judge.annotated.document).collect();
+/// Thresholds that are tuned on the validation documents, and their micro F1.
+fn evaluate_reader(reader: &TripletReader, validation: &[AnnotatedSource<'_>]) -> Result<(Thresholds, f64)> {
+    let documents: Vec<&Text> = validation.iter().map(|document| &document.annotated.document).collect();
     let properties = &reader.options().properties;
     let mut all = vec![Outcomes::default(); properties.len()];
-    for (judge, read) in judges.iter().zip(reader.read(&documents)?) {
-        outcomes(judge.source, properties, &read, &mut all);
+    for (document, read) in validation.iter().zip(reader.read(&documents)?) {
+        outcomes(document.source, properties, &read, &mut all);
     }
     let thresholds = Thresholds::fitted(&all);
-    let judged = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.counts(*threshold));
-    let f1 = judged.sum::<sporran_extractor::relations::ThresholdCounts>().f1();
+    let counts = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.counts(*threshold));
+    let f1 = counts.sum::<sporran_extractor::relations::ThresholdCounts>().f1();
     Ok((thresholds, f1))
 }

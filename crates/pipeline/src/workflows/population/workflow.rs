@@ -1,4 +1,4 @@
-//! The workflow as the registry knows it.
+//! The entry of the workflow in the registry.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<PopulationOptions>(
     "population",
     "relations",
-    "Learns to read facts from text, and reads them with their evidence.",
+    "Trains a fact extractor, and extracts facts with evidence from text.",
     r#"name = "population"
 [annotations]
 files = ["train.json"]

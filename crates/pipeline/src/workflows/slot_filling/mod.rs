@@ -1,5 +1,5 @@
-//! Zero-shot slot filling on sentences: a relation is asked for by a question, the answer is a span of the sentence or none, and
-//! relations are asked for that were not learned (Levy et al., 2017).
+//! Zero-shot slot filling on sentences (Levy et al., 2017). A question asks for a relation; the answer is a
+//! span of the sentence, or none. Test relations are not in the training data.
 
 mod model;
 mod options;
@@ -38,14 +38,14 @@ use crate::{
 };
 use model::{Candidate, SlotReader, candidates, is_right};
 
-/// What came of a config's files: `report.json`.
+/// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SlotsReport {
-    /// The config's name.
+    /// The name of the run.
     pub name: String,
-    /// Each file's scores, by its name without its ending.
+    /// The scores of each file, by its name without extension.
     pub files: BTreeMap<String, FileScores>,
-    /// Seconds without loading.
+    /// The duration in seconds, without loading.
     pub seconds: f64,
 }
 
@@ -71,29 +71,29 @@ impl fmt::Display for SlotsReport {
     }
 }
 
-/// How the questions of a file were answered.
+/// The scores of a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileScores {
-    /// Questions of relations that the model neither learned nor was judged by.
+    /// Questions of relations that are neither training nor validation relations.
     pub unseen: SlotScores,
-    /// Questions of the others.
+    /// Questions of the other relations.
     pub seen: SlotScores,
-    /// F1 of each unseen relation.
+    /// The F1 of each unseen relation.
     pub by_relation: BTreeMap<String, Measure>,
 }
 
-/// How questions were answered, after Levy et al. (2017): an answer to a question without one is wrong.
+/// Scores after Levy et al. (2017): any answer to a question without a gold answer is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SlotScores {
-    /// Relations.
+    /// The number of relations.
     pub relations: usize,
-    /// Questions.
+    /// The number of questions.
     pub questions: usize,
-    /// Those that have an answer.
+    /// The number of questions with a gold answer.
     pub answerable: usize,
-    /// Those that were answered.
+    /// The number of answered questions.
     pub answered: usize,
-    /// Those that were answered rightly.
+    /// The number of correct answers.
     pub right: usize,
     /// `right / answered`.
     pub precision: Measure,
@@ -120,16 +120,16 @@ impl SlotScores {
     }
 }
 
-/// Questions that are read together.
+/// The number of questions in a portion.
 const PORTION: usize = 256;
 
-/// Answers the questions of the config's files, and writes `predictions/NAME.jsonl` (a record a question, in the layout of KILT's
-/// slot filling; one that is not answered has an empty answer), `report.json`, `config.toml` and `manifest.json` into the
-/// run's folder. A call that was killed is continued with the first portion that is missing.
+/// Answers the questions of the config's files. Writes `predictions/NAME.jsonl`, `report.json`, `config.toml`
+/// and `manifest.json` into the run's folder. Each question has a record in the layout of KILT's slot
+/// filling, with an empty answer if it has none. A killed run resumes at the first missing portion.
 ///
 /// # Errors
-/// [`Error::Config`] where there is no file to read; whatever is wrong with files and the model; [`Error::Busy`] where another
-/// process works in the run's folder.
+/// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
+/// process uses the run's folder.
 pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsReport> {
     let own = &options.slot_filling;
     if own.files.is_empty() {
@@ -141,7 +141,7 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     let key = slots_key(options)?.read(&mut inputs)?;
     let model = options.model();
     check_model(&model)?;
-    // Where it is missing, loading it says so.
+    // Loading reports a missing model.
     let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
     let key = key.input("model", hash_json(&content));
     let mut files = Vec::new();
@@ -172,9 +172,9 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
             inputs: &inputs,
         };
         let make = |first: usize, portion: &[SlotQuestion]| -> Result<Vec<Record>> {
-            let asked: Vec<&SlotQuestion> = portion.iter().collect();
+            let questions: Vec<&SlotQuestion> = portion.iter().collect();
             let found =
-                candidates(reader.reader.as_ref(), &reader.input, &asked, reader.model.answer_tokens)?;
+                candidates(reader.reader.as_ref(), &reader.input, &questions, reader.model.answer_tokens)?;
             let answers = found.into_iter().map(|one| one.filter(|one| one.margin > reader.model.threshold));
             let each = portion.iter().zip(answers).enumerate();
             let of = |(at, (question, answer)): (usize, (&SlotQuestion, Option<Candidate>))| {
@@ -198,8 +198,8 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
     Ok(report)
 }
 
-/// The options that no answer depends on: where results go, the files, each of which counts for itself, how the model was made,
-/// whose content counts, and the source, whose content is in the hash of its pages.
+/// Options that are not in the key: output folders; the files, each of which is a step; the training, because the
+/// key has the content of the model; and the source, because the key has the hash of its pages.
 const WITHOUT: [&str; 9] = [
     "name",
     "output",
@@ -216,7 +216,7 @@ fn slots_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("fill slots", options)?.without(&WITHOUT))
 }
 
-/// The answers in a file of predictions; an empty one is none.
+/// The answers in a file of predictions; `None` for an empty answer.
 fn answers_in(predictions: &Path) -> Result<Vec<Option<String>>> {
     let each = jsonl::open(predictions)?.records::<Record>().map(|record| {
         let answer = record?.output.unwrap_or_default().into_iter().next().and_then(|output| output.answer);
@@ -228,14 +228,14 @@ fn answers_in(predictions: &Path) -> Result<Vec<Option<String>>> {
 fn scores(questions: &[SlotQuestion], answers: &[Option<String>], seen: &[String]) -> FileScores {
     let seen: BTreeSet<&str> = seen.iter().map(String::as_str).collect();
     let mut by_relation: BTreeMap<&str, SlotScores> = BTreeMap::new();
-    let mut sides = [SlotScores::default(); 2];
+    let mut counts = [SlotScores::default(); 2];
     for (question, answer) in questions.iter().zip(answers) {
         let answer = answer.as_deref();
         by_relation.entry(&question.relation).or_default().add(question, answer);
-        sides[usize::from(seen.contains(question.relation.as_str()))].add(question, answer);
+        counts[usize::from(seen.contains(question.relation.as_str()))].add(question, answer);
     }
     let known = by_relation.keys().filter(|relation| seen.contains(**relation)).count();
-    let [unseen, of_seen] = sides;
+    let [unseen, of_seen] = counts;
     FileScores {
         unseen: unseen.finish(by_relation.len() - known),
         seen: of_seen.finish(known),
@@ -247,8 +247,8 @@ fn scores(questions: &[SlotQuestion], answers: &[Option<String>], seen: &[String
     }
 }
 
-/// A question as a record: the answer, and the sentence on the page of the entity as provenance. `meta` has the sentence, with
-/// the answer's place in it in code points. A question that is not answered has an empty answer.
+/// The prediction for a question. The provenance is the sentence on the page of the entity. `meta` has the
+/// sentence, and the offsets of the answer in it in code points. Without an answer, the answer is empty.
 fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>, pages: &Pages) -> Record {
     let mut meta = serde_json::json!({
         "template_questions": [question.question()],

@@ -1,4 +1,4 @@
-//! A reader that answers the questions of relations, or withholds an answer.
+//! A reader that answers questions of relations, or gives no answer.
 
 use std::path::Path;
 
@@ -9,27 +9,27 @@ use sporran_transformers::{DeviceName, EncoderRow, Precision};
 
 use crate::{Error, Result};
 
-/// The file of a model's folder that says what is beside the reader.
+/// The file of the settings in a model's folder.
 pub(super) const SLOT_FILLING: &str = "slot-filling.json";
 
-/// What a folder has beside its reader.
+/// The settings of a model, in addition to those of the reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SlotModel {
-    /// The layout of this file; 1.
+    /// The version of the format: 1.
     pub(super) version: u32,
-    /// Relations that were learned, or judged what was.
+    /// The training and validation relations.
     pub(super) seen: Vec<String>,
-    /// How much better than no answer an answer must be.
+    /// The smallest margin of an answer over no answer.
     pub(super) threshold: f32,
-    /// Tokens of relation, question and sentence, at most.
+    /// The largest number of tokens of relation, question and sentence.
     pub(super) max_tokens: usize,
-    /// Tokens of an answer, at most.
+    /// The largest number of tokens of an answer.
     pub(super) answer_tokens: usize,
 }
 
 impl SlotModel {
-    /// The layout that is written.
+    /// The current version of the format.
     pub(super) const VERSION: u32 = 1;
 
     pub(super) fn load(folder: &Path) -> Result<Self> {
@@ -48,22 +48,22 @@ impl SlotModel {
     }
 }
 
-/// An answer that might be told.
+/// A possible answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
-    /// Its bytes in the sentence.
+    /// The byte range in the sentence.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// How much better it is than no answer.
+    /// The difference between its score and that of no answer.
     pub(super) margin: f32,
 }
 
-/// The row of a question: the relation stands where a reader has a passage's title.
+/// The input row of a question. The relation replaces the passage's title.
 pub(super) fn row(input: &ReaderInput, question: &SlotQuestion) -> Result<ReadRow> {
     Ok(input.row(&question.question(), &question.relation, &question.sentence)?)
 }
 
-/// The best span of each question's sentence; none where the sentence has no word.
+/// The best span of each question's sentence; `None` for a sentence without words.
 pub(super) fn candidates(
     reader: &dyn Reader,
     input: &ReaderInput,
@@ -81,8 +81,7 @@ pub(super) fn candidates(
     Ok(best.collect())
 }
 
-/// Whether an answer is right: it has the words of a gold answer, whatever their order, case, articles and marks (Levy et al.,
-/// 2017).
+/// Whether an answer has the words of a gold answer. Ignores order, case, articles and punctuation (Levy et al., 2017).
 pub(super) fn is_right(question: &SlotQuestion, answer: &str) -> bool {
     let words = |text: &str| {
         let text = normalise(text);
@@ -94,7 +93,7 @@ pub(super) fn is_right(question: &SlotQuestion, answer: &str) -> bool {
     question.answers.iter().any(|gold| words(gold) == own)
 }
 
-/// A reader from a folder with what is beside it.
+/// A reader and its settings from a folder.
 pub(super) struct SlotReader {
     pub(super) reader: Box<dyn Reader>,
     pub(super) input: ReaderInput,

@@ -1,4 +1,4 @@
-//! What a config of zero-shot slot filling says. These types' documentation is the manual of the config file.
+//! The options of zero-shot slot filling. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -17,17 +17,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotsOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance, and which relations are learned.
+    /// `seed`: the seed of all random choices, such as the split of relations.
     #[serde(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[source]`: the knowledge source whose pages the questions' entities are; without it predictions have no provenance.
+    /// `[source]`: the knowledge source with the pages of the entities. Without it, predictions have no provenance.
     pub source: Option<SourceOptions>,
-    /// `[slot-filling]`: the model and what it reads.
+    /// `[slot-filling]`: the model and its input.
     pub slot_filling: SlotFillingOptions,
 }
 
@@ -35,18 +35,18 @@ pub struct SlotsOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotFillingOptions {
-    /// The model's folder, by default the run's own `model`: where training puts it and where it is read from.
+    /// The folder of the model. Training writes it, and `sporran run` reads it. The default is `model` in the run's folder.
     pub model: Option<PathBuf>,
     /// Files of questions with sentences ([`sporran_kilt::zsre`]) that `sporran run` answers and scores.
     #[serde(default)]
     pub files: Vec<PathBuf>,
-    /// Where it computes and trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// The numbers that it computes with: `f32` or `int8` on a CPU.
+    /// The precision of the computation: `f32`, or `int8` on a CPU.
     #[serde(default)]
     pub precision: Precision,
-    /// `[slot-filling.training]`: how the model is made.
+    /// `[slot-filling.training]`: the training of the model.
     pub training: Option<SlotsTraining>,
 }
 
@@ -54,27 +54,27 @@ pub struct SlotFillingOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotsTraining {
-    /// The folder of the encoder to start from: BERT, or a reader.
+    /// The folder of the initial encoder: a BERT, or a reader.
     pub from: PathBuf,
-    /// Files of questions with sentences to learn from.
+    /// Training files of questions with sentences.
     pub files: Vec<PathBuf>,
-    /// Of all relations the share that is neither learned nor looked at, so that `sporran run` can be tried on it.
+    /// The share of relations that are neither for training nor for validation, so that `sporran run` can test on them.
     #[serde(default = "unseen")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub unseen: f64,
-    /// Of all relations the share that judges each pass over the others, and decides on the threshold.
-    #[serde(default = "judged")]
+    /// The share of relations for validation: for the threshold and the score of each epoch.
+    #[serde(default = "validation_share")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub judged: f64,
-    /// Tokens of relation, question and sentence, at most.
+    pub validation_share: f64,
+    /// The largest number of tokens of relation, question and sentence.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 32), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Tokens of an answer, at most.
+    /// The largest number of tokens of an answer.
     #[serde(default = "answer_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub answer_tokens: usize,
-    /// `[slot-filling.training.optimizer]`: passes, batches, learning rate.
+    /// `[slot-filling.training.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -83,7 +83,7 @@ fn unseen() -> f64 {
     0.2
 }
 
-fn judged() -> f64 {
+fn validation_share() -> f64 {
     0.1
 }
 
@@ -110,7 +110,7 @@ impl Config for SlotsOptions {
             document.report_key("slot-filling.device", error.to_string());
         }
         let Some(training) = &options.training else { return };
-        // A model that is made already can be run without what it was made from.
+        // A trained model runs without its training data.
         let is_made = self.model().join("config.json").is_file();
         let key = |name: &str| format!("slot-filling.training.{name}");
         if training.files.is_empty() {
@@ -120,9 +120,12 @@ impl Config for SlotsOptions {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
         }
-        if training.unseen + training.judged >= 1.0 {
-            let sum = training.unseen + training.judged;
-            document.report_key(&key("judged"), format!("expected less than 1 with `unseen`, found {sum}"));
+        if training.unseen + training.validation_share >= 1.0 {
+            let sum = training.unseen + training.validation_share;
+            document.report_key(
+                &key("validation-share"),
+                format!("expected less than 1 with `unseen`, found {sum}"),
+            );
         }
         if let Err(error) = training.optimizer.check() {
             document.report_key(&key("optimizer"), error.to_string());

@@ -1,4 +1,4 @@
-//! Making a reader that answers the questions of relations it has not seen.
+//! Training of a reader for questions of unseen relations.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -27,21 +27,21 @@ use crate::{
     training::{
         outcome::Trained,
         reader::ReaderInTraining,
-        session::{Learning, encoder_files},
+        session::{TrainingSession, encoder_files},
     },
 };
 use sporran_config::Diagnostic;
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TrainedSlots {
-    /// The model, the steps, and the best evaluation: F1 on the relations that judge.
+    /// The model, the steps, and the best evaluation: F1 on the validation relations.
     #[serde(flatten)]
     pub trained: Trained,
-    /// Relations that were learned, that judged, and that were left alone.
+    /// The numbers of training, validation and unseen relations.
     pub relations: [usize; 3],
-    /// How much better than no answer an answer must be.
+    /// The smallest margin of an answer over no answer.
     pub threshold: f32,
 }
 
@@ -60,10 +60,10 @@ impl fmt::Display for TrainedSlots {
     }
 }
 
-/// The relations of questions, drawn apart by the seed.
+/// A random split of the relations.
 struct Split {
-    learned: BTreeSet<String>,
-    judged: BTreeSet<String>,
+    training: BTreeSet<String>,
+    validation: BTreeSet<String>,
     unseen: usize,
 }
 
@@ -73,20 +73,24 @@ impl Split {
         let mut order: Vec<&str> = all.into_iter().collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let share = |share: f64| (share * order.len() as f64).round() as usize;
-        let (unseen, judged) = (share(training.unseen), share(training.judged));
+        let (unseen, validation) = (share(training.unseen), share(training.validation_share));
         let set = |part: &[&str]| part.iter().map(ToString::to_string).collect();
-        Self { learned: set(&order[unseen + judged..]), judged: set(&order[unseen..unseen + judged]), unseen }
+        Self {
+            training: set(&order[unseen + validation..]),
+            validation: set(&order[unseen..unseen + validation]),
+            unseen,
+        }
     }
 }
 
-/// The options that no training depends on: where the model goes, and what it reads then.
+/// Options that do not change the training: the model's folder, and options of `sporran run`.
 const WITHOUT: [&str; 3] = ["slot-filling.model", "slot-filling.files", "slot-filling.precision"];
 
-/// Trains `[slot-filling]`. A sentence that does not tell what is asked teaches the reader to answer with the row's first token.
-/// A training that was stopped goes on from its newest checkpoint.
+/// Trains `[slot-filling]`. If a sentence has no answer, the target is the first token of the row.
+/// A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] where the config does not say what to learn from; whatever is wrong with files, models or training.
+/// [`Error::Config`] without a table of the training; errors of files, models or training.
 pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<TrainedSlots> {
     let own = &options.slot_filling;
     let fault = |key: &str, message: &str| Error::Config(vec![Diagnostic::of_config(key, message)]);
@@ -105,37 +109,37 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     let encoder = TunedEncoder::open_reader(&checkpoint, options.seed, &device)?;
     let max_tokens = training.max_tokens.min(encoder.config().max_input_length());
     let input = ReaderInput::new(checkpoint.tokenizer()?, max_tokens)?;
-    let learned: Vec<ReadQuestion> = questions
+    let training_questions: Vec<ReadQuestion> = questions
         .par_iter()
-        .filter(|question| split.learned.contains(&question.relation))
-        .map(|question| taught(&input, question))
+        .filter(|question| split.training.contains(&question.relation))
+        .map(|question| training_example(&input, question))
         .collect::<Result<Vec<_>>>()?
         .into_iter()
         .flatten()
         .collect();
-    if learned.is_empty() {
-        return Err(fault("slot-filling.training.files", "expected relations to learn, found none"));
+    if training_questions.is_empty() {
+        return Err(fault("slot-filling.training.files", "expected training relations, found none"));
     }
-    let judged: Vec<&SlotQuestion> =
-        questions.iter().filter(|question| split.judged.contains(&question.relation)).collect();
-    tracing::info!(learned = learned.len(), judged = judged.len(), "questions");
+    let validation: Vec<&SlotQuestion> =
+        questions.iter().filter(|question| split.validation.contains(&question.relation)).collect();
+    tracing::info!(training = training_questions.len(), validation = validation.len(), "questions");
 
     let optimizer = TrainingOptions { seed: options.seed, ..training.optimizer.clone() };
-    let of_epoch = |_: u64| learned.clone();
+    let of_epoch = |_: u64| training_questions.clone();
     let objective = ReaderObjective::new(&encoder, &of_epoch, &optimizer)?;
-    let judge = |encoder: &TunedEncoder| -> Result<(f32, f64)> {
+    let evaluate_with = |encoder: &TunedEncoder| -> Result<(f32, f64)> {
         let reader = ReaderInTraining { encoder, tokens: 4096 };
-        let found = candidates(&reader, &input, &judged, training.answer_tokens)?;
-        let each = judged.iter().zip(found);
+        let found = candidates(&reader, &input, &validation, training.answer_tokens)?;
+        let each = validation.iter().zip(found);
         let scored = each.filter_map(|(question, found)| {
             let found = found?;
             Some((found.margin, is_right(question, &question.sentence[found.start..found.end])))
         });
-        let all = judged.iter().filter(|question| !question.answers.is_empty()).count();
+        let all = validation.iter().filter(|question| !question.answers.is_empty()).count();
         Ok(best_threshold(scored.collect(), all))
     };
-    let evaluate = || -> Result<f64, EvaluationError> { Ok(judge(&encoder)?.1) };
-    let seen = split.learned.iter().chain(&split.judged).cloned().collect();
+    let evaluate = || -> Result<f64, EvaluationError> { Ok(evaluate_with(&encoder)?.1) };
+    let seen = split.training.iter().chain(&split.validation).cloned().collect();
     let mut model = SlotModel {
         version: SlotModel::VERSION,
         seen,
@@ -147,29 +151,29 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     files.push((SLOT_FILLING.to_owned(), model.json()?));
     let staged = StagedFolder::create(options.model())?;
     let folder = staged.path();
-    let learning = Learning {
+    let session = TrainingSession {
         variables: encoder.variables(),
         options: &optimizer,
         folder: options.folder().join("training"),
         model: &folder,
         dtype: DType::F32,
-        companions: &files,
+        extra_files: &files,
         score: "F1",
     };
-    let trained = learning.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)?;
-    // The threshold is that of the weights that were kept.
+    let trained = session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)?;
+    // Tunes the threshold for the best weights.
     let best = TunedEncoder::open_reader(&Checkpoint::open(&folder)?, options.seed, &device)?;
-    model.threshold = judge(&best)?.0;
+    model.threshold = evaluate_with(&best)?.0;
     jsonl::write(folder.join(SLOT_FILLING), &model.json()?)?;
     staged.commit()?;
     underway.finish(trained.entry())?;
     let trained = Trained { model: options.model(), ..trained };
-    let relations = [split.learned.len(), split.judged.len(), split.unseen];
+    let relations = [split.training.len(), split.validation.len(), split.unseen];
     Ok(TrainedSlots { trained, relations, threshold: model.threshold })
 }
 
-/// What a question teaches; nothing where none of its answers stands in what is read of the sentence.
-fn taught(input: &ReaderInput, question: &SlotQuestion) -> Result<Option<ReadQuestion>> {
+/// The training example of a question; `None` if no answer is in the sentence within the token limit.
+fn training_example(input: &ReaderInput, question: &SlotQuestion) -> Result<Option<ReadQuestion>> {
     let row = row(input, question)?;
     let mut spans: Vec<(u32, u32)> =
         question.answers.iter().flat_map(|answer| row.find(&question.sentence, answer)).collect();
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relations_are_drawn_apart_by_the_seed() {
+    fn relations_are_split_by_the_seed() {
         let question = |relation: usize| SlotQuestion {
             relation: format!("r{relation:02}"),
             template: "XXX?".into(),
@@ -198,9 +202,9 @@ mod tests {
         let training: SlotsTraining =
             serde_json::from_value(serde_json::json!({"from": "m", "files": ["f"]})).unwrap();
         let split = Split::of(&questions, &training, 3);
-        assert_eq!((split.learned.len(), split.judged.len(), split.unseen), (14, 2, 4));
-        assert!(split.learned.is_disjoint(&split.judged));
-        assert_eq!(Split::of(&questions, &training, 3).learned, split.learned);
-        assert_ne!(Split::of(&questions, &training, 4).learned, split.learned);
+        assert_eq!((split.training.len(), split.validation.len(), split.unseen), (14, 2, 4));
+        assert!(split.training.is_disjoint(&split.validation));
+        assert_eq!(Split::of(&questions, &training, 3).training, split.training);
+        assert_ne!(Split::of(&questions, &training, 4).training, split.training);
     }
 }

@@ -1,4 +1,4 @@
-//! The workflow as the registry knows it.
+//! The entry of the workflow in the registry.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const WORKFLOW: Workflow = Workflow::new::<SlotsOptions>(
     "slot-filling",
     "slot-filling",
-    "Answers questions about relations from sentences, also about relations that it has not learned.",
+    "Answers questions about relations from sentences, including relations without training data.",
     r#"name = "slot-filling"
 [slot-filling]
 files = ["questions.tsv"]

@@ -5,9 +5,10 @@ mod scores;
 mod train;
 pub(crate) mod workflow;
 
+pub use crate::training::options::WeightDtype;
 pub use options::{
-    AnnotationOptions, BiLstmOptions, EncoderOptions, SilverOptions, Stored, TaggerKind, TaggingOptions,
-    TestOptions,
+    AnnotationOptions, BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions, TestOptions,
+    WeakLabelOptions,
 };
 pub use scores::{Matched, Recalled, Tested};
 pub use train::{TrainedTagger, train};

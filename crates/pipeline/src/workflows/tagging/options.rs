@@ -9,7 +9,7 @@ use sporran_extractor::tagger::WordFeatures;
 use sporran_training::TrainingOptions;
 use sporran_transformers::DeviceName;
 
-use crate::config::Config;
+use crate::{config::Config, training::options::WeightDtype};
 
 /// A whole config of a tagger's training.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -58,15 +58,15 @@ pub struct AnnotationOptions {
     pub folds: Vec<i64>,
     /// Of so many documents in DocRED's layout one judges each pass over the data, and the best weights are kept; 0 learns from
     /// all of them and keeps the last weights.
-    pub judge_every: usize,
-    /// `[annotations.silver]`: texts that another tagger marks.
-    pub silver: Option<SilverOptions>,
+    pub validation_every: usize,
+    /// `[annotations.weak-labels]`: texts that another tagger marks.
+    pub weak_labels: Option<WeakLabelOptions>,
 }
 
-/// `[annotations.silver]`: a small tagger learns from what a large one says of texts that nobody has marked.
+/// `[annotations.weak-labels]`: a small tagger learns from what a large one says of texts that nobody has marked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SilverOptions {
+pub struct WeakLabelOptions {
     /// The folder of the tagger that marks.
     pub teacher: PathBuf,
     /// Pages in KILT's layout.
@@ -120,17 +120,6 @@ fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Docume
     }
 }
 
-/// In what numbers weights are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stored {
-    /// 32 bits.
-    #[default]
-    F32,
-    /// 16 bits, half the size.
-    F16,
-}
-
 /// `kind = "encoder-crf"`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -146,7 +135,7 @@ pub struct EncoderOptions {
     pub marks_case: bool,
     /// In what numbers the weights are stored: `f32` or `f16`.
     #[serde(default)]
-    pub store: Stored,
+    pub dtype: WeightDtype,
     /// `[tagger.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
@@ -171,9 +160,9 @@ pub struct BiLstmOptions {
     #[serde(default)]
     pub features: WordFeatures,
     /// Cells of each direction.
-    #[serde(default = "hidden")]
+    #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
-    pub hidden: usize,
+    pub hidden_size: usize,
     /// Layers.
     #[serde(default = "layers")]
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
@@ -184,13 +173,13 @@ pub struct BiLstmOptions {
     pub dropout: f64,
     /// In what numbers the weights are stored: `f32` or `f16`.
     #[serde(default)]
-    pub store: Stored,
+    pub dtype: WeightDtype,
     /// `[tagger.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
 
-fn hidden() -> usize {
+fn hidden_size() -> usize {
     96
 }
 
@@ -224,20 +213,20 @@ impl Config for TaggingOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
-        if learned.docred.is_empty() && learned.knowledgenet.is_empty() && learned.silver.is_none() {
+        if learned.docred.is_empty() && learned.knowledgenet.is_empty() && learned.weak_labels.is_none() {
             document.report_key(
                 "annotations",
-                "expected `docred`, `knowledgenet` or `silver`, found none of them",
+                "expected `docred`, `knowledgenet` or `weak-labels`, found none of them",
             );
         }
-        if learned.judge_every == 1 {
-            document.report_key("annotations.judge-every", "expected 0 or at least 2, found 1");
+        if learned.validation_every == 1 {
+            document.report_key("annotations.validation-every", "expected 0 or at least 2, found 1");
         }
-        if let Some(silver) = &learned.silver {
-            document.check_folder("annotations.silver.teacher", &silver.teacher, "tagger.json");
-            if !silver.pages.is_file() {
+        if let Some(weak) = &learned.weak_labels {
+            document.check_folder("annotations.weak-labels.teacher", &weak.teacher, "tagger.json");
+            if !weak.pages.is_file() {
                 document
-                    .report_key("annotations.silver.pages", format!("no file {}", silver.pages.display()));
+                    .report_key("annotations.weak-labels.pages", format!("no file {}", weak.pages.display()));
             }
         }
         self.tagger.check("tagger", document);
@@ -263,25 +252,27 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
-        let text = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\ndocred = [\"none.json\"]\njudge-every = 1\n\
-                    [annotations.silver]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
+        let text = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\ndocred = [\"none.json\"]\nvalidation-every = 1\n\
+                    [annotations.weak-labels]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
                     [tagger]\nkind = \"encoder-crf\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
         let found = check(text, &[]);
         for expected in [
             "`annotations.docred`: no file none.json",
-            "`annotations.judge-every`: expected 0 or at least 2, found 1",
-            "`annotations.silver.teacher`: no folder t",
-            "`annotations.silver.pages`: no file p",
+            "`annotations.validation-every`: expected 0 or at least 2, found 1",
+            "`annotations.weak-labels.teacher`: no folder t",
+            "`annotations.weak-labels.pages`: no file p",
             "`tagger.from`: no folder m",
             "learning-rate",
         ] {
             assert!(found.contains(expected), "{expected}: {found}");
         }
-        let words = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden = 0\n";
+        let words = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden-size = 0\n";
         let found = check(words, &["tagger.dropout=1.0"]);
-        for expected in
-            ["`annotations`: expected `docred`", "`tagger.hidden`: expected at least 1", "tagger.dropout"]
-        {
+        for expected in [
+            "`annotations`: expected `docred`",
+            "`tagger.hidden-size`: expected at least 1",
+            "tagger.dropout",
+        ] {
             assert!(found.contains(expected), "{expected}: {found}");
         }
         assert!(check(words, &["tagger.kind=bilstm"]).contains("did you mean `bilstm-crf`?"));

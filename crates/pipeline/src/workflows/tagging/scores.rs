@@ -1,4 +1,4 @@
-//! How well a tagger finds what people marked.
+//! Scores of taggers.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -8,19 +8,19 @@ use sporran_kilt::{docred, knowledgenet, scores::Measure};
 
 use crate::Result;
 
-/// Spans with their types beside those that were marked.
+/// The comparison of predicted typed spans with gold spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Matched {
-    /// Marked ones.
+    /// The number of gold spans.
     pub gold: usize,
-    /// Found ones.
+    /// The number of predicted spans.
     pub found: usize,
-    /// Those that are both.
+    /// The number of correct predictions.
     pub both: usize,
-    /// The share of the found ones that are marked.
+    /// The share of predictions that are correct.
     pub precision: Measure,
-    /// The share of the marked ones that are found.
+    /// The share of gold spans that are predicted.
     pub recall: Measure,
     /// The harmonic mean of the two.
     pub f1: Measure,
@@ -37,17 +37,17 @@ impl Matched {
     }
 }
 
-/// The names and dates of facts that are found.
+/// The recall of names and dates of facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Recalled {
-    /// Marked ones, each place once.
+    /// The number of distinct gold spans.
     pub gold: usize,
-    /// The share that is found from its first character to its last.
+    /// The share with the exact span.
     pub exact: Measure,
-    /// The share that is found so and with the type that its property asks for.
+    /// The share with the exact span and the type of the fact's property.
     pub typed: Measure,
-    /// The share that shares a character with something found.
+    /// The share that overlaps a prediction.
     pub overlap: Measure,
 }
 
@@ -57,19 +57,19 @@ pub struct Recalled {
 pub struct Tested {
     /// The file.
     pub file: String,
-    /// Over all types, where all mentions are marked.
+    /// Scores over all types, for completely annotated files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spans: Option<Matched>,
-    /// By type.
+    /// Scores by type.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_type: BTreeMap<String, Matched>,
-    /// Where the names of facts are marked alone.
+    /// Recall, for files with the names of facts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Recalled>,
 }
 
 impl fmt::Display for Tested {
-    /// Each line begins with a line end.
+    /// Each line starts with a line break.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(spans) = &self.spans {
             let [precision, recall, f1] = [spans.precision, spans.recall, spans.f1].map(Measure::percent);

@@ -1,11 +1,10 @@
-//! Making a tagger.
+//! Training of taggers.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-use candle_core::DType;
 use serde::Serialize;
 use sporran_extractor::{
     Annotated, Document, allowed_tags, tag_grammar, tag_names, tag_spans,
@@ -20,7 +19,7 @@ use sporran_transformers::{Checkpoint, WordInput, WordRow};
 
 use super::{
     Matched, Tested,
-    options::{BiLstmOptions, EncoderOptions, Stored, TaggerKind, TaggingOptions},
+    options::{BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions},
     scores::{test_docred, test_knowledgenet},
 };
 use crate::{
@@ -28,20 +27,21 @@ use crate::{
     observe::{Event, Observer, Unit, begin},
     run_dir::training::TrainingFolder,
     training::{
+        options::WeightDtype,
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
 };
 
-/// What a training made.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TrainedTagger {
-    /// The tagger's folder.
+    /// The folder of the tagger.
     pub model: PathBuf,
-    /// Optimiser steps.
+    /// The number of optimizer steps.
     pub steps: u64,
-    /// The step and the F1 of the best evaluation, where documents judged.
+    /// The step and the F1 of the best evaluation; `None` without validation documents.
     pub best: Option<(u64, f64)>,
     /// The scores of `[test]`.
     pub tests: Vec<Tested>,
@@ -57,18 +57,18 @@ impl fmt::Display for TrainedTagger {
     }
 }
 
-/// Trains the tagger of a config and scores it. A training that was stopped goes on from its newest checkpoint.
+/// Trains the tagger of a config and scores it. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// Whatever is wrong with files, models or training.
+/// Errors of files, models or training.
 pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<TrainedTagger> {
     let mut underway = TrainingFolder::begin(options.folder(), options, &["test"])?;
-    let (learned, judged) = annotations(options, observe)?;
+    let (training, validation) = annotations(options, observe)?;
     underway.verify()?;
     let folder = options.folder();
     let trained = match &options.tagger {
-        TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &learned, &judged, &folder, observe)?,
-        TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &learned, &judged, &folder, observe)?,
+        TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &training, &validation, &folder, observe)?,
+        TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &training, &validation, &folder, observe)?,
     };
     underway.finish(trained.entry())?;
     let Trained { model, steps, best } = trained;
@@ -83,32 +83,33 @@ pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<Tra
     Ok(TrainedTagger { model, steps, best, tests })
 }
 
-/// What is learned from, and what judges.
+/// The training documents and the validation documents.
 fn annotations(
     options: &TaggingOptions,
     observe: &mut Observer<'_>,
 ) -> Result<(Vec<Annotated>, Vec<Annotated>)> {
     let from = &options.annotations;
-    let (mut learned, mut judged) = (Vec::new(), Vec::new());
+    let (mut training, mut validation) = (Vec::new(), Vec::new());
     for path in &from.docred {
         for (at, record) in docred::load(path)?.iter().enumerate() {
-            let judges = from.judge_every > 0 && at % from.judge_every == from.judge_every - 1;
-            if judges { &mut judged } else { &mut learned }.push(Annotated::from_docred(record));
+            let is_validation =
+                from.validation_every > 0 && at % from.validation_every == from.validation_every - 1;
+            if is_validation { &mut validation } else { &mut training }.push(Annotated::from_docred(record));
         }
     }
     for path in &from.knowledgenet {
         for record in knowledgenet::annotated(path)? {
             let record = record?;
             if from.folds.is_empty() || from.folds.contains(&record.fold) {
-                learned.push(Annotated::from_knowledgenet(&record));
+                training.push(Annotated::from_knowledgenet(&record));
             }
         }
     }
-    if let Some(silver) = &from.silver {
-        let teacher = Tagger::open(&silver.teacher, Computing::default())?;
+    if let Some(weak) = &from.weak_labels {
+        let teacher = Tagger::open(&weak.teacher, Computing::default())?;
         let pages: Vec<Page> =
-            jsonl::open(&silver.pages)?.records().take(silver.limit).collect::<Result<_, _>>()?;
-        begin(observe, format!("mark {}", silver.pages.display()), pages.len() as u64, Unit::Records);
+            jsonl::open(&weak.pages)?.records().take(weak.limit).collect::<Result<_, _>>()?;
+        begin(observe, format!("mark {}", weak.pages.display()), pages.len() as u64, Unit::Records);
         let mut done = 0;
         for pages in pages.chunks(256) {
             let text = |page: &Page| {
@@ -118,17 +119,17 @@ fn annotations(
                 pages.iter().map(|page| Document::new(page.wikipedia_title.clone(), text(page))).collect();
             for (document, tagged) in documents.iter().zip(teacher.tag(&documents)?) {
                 let mentions = tagged.into_iter().map(|name| (name.tokens, name.kind)).collect();
-                learned.push(Annotated { document: document.clone(), mentions, complete: true });
+                training.push(Annotated { document: document.clone(), mentions, complete: true });
             }
             done += pages.len() as u64;
             observe(Event::Advance { done, note: None });
         }
         observe(Event::End);
     }
-    Ok((learned, judged))
+    Ok((training, validation))
 }
 
-/// The sentences of documents as rows; `rows` makes the inputs of a sentence, with the number of words of each.
+/// The sentences of documents as rows. `rows` makes the inputs of a sentence, each with its number of words.
 fn sentences<I>(
     documents: &[Annotated],
     rows: impl Fn(&[&str]) -> Result<Vec<(I, usize)>>,
@@ -142,7 +143,7 @@ fn sentences<I>(
             for (input, count) in rows(&words)? {
                 let mut allowed = allowed[start..start + count].to_vec();
                 start += count;
-                // A window may begin within a name, where nothing has gone before.
+                // A window can begin within a name. Its first tag is then that of the beginning of a name.
                 if let Some(set) = allowed.first_mut().filter(|set| set.count_ones() == 1) {
                     let label = set.trailing_zeros();
                     if label > 0 && label % 2 == 0 {
@@ -156,8 +157,8 @@ fn sentences<I>(
     Ok(found)
 }
 
-/// The F1 of spans with their types over rows of which every label is known.
-fn judge<E: Emitter>(emitter: &E, crf: &CrfVariables, rows: &[TaggedRow<E::Input>]) -> Result<f64> {
+/// The F1 of typed spans over completely annotated rows.
+fn validation_f1<E: Emitter>(emitter: &E, crf: &CrfVariables, rows: &[TaggedRow<E::Input>]) -> Result<f64> {
     let crf = crf.now()?;
     let labels = crf.grammar().labels();
     let mut matched = Matched::default();
@@ -178,7 +179,7 @@ fn judge<E: Emitter>(emitter: &E, crf: &CrfVariables, rows: &[TaggedRow<E::Input
     Ok(matched.f1.or_zero())
 }
 
-/// The optimiser's options, under the config's seed.
+/// The options of the optimizer, with the config's seed.
 fn optimizer(options: &TaggingOptions, own: &TrainingOptions) -> TrainingOptions {
     TrainingOptions { seed: options.seed, ..own.clone() }
 }
@@ -186,8 +187,8 @@ fn optimizer(options: &TaggingOptions, own: &TrainingOptions) -> TrainingOptions
 fn encoder(
     options: &TaggingOptions,
     tuned: &EncoderOptions,
-    learned: &[Annotated],
-    judged: &[Annotated],
+    training: &[Annotated],
+    validation: &[Annotated],
     folder: &Path,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
@@ -197,7 +198,7 @@ fn encoder(
     let config = emitter.encoder().config();
     let marks_case = tuned.marks_case && config.type_vocab_size > 1;
     if tuned.marks_case && !marks_case {
-        tracing::warn!("the encoder has no second token type, so that capitals are not marked");
+        tracing::warn!("the encoder has no second token type, so capitals are not marked");
     }
     let max_tokens = tuned.max_tokens.min(config.max_input_length());
     let input = WordInput::new(checkpoint.tokenizer()?, max_tokens, marks_case)?;
@@ -208,83 +209,80 @@ fn encoder(
     let saved = SavedTagger::EncoderCrf { labels: tag_names(), max_tokens, marks_case };
     let mut files = encoder_files(&checkpoint, config)?;
     files.push(saved.file());
-    let (learned, judged) = (sentences(learned, rows)?, sentences(judged, rows)?);
+    let (training, validation) = (sentences(training, rows)?, sentences(validation, rows)?);
     let run = Run {
         emitter: &emitter,
         crf: emitter.crf(),
         variables: emitter.encoder().variables(),
         optimizer: optimizer(options, &tuned.optimizer),
-        store: tuned.store,
+        dtype: tuned.dtype,
         files: &files,
         folder,
     };
-    run.train(learned, &judged, observe)
+    run.train(training, &validation, observe)
 }
 
 fn bilstm(
     options: &TaggingOptions,
     shape: &BiLstmOptions,
-    learned: &[Annotated],
-    judged: &[Annotated],
+    training: &[Annotated],
+    validation: &[Annotated],
     folder: &Path,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let variables = Variables::new(options.seed);
     let crf = CrfVariables::new(tag_grammar(), "crf", &variables)?;
-    let BiLstmOptions { features, hidden, layers, dropout, .. } = *shape;
+    let BiLstmOptions { features, hidden_size, layers, dropout, .. } = *shape;
     let labels = tag_names();
-    let emitter = BiLstmEmitter::new(features, hidden, layers, labels.len(), dropout, &variables)?;
+    let emitter = BiLstmEmitter::new(features, hidden_size, layers, labels.len(), dropout, &variables)?;
     let rows = |words: &[&str]| -> Result<Vec<(Vec<WordRows>, usize)>> {
         let read = words.iter().enumerate().map(|(at, word)| features.rows(word, at == 0)).collect();
         Ok(vec![(read, words.len())])
     };
     let files = [SavedTagger::BilstmCrf { labels, features, lstm: *emitter.lstm() }.file()];
-    let (learned, judged) = (sentences(learned, rows)?, sentences(judged, rows)?);
+    let (training, validation) = (sentences(training, rows)?, sentences(validation, rows)?);
     let run = Run {
         emitter: &emitter,
         crf: &crf,
         variables: &variables,
         optimizer: optimizer(options, &shape.optimizer),
-        store: shape.store,
+        dtype: shape.dtype,
         files: &files,
         folder,
     };
-    run.train(learned, &judged, observe)
+    run.train(training, &validation, observe)
 }
 
-/// A training, whatever scores the labels.
+/// A training with any emitter.
 struct Run<'a, E> {
     emitter: &'a E,
     crf: &'a CrfVariables,
     variables: &'a Variables,
     optimizer: TrainingOptions,
-    store: Stored,
+    dtype: WeightDtype,
     files: &'a [(String, Vec<u8>)],
     folder: &'a Path,
 }
 
 impl<E: Emitter> Run<'_, E> {
-    /// Trains in `folder/training` and puts the best weights into `folder/model`.
+    /// Trains in `folder/training`, and saves the best weights in `folder/model`.
     fn train(
         self,
-        learned: Vec<TaggedRow<E::Input>>,
-        judged: &[TaggedRow<E::Input>],
+        training: Vec<TaggedRow<E::Input>>,
+        validation: &[TaggedRow<E::Input>],
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let objective = TaggingObjective::new(self.emitter, self.crf, learned, &self.optimizer)?;
-        let evaluate = || judge(self.emitter, self.crf, judged).map_err(EvaluationError::from);
-        let learning = Learning {
+        let objective = TaggingObjective::new(self.emitter, self.crf, training, &self.optimizer)?;
+        let evaluate = || validation_f1(self.emitter, self.crf, validation).map_err(EvaluationError::from);
+        let session = TrainingSession {
             variables: self.variables,
             options: &self.optimizer,
             folder: self.folder.join("training"),
             model: &self.folder.join("model"),
-            dtype: match self.store {
-                Stored::F32 => DType::F32,
-                Stored::F16 => DType::F16,
-            },
-            companions: self.files,
+            dtype: self.dtype.into(),
+            extra_files: self.files,
             score: "F1",
         };
-        learning.run(&objective, (!judged.is_empty()).then_some(&evaluate as Judge<'_>), observe)
+        session.run(&objective, (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)
     }
 }

@@ -1,4 +1,4 @@
-//! Examples with the passages that a run would retrieve for them, and the score of a generator over them.
+//! Training examples with retrieved passages, and validation scores of generators.
 
 use sporran_generator::{Candidate, Generator, Request};
 use sporran_kilt::{
@@ -13,13 +13,13 @@ use crate::{
     workflows::answer::{assemble::Assembly, options::Options},
 };
 
-/// An example with the passages that were retrieved for it.
-pub(crate) struct Reading {
+/// An example with its retrieved passages.
+pub(crate) struct RetrievedExample {
     pub(crate) example: Example,
     pub(crate) passages: Vec<(Passage, f32)>,
 }
 
-impl Reading {
+impl RetrievedExample {
     pub(crate) fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
         let candidates: Vec<Candidate<'_>> =
             self.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
@@ -27,12 +27,12 @@ impl Reading {
     }
 }
 
-/// Reads task files and retrieves for every record as a run would.
+/// Reads task files and retrieves passages for each record, as in a run.
 #[expect(
     clippy::too_many_arguments,
-    reason = "one call for training and one for judging, which share all of it"
+    reason = "one call for training and one for validation, with the same arguments"
 )]
-pub(crate) fn readings(
+pub(crate) fn retrieved_examples(
     options: &Options,
     files: &TasksOptions,
     table: &str,
@@ -41,8 +41,8 @@ pub(crate) fn readings(
     add_gold: bool,
     assembly: &Assembly,
     observe: &mut Observer<'_>,
-) -> Result<Vec<Reading>> {
-    let mut readings = Vec::new();
+) -> Result<Vec<RetrievedExample>> {
+    let mut retrieved_examples = Vec::new();
     for mut task in task_files(files, table)? {
         task.limit = limit.or(task.limit);
         let examples = tasks::examples(&task)?;
@@ -63,7 +63,7 @@ pub(crate) fn readings(
                     }
                 }
                 if !example.answers().is_empty() {
-                    readings.push(Reading { example: example.clone(), passages });
+                    retrieved_examples.push(RetrievedExample { example: example.clone(), passages });
                 }
             }
             assembly.sound()?;
@@ -71,24 +71,24 @@ pub(crate) fn readings(
         }
         observe(Event::End);
     }
-    Ok(readings)
+    Ok(retrieved_examples)
 }
 
-/// Puts the titles of their gold pages in the place of examples' answers; one without any is left out.
-pub(crate) fn with_titles(readings: &mut Vec<Reading>, store: &PassageStore) {
-    for reading in readings.iter_mut() {
-        let gold = reading.example.gold.iter().flat_map(|output| output.evidence());
+/// Replaces the answers of examples by the titles of their gold pages. Drops examples without a gold page in the store.
+pub(crate) fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store: &PassageStore) {
+    for retrieved in retrieved_examples.iter_mut() {
+        let gold = retrieved.example.gold.iter().flat_map(|output| output.evidence());
         let titles = gold.filter_map(|item| {
             let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
             Some(store.page_title(page).to_owned())
         });
         let output = |title| Output { answer: Some(title), ..Output::default() };
-        reading.example.gold = titles.map(output).collect();
+        retrieved.example.gold = titles.map(output).collect();
     }
-    readings.retain(|reading| !reading.example.gold.is_empty());
+    retrieved_examples.retain(|retrieved| !retrieved.example.gold.is_empty());
 }
 
-/// Where no gold page was retrieved, the first gold page's passage takes the last place.
+/// If no gold page was retrieved, replaces the last passage by the first passage of the first gold page.
 fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Passage, f32)]) {
     let gold = || {
         example.gold.iter().flat_map(|output| output.evidence()).filter_map(|item| item.wikipedia_id.as_ref())
@@ -103,22 +103,22 @@ fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Pa
 }
 
 /// The mean over datasets of their headline scores.
-pub(crate) fn judged_score(generator: &dyn Generator, judged: &[Reading]) -> Result<f64> {
+pub(crate) fn mean_score(generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<f64> {
     let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
-    let candidates: Vec<Vec<Candidate<'_>>> = judged
+    let candidates: Vec<Vec<Candidate<'_>>> = validation
         .iter()
-        .map(|reading| {
-            reading.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        .map(|retrieved| {
+            retrieved.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
         })
         .collect();
-    let requests: Vec<Request<'_>> = judged
+    let requests: Vec<Request<'_>> = validation
         .iter()
         .zip(&candidates)
-        .map(|(reading, candidates)| Request { query: &reading.example.query, passages: candidates })
+        .map(|(retrieved, candidates)| Request { query: &retrieved.example.query, passages: candidates })
         .collect();
-    for (reading, generation) in judged.iter().zip(generator.generate(&requests)?) {
-        let dataset = reading.example.query.dataset;
-        let scores: answer::Scores = Answers::new(reading.example.answers()).score(&generation.text);
+    for (retrieved, generation) in validation.iter().zip(generator.generate(&requests)?) {
+        let dataset = retrieved.example.query.dataset;
+        let scores: answer::Scores = Answers::new(retrieved.example.answers()).score(&generation.text);
         let score = match dataset.map_or(Metric::ExactMatch, |dataset| dataset.metric()) {
             Metric::Accuracy => scores.accuracy,
             Metric::ExactMatch => scores.em,

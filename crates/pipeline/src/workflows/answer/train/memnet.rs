@@ -1,4 +1,4 @@
-//! Training transformer memory networks: which piece of what is known a dialogue is answered with, and the answer.
+//! Training of transformer memory networks, which select a piece of knowledge and generate a response from it.
 
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
@@ -8,22 +8,22 @@ use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
 use crate::{
     Result,
     observe::Observer,
-    training::{model::Pupil, outcome::Trained},
+    training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
         assemble::assemble_retrieval,
         evidence::{gold_passages, holds},
         options::{Options, TrainOptions},
         train::{
-            examples::{Reading, judged_score, readings},
-            start::{learning, pupil},
+            examples::{RetrievedExample, mean_score, retrieved_examples},
+            start::{init_model, training_session},
         },
     },
 };
 
-/// Trains the model of a `memnet` generator on the records of `[train.examples]` and judges it by its answers on `[tasks]`.
+/// Trains the model of a `memnet` generator on the records of `[train.examples]` and validates its answers on `[tasks]`.
 ///
 /// # Errors
-/// Whatever is wrong with files, index, model or training.
+/// Errors of files, index, model or training.
 pub(crate) fn train_memory(
     options: &Options,
     train: &TrainOptions,
@@ -32,11 +32,12 @@ pub(crate) fn train_memory(
 ) -> Result<Trained> {
     let assembly = assemble_retrieval(options, observe)?;
     let mut read = |files, table, limit| {
-        readings(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
+        retrieved_examples(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None)?;
-    let judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
-    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+    let validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
+    let TrainableModel { model, tokenizer, variables, extra_files } =
+        init_model(options, train, &assembly, &examples)?;
     let store = assembly.store.clone();
     let rows = Rows {
         input: MemoryInput::new(network, tokenizer.clone(), model.max_input_length(), store.clone())?,
@@ -45,18 +46,18 @@ pub(crate) fn train_memory(
         network,
         train,
     };
-    let rows: Vec<MemoryRow> = examples.iter().map(|reading| rows.row(reading)).collect::<Result<_>>()?;
+    let rows: Vec<MemoryRow> = examples.iter().map(|retrieved| rows.row(retrieved)).collect::<Result<_>>()?;
     let known = rows.iter().filter(|row| row.gold.is_some()).count();
     tracing::info!(known, records = rows.len(), "records whose gold knowledge is in their memory");
     let objective =
         MemoryObjective::new(model.as_ref(), &variables, &rows, train.knowledge, &train.optimizer)?;
-    let judge = MemNet::new(network, model.clone(), tokenizer.clone(), store)?;
-    let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
-    let learning = learning(&options.general, train, &variables, &companions);
-    learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)
+    let generator = MemNet::new(network, model.clone(), tokenizer.clone(), store)?;
+    let evaluate = || mean_score(&generator, &validation).map_err(EvaluationError::from);
+    let session = training_session(&options.general, train, &variables, &extra_files);
+    session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)
 }
 
-/// Makes token rows of examples.
+/// Tokenizes examples.
 struct Rows<'a> {
     input: MemoryInput,
     tokenizer: &'a Tokenizer,
@@ -66,17 +67,17 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn row(&self, reading: &Reading) -> Result<MemoryRow> {
-        let query = &reading.example.query;
-        let passages: Vec<&Passage> = reading.passages.iter().map(|(passage, _)| passage).collect();
-        let (mut pieces, mut gold) = self.pieces(reading, &passages)?;
+    fn row(&self, retrieved: &RetrievedExample) -> Result<MemoryRow> {
+        let query = &retrieved.example.query;
+        let passages: Vec<&Passage> = retrieved.passages.iter().map(|(passage, _)| passage).collect();
+        let (mut pieces, mut gold) = self.pieces(retrieved, &passages)?;
         pieces.truncate(self.input.most());
         gold = gold.filter(|gold| *gold < pieces.len());
         if let (None, true, Some(store)) = (gold, self.train.add_gold, self.store) {
-            let passages: Vec<Passage> = gold_passages(&reading.example, store).collect();
-            // More of them than a run reads: the evidence may stand anywhere on its page.
+            let passages: Vec<Passage> = gold_passages(&retrieved.example, store).collect();
+            // All passages of the page, because the evidence can be anywhere on it.
             for passage in &passages {
-                let (mut own, found) = self.pieces(reading, &[passage])?;
+                let (mut own, found) = self.pieces(retrieved, &[passage])?;
                 if let Some(found) = found {
                     pieces.truncate(self.input.most() - 1);
                     gold = Some(pieces.len());
@@ -85,8 +86,8 @@ impl Rows<'_> {
                 }
             }
         }
-        let answers = reading.example.answers();
-        // Records without an answer are not read.
+        let answers = retrieved.example.answers();
+        // `retrieved_examples` skips records without an answer.
         let target = answers.first().copied().unwrap_or_default();
         Ok(MemoryRow {
             dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
@@ -96,13 +97,17 @@ impl Rows<'_> {
         })
     }
 
-    /// The texts of the pieces of passages, and which of them is the first to hold gold evidence.
-    fn pieces(&self, reading: &Reading, passages: &[&Passage]) -> Result<(Vec<String>, Option<usize>)> {
+    /// The texts of the pieces of passages, and the index of the first one with gold evidence.
+    fn pieces(
+        &self,
+        retrieved: &RetrievedExample,
+        passages: &[&Passage],
+    ) -> Result<(Vec<String>, Option<usize>)> {
         let candidates: Vec<Candidate<'_>> =
             passages.iter().map(|passage| Candidate { passage, score: 0.0 }).collect();
-        let units = self.input.units(&Request { query: &reading.example.query, passages: &candidates })?;
+        let units = self.input.units(&Request { query: &retrieved.example.query, passages: &candidates })?;
         let gold: Vec<&Provenance> =
-            reading.example.gold.iter().flat_map(|output| output.evidence()).collect();
+            retrieved.example.gold.iter().flat_map(|output| output.evidence()).collect();
         let whole = self.network.evidence == UnitKind::Lead;
         let found = self.store.and_then(|store| {
             units.iter().position(|unit| {

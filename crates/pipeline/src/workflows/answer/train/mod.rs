@@ -1,6 +1,6 @@
-//! Training the generator's model on task files, with the passages that its retriever finds.
+//! Training of the generator's model on task files and retrieved passages.
 //!
-//! What the model reads in training is what it will read in a run: the same queries, the same index, the same prompt.
+//! Training and runs use the same queries, index and prompt.
 
 mod dpr_reader;
 pub mod encoders;
@@ -34,12 +34,11 @@ use crate::{
     training::outcome::Trained,
 };
 
-/// Trains what a config says: the encoder of `[encoder-training]`, or the model of its generator, which goes where `[train]`
-/// says. A training that was stopped goes on from
-/// its newest checkpoint.
+/// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
+/// resumes from its newest checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] without `[train]` or `[generator]`; whatever is wrong with files, index, model or training.
+/// [`Error::Config`] without `[train]` or `[generator]`; errors of files, index, model or training.
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let folder = RunDir::open(options.general.output.join(&options.general.name))?;
     let mut inputs = Inputs::default();
@@ -50,8 +49,8 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     Ok(trained)
 }
 
-/// The options that no training depends on: where models and indexes go, what a run does with them, and folders of task files,
-/// each of which counts by itself.
+/// Options that do not change a training: folders of models and indexes, and options of runs. Each task file is a separate
+/// part of the key.
 const WITHOUT: [&str; 12] = [
     "evidence",
     "source.indexes",
@@ -67,12 +66,12 @@ const WITHOUT: [&str; 12] = [
     "generator.precision",
 ];
 
-/// All that a training depends on.
+/// The key of a training: its options and inputs.
 fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
     let General { tasks, train, encoder_training, .. } = &options.general;
     let mut key = StepKey::training(options)?.without(&WITHOUT);
     if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
-        // The trained one goes there.
+        // Training writes the question encoder there.
         key = key.without(&["retriever.model"]);
     }
     let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));

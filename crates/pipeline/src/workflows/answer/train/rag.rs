@@ -1,5 +1,5 @@
-//! Training retrieval-augmented generators: the generator learns from each passage apart, and the encoder of questions
-//! learns through the generator which passages help.
+//! Training of retrieval-augmented generators. The generator reads each passage separately. The gradient of
+//! its loss also trains the question encoder.
 
 use std::{
     path::Path,
@@ -25,15 +25,15 @@ use crate::{
     Error, Result,
     observe::Observer,
     tasks::query::for_retrieval,
-    training::{model::Pupil, outcome::Trained, session::encoder_files},
+    training::{model::TrainableModel, outcome::Trained, session::encoder_files},
     workflows::answer::{
         assemble::assemble_dense,
         check::dense_options,
         options::{Options, TrainOptions},
         train::{
             encoders::{Prompts, SentenceLayout},
-            examples::{Reading, judged_score, readings},
-            start::{learning, pupil},
+            examples::{RetrievedExample, mean_score, retrieved_examples},
+            start::{init_model, training_session},
         },
     },
 };
@@ -43,7 +43,7 @@ fn fault(key: &str, message: &str) -> Error {
     Error::Config(vec![sporran_config::Diagnostic { origin, line: 0, key, message }])
 }
 
-/// Which generator learns.
+/// The kind of generator.
 #[derive(Clone, Copy)]
 pub(crate) enum Rag<'a> {
     /// `kind = "rag-token"`
@@ -52,11 +52,11 @@ pub(crate) enum Rag<'a> {
     Sequence(&'a RagSequenceOptions),
 }
 
-/// Trains the models of a `rag-token` or `rag-sequence` generator on the records of `[train.examples]`, and judges them by
-/// their answers on `[tasks]`.
+/// Trains the models of a `rag-token` or `rag-sequence` generator on the records of `[train.examples]`, and
+/// validates their answers on `[tasks]`.
 ///
 /// # Errors
-/// [`Error::Config`] where the retriever is not one to learn with; whatever is wrong with files, index, models or training.
+/// [`Error::Config`] if the retriever cannot be trained with; errors of files, index, models or training.
 pub(crate) fn train_rag(
     options: &Options,
     train: &TrainOptions,
@@ -69,20 +69,21 @@ pub(crate) fn train_rag(
     };
     let written = dense_options(options).map_err(|(key, message)| fault(key, message))?;
     let from = train.question_encoder.as_ref().unwrap_or(&written.model);
-    // The encoder that learning starts from may compare its vectors in another way; what it becomes says that it does so.
+    // The initial encoder may have another similarity. The trained one has the inner product.
     let similarity = Some(Similarity::InnerProduct);
     let dense_options = DenseOptions { model: from.clone(), similarity, ..written.clone() };
     let (assembly, dense) = assemble_dense(options, &dense_options, observe)?;
     let Some(store) = &assembly.store else {
-        return Err(fault("source", "is missing; RAG reads its passages"));
+        return Err(fault("source", "is missing; RAG generates from its passages"));
     };
-    // Passages are looked up while it learns, not before.
+    // Passages are retrieved during training, with the current question encoder.
     let mut read = |files, table, limit| {
-        readings(options, files, table, limit, prompt.passages, false, &assembly, observe)
+        retrieved_examples(options, files, table, limit, prompt.passages, false, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None)?;
-    let mut judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
-    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+    let mut validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
+    let TrainableModel { model, tokenizer, variables, extra_files } =
+        init_model(options, train, &assembly, &examples)?;
 
     let (checkpoint, pooling) = questions_from(from, &dense_options)?;
     let device = train.device.open()?;
@@ -95,7 +96,7 @@ pub(crate) fn train_rag(
         generator: model.as_ref(),
         variables: &variables,
     };
-    let world = World {
+    let search = PassageSearch {
         store,
         passages: PassageEncoder::load(&dense_options)?,
         vectors: Mutex::default(),
@@ -104,55 +105,57 @@ pub(crate) fn train_rag(
         tokenizer: &tokenizer,
         dense: &dense,
     };
-    let rows = |readings: &[Reading]| {
-        let queries: Vec<Query> = readings
+    let rows = |retrieved_examples: &[RetrievedExample]| {
+        let queries: Vec<Query> = retrieved_examples
             .iter()
-            .map(|reading| for_retrieval(&reading.example.query, &options.general.query))
+            .map(|retrieved| for_retrieval(&retrieved.example.query, &options.general.query))
             .collect();
         dense.rows(&queries.iter().map(|query| query.text.as_str()).collect::<Vec<_>>())
     };
     let questions: Vec<RagQuestion> = rows(&examples)?
         .into_iter()
         .zip(&examples)
-        .map(|(question, reading)| {
-            let answers = reading.example.answers();
-            // Records without an answer are not read.
+        .map(|(question, retrieved)| {
+            let answers = retrieved.example.answers();
+            // `retrieved_examples` skips records without an answer.
             let target = answers.first().copied().unwrap_or_default();
             Ok(RagQuestion { question, target: tokenizer.encode(target, Some(train.target_tokens))? })
         })
         .collect::<Result<_>>()?;
     let find = |batch: &[usize], vectors: &[Vec<f32>]| {
         let queries: Vec<&Query> = batch.iter().map(|&at| &examples[at].example.query).collect();
-        world.find(&queries, vectors).map_err(|error| sporran_checkpoint::Error::Callback {
+        search.find(&queries, vectors).map_err(|error| sporran_checkpoint::Error::Callback {
             what: "the search for passages",
             source: error.into(),
         })
     };
     let optimizer = &train.optimizer;
-    let tokens_each = prompt.passages * world.max_tokens;
+    let tokens_each = prompt.passages * search.max_tokens;
     let objective = RagObjective::new(models, &questions, &find, loss, optimizer, tokens_each)?;
 
-    let asked = rows(&judged)?;
+    let validation_rows = rows(&validation)?;
     let answers = match rag {
         Rag::Sequence(rag) => RagGenerator::sequence(rag, model.clone(), tokenizer.clone())?,
         Rag::Token(rag) => RagGenerator::token(rag, model.clone(), tokenizer.clone())?,
     };
-    let judged = Mutex::new(&mut judged);
+    let validation = Mutex::new(&mut validation);
     let score = || -> Result<f64> {
-        let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let vectors = models.vectors(&asked.iter().collect::<Vec<_>>(), optimizer.tokens_per_batch)?;
-        for (reading, found) in judged.iter_mut().zip(world.search(&vectors)?) {
-            reading.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
+        let mut validation = validation.lock().unwrap_or_else(PoisonError::into_inner);
+        let vectors =
+            models.vectors(&validation_rows.iter().collect::<Vec<_>>(), optimizer.tokens_per_batch)?;
+        for (retrieved, found) in validation.iter_mut().zip(search.search(&vectors)?) {
+            retrieved.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
         }
-        judged_score(&answers, &judged)
+        mean_score(&answers, &validation)
     };
-    let judge = || score().map_err(EvaluationError::from);
+    let evaluate = || score().map_err(EvaluationError::from);
     let trained = models.trained();
-    let learning = learning(&options.general, train, &trained, &[]);
-    let outcome = learning.optimise(&objective, (!asked.is_empty()).then_some(&judge), observe)?;
+    let session = training_session(&options.general, train, &trained, &[]);
+    let outcome =
+        session.optimise(&objective, (!validation_rows.is_empty()).then_some(&evaluate), observe)?;
     if let Some(best) = &outcome.best_folder {
         let generator = StagedFolder::create(&train.model)?;
-        export_part(best, RAG_PREFIXES[0], &generator.path(), DType::F16, &companions)?;
+        export_part(best, RAG_PREFIXES[0], &generator.path(), DType::F16, &extra_files)?;
         if encoder_learns {
             let questions = StagedFolder::create(&written.model)?;
             let files = encoder_files(&checkpoint, encoder.config())?;
@@ -173,54 +176,54 @@ pub(crate) fn train_rag(
     Ok(Trained { model: train.model.clone(), steps: outcome.step, best: outcome.best })
 }
 
-/// The encoder of questions in a folder, and how its states become a vector. Where the folder makes its length 1, that falls away:
-/// the length says how sharply the softmax tells passages apart, and is learned.
+/// The question encoder of a folder and its pooling. Its vectors are not normalized, even if the folder says
+/// so: training learns their norm, which is the sharpness of the softmax over passages.
 fn questions_from(folder: &Path, dense: &DenseOptions) -> Result<(Checkpoint, Pooling)> {
     let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
-        // DPR's head has the say over its own vectors.
+        // DPR's head produces the vector.
         return Ok((Checkpoint::open(folder)?, dense.pooling.unwrap_or(Pooling::Cls)));
     };
     let pooling = sentences.direction().filter(|own| dense.pooling.is_none_or(|wanted| wanted == *own));
-    let expected = "expected an encoder whose vectors are pooled states, normalised or not";
+    let expected = "expected an encoder of pooled hidden states, normalized or not";
     let pooling = pooling.ok_or_else(|| fault("train.question-encoder", expected))?;
     Ok((Checkpoint::open(&sentences.encoder)?, pooling))
 }
 
-/// What passages are looked up in, and how they are read.
-struct World<'a> {
+/// Retrieval of passages during training.
+struct PassageSearch<'a> {
     store: &'a Arc<PassageStore>,
     dense: &'a Dense,
     passages: PassageEncoder,
-    /// The vectors of the passages that were found so far.
+    /// Cached vectors of retrieved passages.
     vectors: Mutex<FxHashMap<PassageId, Vec<f32>>>,
     prompt: Prompt,
     tokenizer: &'a Tokenizer,
     max_tokens: usize,
 }
 
-impl World<'_> {
-    /// The passages that are nearest to vectors, as many as the prompt has.
+impl PassageSearch<'_> {
+    /// The nearest passages of each vector; the prompt's number of passages.
     fn search(&self, vectors: &[Vec<f32>]) -> Result<Vec<Vec<(PassageId, f32)>>> {
         let Some(width) = vectors.first().map(Vec::len) else { return Ok(Vec::new()) };
-        let asked = Embeddings::new(width, vectors.concat())?;
+        let queries = Embeddings::new(width, vectors.concat())?;
         let PromptOptions { passages, .. } = self.prompt.options();
-        let found = self.dense.index().search(&asked, (*passages).max(1), None)?;
+        let found = self.dense.index().search(&queries, (*passages).max(1), None)?;
         let hit = |(id, score)| (PassageId(id), score);
         Ok(found.into_iter().map(|found| found.into_iter().map(hit).collect()).collect())
     }
 
-    /// The passages of queries with these vectors, as the generator reads them.
+    /// The retrieved passages of queries with these vectors, as prompts in tokens.
     fn find(&self, queries: &[&Query], vectors: &[Vec<f32>]) -> Result<Vec<Vec<FoundPassage>>> {
         let found = self.search(vectors)?;
         self.encode(found.iter().flatten().map(|(id, _)| *id))?;
-        let known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
         let passage = |rank: usize, query: &Query, id: &PassageId| -> Result<FoundPassage> {
             let passage = self.store.passage(*id);
             let candidates = [Candidate { passage: &passage, score: 0.0 }];
             let request = Request { query, passages: &candidates };
             let text = self.prompt.text_from(rank, &request, self.tokenizer)?;
             let text = self.tokenizer.encode(&text, Some(self.max_tokens))?;
-            Ok(FoundPassage { vector: known[id].clone(), text })
+            Ok(FoundPassage { vector: cached[id].clone(), text })
         };
         let of = |(query, found): (&&Query, &Vec<(PassageId, f32)>)| {
             (1..).zip(found).map(|(rank, (id, _))| passage(rank, query, id)).collect::<Result<Vec<_>>>()
@@ -228,10 +231,10 @@ impl World<'_> {
         queries.par_iter().zip(&found).map(of).collect()
     }
 
-    /// Sees to it that the vectors of passages are known.
+    /// Encodes passages whose vectors are not cached.
     fn encode(&self, ids: impl Iterator<Item = PassageId>) -> Result<()> {
-        let mut known = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut new: Vec<PassageId> = ids.filter(|id| !known.contains_key(id)).collect();
+        let mut cached = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new: Vec<PassageId> = ids.filter(|id| !cached.contains_key(id)).collect();
         new.sort_unstable();
         new.dedup();
         let texts: Vec<(&str, String)> = new
@@ -243,7 +246,7 @@ impl World<'_> {
         }
         let pairs: Vec<(&str, &str)> = texts.iter().map(|(title, text)| (*title, text.as_str())).collect();
         let vectors = self.passages.encode(&pairs)?;
-        known.extend(new.into_iter().zip(vectors.rows().map(<[f32]>::to_vec)));
+        cached.extend(new.into_iter().zip(vectors.rows().map(<[f32]>::to_vec)));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Training an encoder-decoder on prompts and answers.
+//! Training of an encoder-decoder on prompts and answers.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_training::{EvaluationError, Row, Seq2SeqObjective};
 
 use super::{
-    examples::{Reading, judged_score, readings, with_titles},
-    start::{learning, pupil},
+    examples::{RetrievedExample, mean_score, retrieved_examples, with_titles},
+    start::{init_model, training_session},
 };
 use crate::{
     Result,
     observe::Observer,
-    training::{model::Pupil, outcome::Trained},
+    training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
         assemble::assemble_retrieval,
         options::{Options, Target, TrainOptions},
@@ -30,7 +30,7 @@ pub(super) fn train(
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let assembly = assemble_retrieval(options, observe)?;
-    let mut examples = readings(
+    let mut examples = retrieved_examples(
         options,
         &train.examples,
         "train.examples",
@@ -40,11 +40,11 @@ pub(super) fn train(
         &assembly,
         observe,
     )?;
-    let mut judged = readings(
+    let mut validation = retrieved_examples(
         options,
         &options.general.tasks,
         "tasks",
-        Some(train.judged),
+        Some(train.validation_records),
         generator.prompt.passages,
         false,
         &assembly,
@@ -52,10 +52,11 @@ pub(super) fn train(
     )?;
     if let (Target::Title, Some(store)) = (train.target, &assembly.store) {
         with_titles(&mut examples, store);
-        with_titles(&mut judged, store);
+        with_titles(&mut validation, store);
     }
 
-    let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
+    let TrainableModel { model, tokenizer, variables, extra_files } =
+        init_model(options, train, &assembly, &examples)?;
 
     let rows = Rows {
         examples: &examples,
@@ -64,17 +65,17 @@ pub(super) fn train(
         train,
         seed: options.general.seed,
     };
-    let judge = Seq2SeqGenerator::new(generator, model.clone(), tokenizer.clone())?;
-    let evaluate = || judged_score(&judge, &judged).map_err(EvaluationError::from);
+    let generator = Seq2SeqGenerator::new(generator, model.clone(), tokenizer.clone())?;
+    let evaluate = || mean_score(&generator, &validation).map_err(EvaluationError::from);
     let of_epoch = |epoch| rows.of_epoch(epoch);
     let objective = Seq2SeqObjective::new(model.as_ref(), &variables, &train.optimizer, &of_epoch);
-    let learning = learning(&options.general, train, &variables, &companions);
-    learning.run(&objective, (!judged.is_empty()).then_some(&evaluate), observe)
+    let session = training_session(&options.general, train, &variables, &extra_files);
+    session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)
 }
 
-/// Token rows of an epoch: each example with one of its answers, its passages in a fresh order.
+/// The token rows of an epoch: each example with one of its answers, and sometimes with shuffled passages.
 struct Rows<'a> {
-    examples: &'a [Reading],
+    examples: &'a [RetrievedExample],
     prompt: Prompt,
     tokenizer: &'a Tokenizer,
     train: &'a TrainOptions,
@@ -88,25 +89,25 @@ impl Rows<'_> {
             .examples
             .par_iter()
             .enumerate()
-            .map(|(number, reading)| self.row(reading, epoch, number as u64))
+            .map(|(number, retrieved)| self.row(retrieved, epoch, number as u64))
             .collect();
         Ok(Arc::new(rows?))
     }
 
-    fn row(&self, reading: &Reading, epoch: u64, number: u64) -> sporran_checkpoint::Result<Row> {
+    fn row(&self, retrieved: &RetrievedExample, epoch: u64, number: u64) -> sporran_checkpoint::Result<Row> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
         rng.set_stream(epoch << 32 | number);
-        let answers = reading.example.answers();
-        // The first gold answer is the one to learn; later ones are aliases that the page need not hold.
-        // Gold pages are all alike.
+        let answers = retrieved.example.answers();
+        // The first gold answer is the usual target: the others are aliases, which the page need not contain.
+        // Gold pages have no such order.
         let first = self.train.target == Target::Answer && rng.random_bool(0.9);
         let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
-        let mut passages = reading.passages.clone();
-        // The order of passages must not be what the model goes by where the retriever errs.
+        let mut passages = retrieved.passages.clone();
+        // Keeps the model from relying on the order of the passages.
         if rng.random_bool(0.3) {
             passages.shuffle(&mut rng);
         }
-        let shuffled = Reading { example: reading.example.clone(), passages };
+        let shuffled = RetrievedExample { example: retrieved.example.clone(), passages };
         let source = shuffled.ask(|request| self.prompt.text(request, self.tokenizer)).map_err(|error| {
             sporran_checkpoint::Error::Callback { what: "the prompt", source: error.into() }
         })?;

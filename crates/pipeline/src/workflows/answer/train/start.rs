@@ -1,15 +1,15 @@
-//! The model that the training of a generator starts from, and where its checkpoints go.
+//! The initial model and the session of a generator's training.
 
 use candle_core::DType;
 use sporran_kilt::PassageId;
 use sporran_training::Variables;
 
-use super::examples::Reading;
+use super::examples::RetrievedExample;
 use crate::{
     Result,
     training::{
-        model::{Pupil, Start},
-        session::Learning,
+        model::{InitialModel, TrainableModel},
+        session::TrainingSession,
     },
     workflows::answer::{
         assemble::Assembly,
@@ -17,25 +17,25 @@ use crate::{
     },
 };
 
-/// The training of a generator's model, whose checkpoints go into the run's folder.
-pub(crate) fn learning<'a>(
+/// The session of a generator's training. Its checkpoints are in the run's folder.
+pub(crate) fn training_session<'a>(
     general: &General,
     train: &'a TrainOptions,
     variables: &'a Variables,
-    companions: &'a [(String, Vec<u8>)],
-) -> Learning<'a> {
-    Learning {
+    extra_files: &'a [(String, Vec<u8>)],
+) -> TrainingSession<'a> {
+    TrainingSession {
         variables,
         options: &train.optimizer,
         folder: general.output.join(&general.name).join("training"),
         model: &train.model,
         dtype: DType::F16,
-        companions,
+        extra_files,
         score: "mean score",
     }
 }
 
-/// The model's card: what it is and where it comes from.
+/// The content of `model.toml`: the model's role, size and origin.
 pub(crate) fn card(options: &Options, role: &str, variables: &Variables) -> String {
     let General { name, seed, .. } = &options.general;
     format!(
@@ -45,16 +45,16 @@ pub(crate) fn card(options: &Options, role: &str, variables: &Variables) -> Stri
     )
 }
 
-/// The model that `[train]` starts from: a folder's, or one with random weights.
-pub(crate) fn pupil(
+/// The initial model of `[train]`: from a folder, or with random weights.
+pub(crate) fn init_model(
     options: &Options,
     train: &TrainOptions,
     assembly: &Assembly,
-    examples: &[Reading],
-) -> Result<Pupil> {
+    examples: &[RetrievedExample],
+) -> Result<TrainableModel> {
     let seed = options.general.seed;
     let start = match &train.from {
-        Some(from) => Start::of_folder(from, seed)?,
+        Some(from) => InitialModel::of_folder(from, seed)?,
         None => {
             let store = assembly.store.as_deref();
             let passages = store.into_iter().flat_map(|store| {
@@ -62,15 +62,15 @@ pub(crate) fn pupil(
                     .map(PassageId)
                     .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
             });
-            let pairs = examples.iter().flat_map(|reading| {
-                let answers = reading.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
-                std::iter::once(reading.example.query.text.clone()).chain(answers)
+            let pairs = examples.iter().flat_map(|retrieved| {
+                let answers = retrieved.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
+                std::iter::once(retrieved.example.query.text.clone()).chain(answers)
             });
             let texts: Vec<String> = passages.chain(pairs).collect();
             let marks = ["[START_ENT]", "[END_ENT]", "[SEP]"];
             tracing::info!(examples = examples.len(), "a new model");
-            Start::fresh(&train.shape, &texts, &marks, seed)?
+            InitialModel::fresh(&train.shape, &texts, &marks, seed)?
         }
     };
-    start.pupil(&train.device.open()?, |variables| card(options, "generator", variables))
+    start.build(&train.device.open()?, |variables| card(options, "generator", variables))
 }

@@ -1,4 +1,4 @@
-//! What encoders learn from: queries with passages that answer them and passages that do not.
+//! Training data of encoders: queries with positive and negative passages.
 
 use rustc_hash::FxHashSet;
 use sporran_kilt::{
@@ -19,22 +19,22 @@ use crate::{
     workflows::answer::options::Options,
 };
 
-/// Records that are retrieved for together.
+/// The number of records of one retrieval.
 const CHUNK: usize = 256;
 
-/// A passage's title and text.
+/// The title and text of a passage.
 pub(super) type Titled = (String, String);
 
-/// A query with its passages as texts.
+/// A query with its positive and negative passages.
 pub(super) struct Texts {
     pub(super) query: String,
-    /// Passages that answer it, the best first; at least one.
+    /// At least one positive passage, the best first.
     pub(super) positives: Vec<Titled>,
-    /// Passages that do not, the most like an answer first.
+    /// Negative passages, the hardest first.
     pub(super) negatives: Vec<Titled>,
 }
 
-/// Reads DPR's training data and dialogues; questions without a passage that answers are left out.
+/// Reads dialogues and DPR's training data. Skips questions without a positive passage.
 pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
     let mut found = Vec::new();
     for path in &training.dialogues {
@@ -58,12 +58,12 @@ pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
     Ok(found)
 }
 
-/// A dialogue so far, for each of its turns: the article of its topic answers, the others whose sentences were judged do
-/// not. Of an article there are the sentences that were judged.
+/// One example for each turn of a dialogue. The article of the dialogue's topic is positive, the other annotated articles are
+/// negative. The text of an article is its annotated sentences.
 fn of_dialogue(dialogue: &Dialogue) -> Vec<Texts> {
     let mut articles: Vec<(String, Vec<String>)> = Vec::new();
-    for judged in &dialogue.annotated_sentences {
-        let (title, sentence) = judged.parts();
+    for annotated in &dialogue.annotated_sentences {
+        let (title, sentence) = annotated.parts();
         let at = articles.iter().position(|(known, _)| *known == title).unwrap_or_else(|| {
             articles.push((title, Vec::new()));
             articles.len() - 1
@@ -92,19 +92,19 @@ fn of_dialogue(dialogue: &Dialogue) -> Vec<Texts> {
         .collect()
 }
 
-/// Retrieves for the records of task files: the passages of gold pages answer, the others are hard negatives.
+/// Retrieves passages for the records of task files. Passages of gold pages are positive, the others are hard negatives.
 pub(super) fn of_tasks(
     options: &Options,
     training: &EncoderTraining,
     (tasks_options, table): (&TasksOptions, &str),
-    most: usize,
+    limit: usize,
     (retriever, store): (&dyn Retriever, &PassageStore),
     observe: &mut Observer<'_>,
 ) -> Result<Vec<Texts>> {
     let mut found = Vec::new();
     for task in task_files(tasks_options, table)? {
         let mut examples = tasks::examples(&task)?;
-        examples.truncate(most);
+        examples.truncate(limit);
         begin(observe, format!("mine {}", task.name), examples.len() as u64, Unit::Records);
         for (number, chunk) in examples.chunks(CHUNK).enumerate() {
             let queries: Vec<_> =
@@ -122,7 +122,7 @@ pub(super) fn of_tasks(
     Ok(found)
 }
 
-/// A record with what was found for it; nothing where no gold page is in the store.
+/// A record with its retrieved passages; `None` if no gold page is in the store.
 fn texts(store: &PassageStore, example: &Example, query: String, found: &[PassageId]) -> Option<Texts> {
     let evidence = example.gold.iter().flat_map(|output| output.evidence());
     let mut pages = Vec::new();
@@ -135,7 +135,7 @@ fn texts(store: &PassageStore, example: &Example, query: String, found: &[Passag
         }
     }
     let titled = |id: PassageId| (store.page_title(store.page_of(id)).to_owned(), store.text(id));
-    // A page's passage that was found is likelier to be the one that answers than its first.
+    // The retrieved passage of a gold page, else its first.
     let best = |page| {
         let passage = found.iter().copied().find(|&id| store.page_of(id) == page);
         titled(passage.unwrap_or_else(|| PassageId(store.passages_of(page).start)))
@@ -151,8 +151,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_turn_of_a_dialogue_asks_for_its_topic() {
-        let judged = |label: &str| serde_json::json!({"label": label, "confidence": 0.0});
+    fn each_turn_of_a_dialogue_is_a_query_for_its_topic() {
+        let sentence = |label: &str| serde_json::json!({"label": label, "confidence": 0.0});
         let dialogue = |topic: &str| -> Dialogue {
             let sentences = [
                 "Tea <knowledge_separator> It is a drink.",
@@ -160,7 +160,7 @@ mod tests {
                 "Tea <knowledge_separator> It is a drink.",
                 "Tea <knowledge_separator> It is hot.",
             ];
-            let sentences: Vec<_> = sentences.into_iter().map(judged).collect();
+            let sentences: Vec<_> = sentences.into_iter().map(sentence).collect();
             serde_json::from_value(
                 serde_json::json!({"turns": ["a", "b"], "topic": topic, "annotated_sentences": sentences}),
             )

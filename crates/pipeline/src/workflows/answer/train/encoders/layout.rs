@@ -11,7 +11,7 @@ use sporran_transformers::{Pooling, Sentences};
 
 use crate::Result;
 
-/// What stands before queries and passages.
+/// The prompts before queries and passages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prompts {
     query: String,
@@ -19,26 +19,25 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// Those of the folder that a training starts from; none where it is not one of sentence-transformers.
+    /// The prompts of a folder of sentence-transformers; empty for other folders.
     pub(crate) fn of(folder: &Path) -> Result<Self> {
         let settings = SentenceSettings::of_layout(folder)?.unwrap_or_default();
         let prompt = |role| settings.prompt(role).to_owned();
         Ok(Self { query: prompt(Role::Query), passage: prompt(Role::Passage) })
     }
 
-    /// A query as the encoder reads it.
+    /// A query with its prompt.
     pub(super) fn before_query(&self, text: &str) -> String {
         format!("{}{text}", self.query)
     }
 
-    /// A passage as the encoder reads it.
+    /// A passage with its prompt.
     pub(super) fn before_passage(&self, text: &str) -> String {
         format!("{}{text}", self.passage)
     }
 }
 
-/// How the states of the folder that a training starts from become vectors, and how near two of them are: the mean where the
-/// folder joins several poolings, and the mean and the cosine where it says nothing.
+/// The pooling and the similarity of a folder. The default is mean and cosine. A folder with several poolings also has mean.
 pub(super) fn vectors_of(folder: &Path) -> Result<(Pooling, Similarity)> {
     let Some(sentences) = Sentences::open(folder, DType::F32, &Device::Cpu)? else {
         return Ok((Pooling::Mean, Similarity::Cosine));
@@ -54,20 +53,20 @@ pub(super) fn vectors_of(folder: &Path) -> Result<(Pooling, Similarity)> {
     Ok((pooling, similarity))
 }
 
-/// What makes a folder one of sentence-transformers.
+/// The settings of a folder in the layout of sentence-transformers.
 pub(crate) struct SentenceLayout {
-    /// How states become a vector.
+    /// The pooling of hidden states.
     pub(crate) pooling: Pooling,
-    /// How near two vectors are.
+    /// The similarity of vectors.
     pub(crate) similarity: Similarity,
-    /// The width of the states.
+    /// The size of the hidden states.
     pub(crate) width: usize,
-    /// What the encoder was trained to read before texts.
+    /// The prompts of training.
     pub(crate) prompts: Prompts,
 }
 
 impl SentenceLayout {
-    /// Writes the files of the layout beside the weights in `folder`.
+    /// Writes the files of the layout into `folder`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let class = |name: &str| format!("sentence_transformers.models.{name}");
         let mut modules = vec![
@@ -98,7 +97,7 @@ impl SentenceLayout {
         let write = |path: PathBuf, value: &Value| jsonl::write(path, format!("{value:#}\n").as_bytes());
         write(folder.join("1_Pooling/config.json"), &layout)?;
         write(folder.join("config_sentence_transformers.json"), &settings)?;
-        // The list comes last: with it the folder is complete.
+        // The list of modules is last: it marks the folder as complete.
         write(folder.join("modules.json"), &Value::Array(modules))?;
         Ok(())
     }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_layout_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Prompts::of(folder.path()).unwrap(), Prompts::default());
         let prompts = Prompts { query: "q: ".into(), passage: String::new() };

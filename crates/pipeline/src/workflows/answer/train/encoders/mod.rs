@@ -1,7 +1,7 @@
-//! Training of encoders that retrieve or rerank: `[encoder-training]`.
+//! Training of bi-encoders and cross-encoders: `[encoder-training]`.
 //!
-//! Both kinds learn from the same contrasts: a query, passages that answer it, and hard negatives that do not. A bi-encoder
-//! learns with the passages of the other queries of its batch as well; a cross-encoder ranks the passages of one query.
+//! Both kinds train on queries with positive passages and hard negatives. A bi-encoder also has in-batch
+//! negatives. A cross-encoder ranks the passages of one query.
 
 mod contrasts;
 mod layout;
@@ -20,7 +20,7 @@ use crate::tasks::options::TasksOptions;
 pub(crate) use layout::{Prompts, SentenceLayout};
 pub use train::train_encoder;
 
-/// What is trained.
+/// The kind of encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EncoderKind {
@@ -30,60 +30,60 @@ pub enum EncoderKind {
     CrossEncoder,
 }
 
-/// `[encoder-training]`: how `sporran train` makes an encoder. The config's `[retriever]` mines hard negatives, and its
-/// `[tasks]` are what the encoder is judged on: the mean reciprocal rank of the first passage that answers, among the
-/// passages that were found.
+/// `[encoder-training]`: the training of an encoder by `sporran train`. The config's `[retriever]` mines hard negatives. The
+/// validation score is the mean reciprocal rank of the first positive passage among the retrieved passages of `[tasks]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderTraining {
     /// `bi-encoder` or `cross-encoder`.
     pub kind: EncoderKind,
-    /// The folder of the encoder to start from: BERT, RoBERTa, XLM-RoBERTa or DistilBERT.
+    /// The folder of the initial encoder: BERT, RoBERTa, XLM-RoBERTa or DistilBERT.
     pub from: PathBuf,
-    /// Where the trained model goes, in the Hugging Face layout; a bi-encoder's in that of sentence-transformers.
+    /// The folder of the trained model. A cross-encoder has the Hugging Face layout, a bi-encoder that of
+    /// sentence-transformers.
     pub model: PathBuf,
-    /// Files of DPR's training data to learn from.
+    /// Training files in DPR's layout.
     #[serde(default)]
     pub data: Vec<PathBuf>,
-    /// Files of WOW++ to learn from: at each turn the article of a dialogue's topic is to be told from the others.
+    /// Training files of WOW++. At each turn the article of the dialogue's topic is positive, other articles are negative.
     #[serde(default)]
     pub dialogues: Vec<PathBuf>,
-    /// Task files to learn from; the retriever mines their hard negatives.
+    /// Task files for training. The retriever mines their hard negatives.
     pub examples: Option<TasksOptions>,
-    /// Passages of a record that the retriever finds; those of no gold page are hard negatives.
+    /// The number of passages to retrieve for a record. Passages that are not of gold pages are hard negatives.
     #[serde(default = "depth")]
     #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
-    /// Hard negatives of a query that a batch shows, drawn anew for each pass.
+    /// The number of hard negatives of a query, sampled in each epoch.
     #[serde(default = "negatives")]
     pub negatives: usize,
-    /// Tokens of a text, or of a query with a passage, at most; by default as many as the folder of `from` says.
+    /// The largest number of tokens of a text, or of a query with its passage. The default is that of the folder `from`.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
-    /// What is cut of a query with a passage that is too long.
+    /// The truncation of a query and a passage that are too long.
     #[serde(default)]
     pub truncation: Truncation,
-    /// Bi-encoder: how states become a vector, `mean` or `cls`. By default as the folder of `from` says where it has
-    /// one pooling, or else `mean`.
+    /// Bi-encoder: the pooling of hidden states, `mean` or `cls`. The default is the pooling of the folder
+    /// `from` if it has exactly one, else `mean`.
     pub pooling: Option<Pooling>,
-    /// Bi-encoder: how near two vectors are, `cosine` or `inner-product`. By default as the folder of `from` says, or else
+    /// Bi-encoder: the similarity of vectors, `cosine` or `inner-product`. The default is that of the folder `from`, else
     /// `cosine`.
     pub similarity: Option<Similarity>,
-    /// Bi-encoder: what similarities are multiplied with before the softmax; by default 20 for cosines and 1 for inner
-    /// products.
+    /// Bi-encoder: the factor of similarities before the softmax. The default is 20 for the cosine and 1 for the inner
+    /// product.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub scale: Option<f64>,
-    /// Cross-encoder: `listwise`, `pairwise` or `binary`.
+    /// Cross-encoder: the loss, `listwise`, `pairwise` or `binary`.
     #[serde(default)]
     pub loss: RankingLoss,
-    /// Records of each task file that a judgement looks at.
-    #[serde(default = "judged")]
+    /// The number of validation records of each task file, the first ones.
+    #[serde(default = "validation_records")]
     #[schemars(extend("x-unit" = "records"))]
-    pub judged: usize,
-    /// `[encoder-training.optimizer]`: passes, batches, learning rate.
+    pub validation_records: usize,
+    /// `[encoder-training.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
 }
@@ -96,6 +96,6 @@ fn negatives() -> usize {
     4
 }
 
-fn judged() -> usize {
+fn validation_records() -> usize {
     200
 }

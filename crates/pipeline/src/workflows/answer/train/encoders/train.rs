@@ -1,4 +1,4 @@
-//! From contrasts to a trained encoder's folder.
+//! The training of an encoder and the export of its folder.
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
@@ -20,16 +20,15 @@ use crate::{
     observe::Observer,
     training::{
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
     workflows::answer::{assemble::assemble_retrieval, options::Options},
 };
 
-/// Trains the encoder of `[encoder-training]`. A training that was stopped goes on from its newest checkpoint.
+/// Trains the encoder of `[encoder-training]`. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] where there is nothing to learn from or no retriever to mine with; whatever is wrong with files,
-/// indexes, the model or the training.
+/// [`Error::Config`] without training data or without a retriever; errors of files, indexes, model or training.
 pub fn train_encoder(
     options: &Options,
     training: &EncoderTraining,
@@ -46,23 +45,23 @@ pub fn train_encoder(
     };
     let assembly = assemble_retrieval(options, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
-        return Err(fault("retriever", "is missing; it finds what the encoder is to tell apart"));
+        return Err(fault("retriever", "is missing; it mines hard negatives"));
     };
-    let world = (&**retriever, &**store);
-    let mut learned = of_files(training)?;
-    if let Some(examples) = &training.examples {
-        let table = (examples, "encoder-training.examples");
-        learned.extend(of_tasks(options, training, table, usize::MAX, world, observe)?);
+    let search = (&**retriever, &**store);
+    let mut examples = of_files(training)?;
+    if let Some(tasks) = &training.examples {
+        let table = (tasks, "encoder-training.examples");
+        examples.extend(of_tasks(options, training, table, usize::MAX, search, observe)?);
     }
-    if learned.is_empty() {
-        return Err(fault("encoder-training", "expected `data`, `dialogues` or `examples` to learn from"));
+    if examples.is_empty() {
+        return Err(fault("encoder-training", "expected `data`, `dialogues` or `examples` as training data"));
     }
     let table = (&options.general.tasks, "tasks");
-    let judged = of_tasks(options, training, table, training.judged, world, observe)?;
+    let validation = of_tasks(options, training, table, training.validation_records, search, observe)?;
 
     let checkpoint = Checkpoint::open(&training.from)?;
     let (task, labels) = match training.kind {
-        // Without a head there is nothing to label; a config has labels all the same.
+        // An encoder without a head has no labels, but its config requires some.
         EncoderKind::BiEncoder => (BertTask::States, 2),
         EncoderKind::CrossEncoder => (BertTask::SequenceClassification, 1),
     };
@@ -71,22 +70,23 @@ pub fn train_encoder(
     let encoder = TunedEncoder::open(&checkpoint, task, labels, seed, &device)?;
     let length = encoder.config().max_input_length();
     let input = EncoderInput::open(&checkpoint, length, training.max_tokens, training.truncation)?;
-    let companions = companions(&checkpoint, &encoder, &input)?;
+    let extra_files = extra_files(&checkpoint, &encoder, &input)?;
     let layout = match training.kind {
         EncoderKind::CrossEncoder => None,
         EncoderKind::BiEncoder => {
             let (pooling, similarity) = match (training.pooling, training.similarity) {
                 (Some(pooling), Some(similarity)) => (pooling, similarity),
                 (pooling, similarity) => {
-                    let own = vectors_of(&training.from)?;
-                    (pooling.unwrap_or(own.0), similarity.unwrap_or(own.1))
+                    let default = vectors_of(&training.from)?;
+                    (pooling.unwrap_or(default.0), similarity.unwrap_or(default.1))
                 }
             };
             let (width, prompts) = (encoder.config().hidden_size, Prompts::of(&training.from)?);
             Some(SentenceLayout { pooling, similarity, width, prompts })
         }
     };
-    let run = Run { options, training, encoder: &encoder, companions: &companions, layout: layout.as_ref() };
+    let run =
+        Run { options, training, encoder: &encoder, extra_files: &extra_files, layout: layout.as_ref() };
     match &layout {
         Some(SentenceLayout { pooling, similarity, prompts, .. }) => {
             let contrast = ContrastOptions {
@@ -98,45 +98,45 @@ pub fn train_encoder(
                 }),
                 negatives: training.negatives,
             };
-            let contrasts = contrasts(&input, prompts, learned)?;
+            let contrasts = contrasts(&input, prompts, examples)?;
             let objective = ContrastiveObjective::new(&encoder, contrasts, contrast, &training.optimizer)?;
-            let lists = lists(&judged, |query, passages| {
+            let lists = lists(&validation, |query, passages| {
                 let mut rows = vec![one(&input, &prompts.before_query(query))?];
                 for passage in passages {
                     rows.push(one(&input, &prompts.before_passage(&joined(passage)))?);
                 }
                 Ok(rows)
             })?;
-            let judge = || {
+            let evaluate = || {
                 mean_reciprocal_rank(&lists, |rows| {
                     let vectors = encoder.vectors(rows, &contrast, training.optimizer.tokens_per_batch)?;
                     let near = |vector: &Vec<f32>| vectors[0].iter().zip(vector).map(|(a, b)| a * b).sum();
                     Ok(vectors[1..].iter().map(near).collect())
                 })
             };
-            run.execute(&objective, (!lists.is_empty()).then_some(&judge), observe)
+            run.execute(&objective, (!lists.is_empty()).then_some(&evaluate), observe)
         }
         None => {
-            let queries = queries(&input, learned)?;
+            let queries = queries(&input, examples)?;
             let shown = Some(training.negatives + 1).filter(|&shown| shown > 1);
             let objective =
                 RankingObjective::new(&encoder, queries, training.loss, shown, &training.optimizer)?;
-            let lists = lists(&judged, |query, passages| pairs(&input, query, passages))?;
-            let judge = || {
+            let lists = lists(&validation, |query, passages| pairs(&input, query, passages))?;
+            let evaluate = || {
                 mean_reciprocal_rank(&lists, |rows| encoder.scores(rows, training.optimizer.tokens_per_batch))
             };
-            run.execute(&objective, (!lists.is_empty()).then_some(&judge), observe)
+            run.execute(&objective, (!lists.is_empty()).then_some(&evaluate), observe)
         }
     }
 }
 
-/// What any training of an encoder needs.
+/// The parts of a training that both kinds share.
 struct Run<'a> {
     options: &'a Options,
     training: &'a EncoderTraining,
     encoder: &'a TunedEncoder,
-    companions: &'a [(String, Vec<u8>)],
-    /// A bi-encoder's.
+    extra_files: &'a [(String, Vec<u8>)],
+    /// The layout of a bi-encoder.
     layout: Option<&'a SentenceLayout>,
 }
 
@@ -144,23 +144,24 @@ impl Run<'_> {
     fn execute(
         &self,
         objective: &impl Objective,
-        judge: Option<&dyn Fn() -> sporran_checkpoint::Result<f64>>,
+        evaluate: Option<&dyn Fn() -> sporran_checkpoint::Result<f64>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let Self { options, training, encoder, companions, layout } = self;
+        let Self { options, training, encoder, extra_files, layout } = self;
         let staged = StagedFolder::create(&training.model)?;
         let model = staged.path();
-        let learning = Learning {
+        let session = TrainingSession {
             variables: encoder.variables(),
             options: &training.optimizer,
             folder: options.general.output.join(&options.general.name).join("training"),
             model: &model,
             dtype: DType::F32,
-            companions,
+            extra_files,
             score: "MRR",
         };
-        let judge = judge.map(|judge| move || judge().map_err(EvaluationError::from));
-        let trained = learning.run(objective, judge.as_ref().map(|judge| judge as Judge<'_>), observe)?;
+        let evaluate = evaluate.map(|evaluate| move || evaluate().map_err(EvaluationError::from));
+        let trained =
+            session.run(objective, evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>), observe)?;
         if let Some(layout) = layout {
             layout.write(&model)?;
         }
@@ -169,7 +170,7 @@ impl Run<'_> {
     }
 }
 
-/// A passage as a bi-encoder reads it.
+/// The text of a passage: its title and its text.
 fn joined((title, text): &Titled) -> String {
     if title.is_empty() { text.clone() } else { format!("{title} {text}") }
 }
@@ -189,7 +190,7 @@ fn pairs(
     input.rows(&pairs)
 }
 
-fn contrasts(input: &EncoderInput, prompts: &Prompts, learned: Vec<Texts>) -> Result<Vec<Contrast>> {
+fn contrasts(input: &EncoderInput, prompts: &Prompts, examples: Vec<Texts>) -> Result<Vec<Contrast>> {
     let mut keys: FxHashMap<String, u64> = FxHashMap::default();
     let mut passage = |passage: &Titled| -> Result<ContrastPassage> {
         let text = joined(passage);
@@ -198,10 +199,10 @@ fn contrasts(input: &EncoderInput, prompts: &Prompts, learned: Vec<Texts>) -> Re
         Ok(ContrastPassage { row, key: *keys.entry(text).or_insert(next) })
     };
     let mut contrasts = Vec::new();
-    for texts in learned {
+    for texts in examples {
         let negatives: Vec<ContrastPassage> =
             texts.negatives.iter().map(&mut passage).collect::<Result<_>>()?;
-        // Each passage that answers is a contrast of its own.
+        // Each positive passage makes one example.
         for positive in &texts.positives {
             let positive = passage(positive)?;
             let negatives = negatives.iter().filter(|other| other.key != positive.key).cloned().collect();
@@ -212,36 +213,35 @@ fn contrasts(input: &EncoderInput, prompts: &Prompts, learned: Vec<Texts>) -> Re
     Ok(contrasts)
 }
 
-fn queries(input: &EncoderInput, learned: Vec<Texts>) -> Result<Vec<RankingQuery>> {
+fn queries(input: &EncoderInput, examples: Vec<Texts>) -> Result<Vec<RankingQuery>> {
     let query = |texts: Texts| {
         let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
         let rows = pairs(input, &texts.query, &passages)?;
         let targets = (0..rows.len()).map(|at| f32::from(u8::from(at < texts.positives.len()))).collect();
         Ok(RankingQuery { query: None, rows, targets, offsets: Vec::new() })
     };
-    learned.into_iter().map(query).collect()
+    examples.into_iter().map(query).collect()
 }
 
-/// A query with what was found for it, as rows.
+/// A query and its passages as token rows.
 struct List {
     rows: Vec<EncoderRow>,
-    /// How many of the passages answer; they come first.
+    /// The number of positive passages; they are the first.
     positives: usize,
 }
 
 fn lists(
-    judged: &[Texts],
+    validation: &[Texts],
     rows: impl Fn(&str, &[Titled]) -> sporran_checkpoint::Result<Vec<EncoderRow>>,
 ) -> Result<Vec<List>> {
     let list = |texts: &Texts| {
         let passages: Vec<Titled> = texts.positives.iter().chain(&texts.negatives).cloned().collect();
         Ok(List { rows: rows(&texts.query, &passages)?, positives: texts.positives.len() })
     };
-    judged.iter().map(list).collect()
+    validation.iter().map(list).collect()
 }
 
-/// The mean over queries of one over the rank of the first passage that answers; of equal scores the passage that answers
-/// comes last.
+/// The mean reciprocal rank of the first positive passage. Among equal scores the positive passage ranks last.
 fn mean_reciprocal_rank(
     lists: &[List],
     score: impl Fn(&[EncoderRow]) -> sporran_checkpoint::Result<Vec<f32>>,
@@ -257,8 +257,8 @@ fn mean_reciprocal_rank(
     Ok(sum / lists.len() as f64)
 }
 
-/// The files that go beside the weights.
-fn companions(
+/// The other files of the model.
+fn extra_files(
     from: &Checkpoint,
     encoder: &TunedEncoder,
     input: &EncoderInput,
@@ -282,7 +282,7 @@ mod tests {
         let list = |ids: &[u32], positives| List { rows: ids.iter().map(|&id| row(id)).collect(), positives };
         // The score of a row is its token.
         let score = |rows: &[EncoderRow]| Ok(rows.iter().map(|row| row.ids[0] as f32).collect());
-        // First; second of three, the better of two answers; behind an equal one.
+        // Rank 1; the better of two positives has rank 2; a tie with a negative has rank 2.
         let lists = [list(&[9, 1, 2], 1), list(&[1, 5, 7, 2], 2), list(&[4, 4], 1)];
         let found = mean_reciprocal_rank(&lists, score).unwrap();
         assert!((found - (1.0 + 0.5 + 0.5) / 3.0).abs() < 1e-12, "{found}");

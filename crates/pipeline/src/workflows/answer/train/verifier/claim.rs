@@ -1,4 +1,4 @@
-//! Claims with what is read beside them: which pieces hold their evidence, and which do not.
+//! Claims with positive pieces, which contain their evidence, and other pieces.
 
 use sporran_generator::{Candidate, Request, UnitKind, VerifierOptions, titled, units};
 use sporran_kilt::{Passage, PassageStore, Provenance};
@@ -8,45 +8,45 @@ use crate::{
     Result,
     workflows::answer::{
         evidence::{gold_passages, holds},
-        train::examples::Reading,
+        train::examples::RetrievedExample,
     },
 };
 
-/// A claim with what is read beside it.
+/// A claim with pieces of passages.
 pub(super) struct Claim {
     pub(super) text: String,
-    /// The number of its verdict.
+    /// The index of its verdict in [`VERDICTS`].
     pub(super) label: u32,
-    /// Pieces that hold its evidence.
+    /// Pieces with its evidence.
     pub(super) evidence: Vec<String>,
     /// Other pieces, in the retriever's order.
     pub(super) others: Vec<String>,
 }
 
-/// What a claim is learned from; `None` where the answer is no verdict or none of its evidence is in the source.
+/// The claim of a record; `None` if the answer is not a verdict or no evidence is in the source.
 pub(super) fn claim(
-    reading: &Reading,
+    retrieved: &RetrievedExample,
     options: &VerifierOptions,
     store: &PassageStore,
 ) -> Result<Option<Claim>> {
-    let answers = reading.example.answers();
+    let answers = retrieved.example.answers();
     let Some(label) =
         answers.first().and_then(|answer| VERDICTS[..2].iter().position(|label| label == answer))
     else {
         return Ok(None);
     };
-    let gold: Vec<&Provenance> = reading.example.gold.iter().flat_map(|output| output.evidence()).collect();
-    let mut passages: Vec<Passage> = reading.passages.iter().map(|(passage, _)| passage.clone()).collect();
-    for passage in gold_passages(&reading.example, store) {
+    let gold: Vec<&Provenance> = retrieved.example.gold.iter().flat_map(|output| output.evidence()).collect();
+    let mut passages: Vec<Passage> = retrieved.passages.iter().map(|(passage, _)| passage.clone()).collect();
+    for passage in gold_passages(&retrieved.example, store) {
         if passages.iter().all(|known| known.id != passage.id) {
             passages.push(passage);
         }
     }
     let candidates: Vec<Candidate<'_>> =
         passages.iter().map(|passage| Candidate { passage, score: 0.0 }).collect();
-    let request = Request { query: &reading.example.query, passages: &candidates };
+    let request = Request { query: &retrieved.example.query, passages: &candidates };
     let mut claim = Claim {
-        text: reading.example.query.text.clone(),
+        text: retrieved.example.query.text.clone(),
         label: label as u32,
         evidence: Vec::new(),
         others: Vec::new(),

@@ -1,4 +1,4 @@
-//! One classifier of pairs in training: an encoder that is tuned, or a matching network from random weights.
+//! Training of one classifier of pairs: a fine-tuned encoder, or a matching network with random initial weights.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     observe::Observer,
     training::{
         outcome::Trained,
-        session::{Judge, Learning, encoder_files},
+        session::{Evaluate, TrainingSession, encoder_files},
     },
     workflows::answer::{
         options::{MatchingOptions, Options, TrainOptions},
@@ -30,17 +30,17 @@ use crate::{
     },
 };
 
-/// What is learned of a claim: pieces with their labels.
-pub(super) struct Lesson {
+/// A training example: a claim and labelled pieces.
+pub(super) struct ClaimExample {
     claim: String,
-    /// Shown in every pass.
+    /// Pieces of every epoch.
     always: Vec<(String, u32)>,
-    /// Of these a pass shows some.
+    /// Pieces to sample from in each epoch.
     sampled: Vec<(String, u32)>,
 }
 
-impl Lesson {
-    /// Which pieces are evidence.
+impl ClaimExample {
+    /// Labels pieces by whether they are evidence.
     pub(super) fn of_relevance(claim: &Claim) -> Self {
         let label = |texts: &[String], label| texts.iter().map(|text| (text.clone(), label)).collect();
         Self {
@@ -50,7 +50,7 @@ impl Lesson {
         }
     }
 
-    /// What the pieces say, or what they say together where a selection joins them.
+    /// Labels pieces by the verdict. With a selection, the pieces of evidence are joined to one.
     pub(super) fn of_verdict(claim: &Claim, selection: Option<&SelectionOptions>) -> Self {
         let label = |texts: &[String], label| texts.iter().map(|text| (text.clone(), label)).collect();
         let always = match selection {
@@ -64,22 +64,22 @@ impl Lesson {
     }
 }
 
-/// A lesson whose pairs are tokens.
+/// A tokenized example.
 struct Rows<T> {
     always: Vec<(T, u32)>,
     sampled: Vec<(T, u32)>,
 }
 
 impl<T: Clone> Rows<T> {
-    fn new(lesson: &Lesson, row: impl Fn(&str, &str) -> Result<T>) -> Result<Self> {
+    fn new(example: &ClaimExample, row: impl Fn(&str, &str) -> Result<T>) -> Result<Self> {
         let rows = |pieces: &[(String, u32)]| {
-            pieces.iter().map(|(text, label)| Ok((row(&lesson.claim, text)?, *label))).collect::<Result<_>>()
+            pieces.iter().map(|(text, label)| Ok((row(&example.claim, text)?, *label))).collect::<Result<_>>()
         };
-        Ok(Self { always: rows(&lesson.always)?, sampled: rows(&lesson.sampled)? })
+        Ok(Self { always: rows(&example.always)?, sampled: rows(&example.sampled)? })
     }
 
-    /// What a pass shows of all lessons.
-    fn shown(all: &[Self], count: usize, seed: u64, epoch: u64) -> Vec<(T, u32)> {
+    /// The rows of an epoch: all of `always`, and `count` random ones of each `sampled`.
+    fn of_epoch(all: &[Self], count: usize, seed: u64, epoch: u64) -> Vec<(T, u32)> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x7e21);
         rng.set_stream(epoch);
         let mut shown = Vec::new();
@@ -93,61 +93,61 @@ impl<T: Clone> Rows<T> {
     }
 }
 
-/// Scores a model as it is.
-type Scoring<'a> = &'a (dyn Fn(Box<dyn Labeller + '_>) -> Result<f64> + 'a);
+/// Evaluates the current model.
+type EvaluateModel<'a> = &'a (dyn Fn(Box<dyn Labeller + '_>) -> Result<f64> + 'a);
 
-/// Makes classifiers of pairs.
-pub(super) struct Learner<'a> {
+/// Trains classifiers of pairs.
+pub(super) struct ClassifierTrainer<'a> {
     pub(super) options: &'a Options,
     pub(super) train: &'a TrainOptions,
     pub(super) verifier: &'a VerifierOptions,
-    /// What a vocabulary is learned from.
+    /// The texts for training a vocabulary.
     pub(super) texts: Vec<String>,
 }
 
-impl Learner<'_> {
-    /// Learns `labels`; the best weights go to the folder `model`, checkpoints to the folder `name` of the run.
-    pub(super) fn learn(
+impl ClassifierTrainer<'_> {
+    /// Trains a classifier of `labels`. Saves the best weights in `model`, and checkpoints in the folder `name` of the run.
+    pub(super) fn train(
         &self,
-        lessons: Vec<Lesson>,
+        examples: Vec<ClaimExample>,
         labels: &[&str],
         (model, name): (&Path, &str),
-        judge: Option<Scoring<'_>>,
+        evaluate: Option<EvaluateModel<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         match &self.train.from {
-            Some(from) => self.tune(from, &lessons, labels, (model, name), judge, observe),
-            None => self.match_up(&lessons, labels, (model, name), judge, observe),
+            Some(from) => self.fine_tune(from, &examples, labels, (model, name), evaluate, observe),
+            None => self.train_matching(&examples, labels, (model, name), evaluate, observe),
         }
     }
 
-    fn learning<'l>(
+    fn session<'l>(
         &'l self,
         variables: &'l Variables,
-        companions: &'l [(String, Vec<u8>)],
+        extra_files: &'l [(String, Vec<u8>)],
         (model, name): (&'l Path, &str),
         dtype: DType,
-    ) -> Learning<'l> {
+    ) -> TrainingSession<'l> {
         let general = &self.options.general;
-        Learning {
+        TrainingSession {
             variables,
             options: &self.train.optimizer,
             folder: general.output.join(&general.name).join(name),
             model,
             dtype,
-            companions,
+            extra_files,
             score: "accuracy",
         }
     }
 
-    fn tune(
+    fn fine_tune(
         &self,
         from: &Path,
-        lessons: &[Lesson],
+        examples: &[ClaimExample],
         labels: Vec<String>,
         place: (&Path, &str),
-        judge: Option<Scoring<'_>>,
+        evaluate: Option<EvaluateModel<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let (seed, optimizer) = (self.options.general.seed, &self.train.optimizer);
@@ -160,40 +160,43 @@ impl Learner<'_> {
             EncoderInput::open(&checkpoint, length, self.verifier.max_tokens, Truncation::LongestFirst)?;
         let mut config = encoder.config().clone();
         config.labels = labels.clone();
-        let companions = encoder_files(&checkpoint, &config)?;
+        let extra_files = encoder_files(&checkpoint, &config)?;
 
         // One pair has one row.
         let row = |claim: &str, text: &str| Ok(input.rows(&[Text::Pair(claim, text)])?.swap_remove(0));
         let rows: Vec<Rows<EncoderRow>> =
-            lessons.iter().map(|lesson| Rows::new(lesson, row)).collect::<Result<_>>()?;
+            examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::shown(&rows, self.train.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, self.train.negatives, seed, epoch).into_iter();
             shown.map(|(row, label)| LabelledRow { row, label }).collect()
         };
         let objective = ClassificationObjective::new(&encoder, &of_epoch, optimizer)?;
         let tokens = optimizer.tokens_per_batch;
-        let judge = judge.map(|judge| {
+        let evaluate = evaluate.map(|evaluate| {
             let (encoder, input, labels) = (&encoder, &input, &labels);
-            move || judge(Box::new(Tuned { encoder, input, labels, tokens })).map_err(EvaluationError::from)
+            move || {
+                evaluate(Box::new(ClassifierInTraining { encoder, input, labels, tokens }))
+                    .map_err(EvaluationError::from)
+            }
         });
-        let judge = judge.as_ref().map(|judge| judge as Judge<'_>);
-        self.learning(encoder.variables(), &companions, place, DType::F32).run(&objective, judge, observe)
+        let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
+        self.session(encoder.variables(), &extra_files, place, DType::F32).run(&objective, evaluate, observe)
     }
 
-    fn match_up(
+    fn train_matching(
         &self,
-        lessons: &[Lesson],
+        examples: &[ClaimExample],
         labels: Vec<String>,
         place: (&Path, &str),
-        judge: Option<Scoring<'_>>,
+        evaluate: Option<EvaluateModel<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let (seed, optimizer) = (self.options.general.seed, &self.train.optimizer);
         let MatchingOptions { vocabulary, embedding_size, hidden_size, projection_size, dropout, max_length } =
             self.train.matching;
         let wanted = VocabularyOptions { size: vocabulary, min_frequency: 2, marks: Vec::new() };
-        let mut companions = tokenizer_files(&train_vocabulary(self.texts.iter(), &wanted)?)?;
-        let json = companions.iter().find(|(name, _)| name == "tokenizer.json");
+        let mut extra_files = tokenizer_files(&train_vocabulary(self.texts.iter(), &wanted)?)?;
+        let json = extra_files.iter().find(|(name, _)| name == "tokenizer.json");
         let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let tokenizer = Tokenizer::from_json(&place.0.join("tokenizer.json"), json)?;
         let config = NsmnConfig {
@@ -206,44 +209,44 @@ impl Learner<'_> {
             max_length,
             labels,
         };
-        // Plain data, whose JSON cannot fail.
+        // Serializing this struct cannot fail.
         let written = serde_json::to_string_pretty(&config).unwrap_or_default();
-        companions.push(("config.json".to_owned(), format!("{written}\n").into_bytes()));
+        extra_files.push(("config.json".to_owned(), format!("{written}\n").into_bytes()));
         let network = Arc::new(Nsmn::new(&config, Variables::new(seed))?);
         let card = card(self.options, "verifier", network.variables());
-        companions.push(("model.toml".to_owned(), card.into_bytes()));
+        extra_files.push(("model.toml".to_owned(), card.into_bytes()));
 
         let row = |claim: &str, text: &str| Ok(token_pair(&tokenizer, &network, claim, text)?);
         let rows: Vec<Rows<TokenPair>> =
-            lessons.iter().map(|lesson| Rows::new(lesson, row)).collect::<Result<_>>()?;
+            examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::shown(&rows, self.train.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, self.train.negatives, seed, epoch).into_iter();
             shown.map(|(pair, label)| LabelledPair { pair, label }).collect()
         };
         let objective = MatchingObjective::new(&network, &of_epoch, optimizer);
-        let judge = judge.map(|judge| {
+        let evaluate = evaluate.map(|evaluate| {
             let (network, tokenizer, tokens) = (&network, &tokenizer, self.verifier.batch_tokens);
             move || {
                 let matcher = Matcher::new(Arc::clone(network), tokenizer.clone(), tokens)
                     .map_err(EvaluationError::from)?;
-                judge(Box::new(matcher)).map_err(EvaluationError::from)
+                evaluate(Box::new(matcher)).map_err(EvaluationError::from)
             }
         });
-        let judge = judge.as_ref().map(|judge| judge as Judge<'_>);
-        // Half precision is what the bundled models are kept in.
-        self.learning(network.variables(), &companions, place, DType::F16).run(&objective, judge, observe)
+        let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
+        // The bundled models are in half precision.
+        self.session(network.variables(), &extra_files, place, DType::F16).run(&objective, evaluate, observe)
     }
 }
 
-/// An encoder in training.
-struct Tuned<'a> {
+/// The classifier over an encoder in training.
+struct ClassifierInTraining<'a> {
     encoder: &'a TunedEncoder,
     input: &'a EncoderInput,
     labels: &'a [String],
     tokens: usize,
 }
 
-impl Labeller for Tuned<'_> {
+impl Labeller for ClassifierInTraining<'_> {
     fn labels(&self) -> &[String] {
         self.labels
     }

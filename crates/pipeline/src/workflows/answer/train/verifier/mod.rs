@@ -1,5 +1,5 @@
-//! Training a verifier: a classifier that says of a claim and a piece of what is retrieved for it whether the piece
-//! supports it, refutes it or says nothing; and before it the selectors of pages and pieces, where the config has them.
+//! Training of verifiers. A verifier classifies whether a piece of a passage supports a claim, refutes it, or
+//! neither. The config can also have selectors of pages and pieces, which are trained first.
 
 mod claim;
 mod learner;
@@ -7,7 +7,7 @@ mod learner;
 use std::{path::Path, sync::Arc};
 
 use claim::{Claim, claim};
-use learner::{Learner, Lesson};
+use learner::{ClaimExample, ClassifierTrainer};
 use sporran_generator::{Generator, Labeller, Selectors, UnitKind, Verifier, VerifierOptions};
 use sporran_kilt::PassageStore;
 
@@ -18,21 +18,22 @@ use crate::{
     workflows::answer::{
         assemble::assemble_retrieval,
         options::{Options, TrainOptions},
-        train::examples::{Reading, readings},
+        train::examples::{RetrievedExample, retrieved_examples},
     },
 };
 
-/// The verifier's labels in the order of its outputs.
+/// The labels of a verifier, in the order of its outputs.
 const VERDICTS: [&str; 3] = ["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"];
 const NOT_ENOUGH_INFO: u32 = 2;
-/// A selector's.
+/// The labels of a selector.
 const RELEVANCE: [&str; 2] = ["OTHER", "EVIDENCE"];
 
-/// Trains the models of a `verifier` on the claims of `[train.examples]` and judges them on `[tasks]`: a selector by how
-/// often the page or piece that it puts first is or has evidence, the verifier by its verdicts.
+/// Trains the models of a `verifier` on the claims of `[train.examples]` and validates them on `[tasks]`. The
+/// score of a selector is the share of claims whose first page or piece is evidence. The score of the
+/// verifier is the accuracy of its verdicts.
 ///
 /// # Errors
-/// Whatever is wrong with files, index or training.
+/// Errors of files, index or training.
 pub(crate) fn train_verifier(
     options: &Options,
     train: &TrainOptions,
@@ -41,44 +42,52 @@ pub(crate) fn train_verifier(
 ) -> Result<Trained> {
     let assembly = assemble_retrieval(options, observe)?;
     let Some(store) = &assembly.store else {
-        return Err(fault("source", "is missing; claims are checked against its pages"));
+        return Err(fault("source", "is missing; claims are verified with its pages"));
     };
     let mut read = |files, table, limit| {
-        readings(options, files, table, limit, verifier.passages, false, &assembly, observe)
+        retrieved_examples(options, files, table, limit, verifier.passages, false, &assembly, observe)
     };
-    let examples = read(&train.examples, "train.examples", None)?;
-    let judged = read(&options.general.tasks, "tasks", Some(train.judged))?;
-    let claims = claims(&examples, verifier, store)?;
+    let retrieved = read(&train.examples, "train.examples", None)?;
+    let validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
+    let claims = claims(&retrieved, verifier, store)?;
     if claims.is_empty() {
         return Err(fault("train.examples", "expected claims with evidence in the source, found none"));
     }
     let texts = claims.iter().flat_map(|claim| std::iter::once(&claim.text).chain(&claim.evidence));
-    let learner = Learner { options, train, verifier, texts: texts.cloned().collect() };
+    let trainer = ClassifierTrainer { options, train, verifier, texts: texts.cloned().collect() };
 
-    let mut select = |claims: &[Claim], asked: Vec<Claim>, place: (&Path, &str)| {
-        let judge = |model: Box<dyn Labeller + '_>| chosen_right(&*model, &asked);
-        let lessons = claims.iter().map(Lesson::of_relevance).collect();
-        learner.learn(lessons, &RELEVANCE, place, (!asked.is_empty()).then_some(&judge), observe)
+    let mut select = |claims: &[Claim], validation_claims: Vec<Claim>, place: (&Path, &str)| {
+        let evaluate = |model: Box<dyn Labeller + '_>| selection_accuracy(&*model, &validation_claims);
+        let examples = claims.iter().map(ClaimExample::of_relevance).collect();
+        trainer.train(
+            examples,
+            &RELEVANCE,
+            place,
+            (!validation_claims.is_empty()).then_some(&evaluate),
+            observe,
+        )
     };
     let mut steps = 0;
     if let Some(pages) = &verifier.pages {
-        // Of a page its title and first sentence are read.
+        // A page is represented by its title and first sentence.
         let leads = VerifierOptions { evidence: UnitKind::Lead, titles: true, ..verifier.clone() };
-        let [claims, asked] = [&examples, &judged].map(|readings| self::claims(readings, &leads, store));
-        steps += select(&claims?, asked?, (&pages.model, "pages"))?.steps;
+        let [claims, validation_claims] =
+            [&retrieved, &validation].map(|examples| self::claims(examples, &leads, store));
+        steps += select(&claims?, validation_claims?, (&pages.model, "pages"))?.steps;
     }
     if let Some(selection) = &verifier.selection {
-        let asked = self::claims(&judged, verifier, store)?;
-        steps += select(&claims, asked, (&selection.model, "selector"))?.steps;
+        let validation_claims = self::claims(&validation, verifier, store)?;
+        steps += select(&claims, validation_claims, (&selection.model, "selector"))?.steps;
     }
-    let lessons = claims.iter().map(|claim| Lesson::of_verdict(claim, verifier.selection.as_ref())).collect();
-    let judge = |model: Box<dyn Labeller + '_>| {
+    let examples =
+        claims.iter().map(|claim| ClaimExample::of_verdict(claim, verifier.selection.as_ref())).collect();
+    let evaluate = |model: Box<dyn Labeller + '_>| {
         let verifier = Verifier::new(verifier, model, Selectors::load(verifier)?, Some(Arc::clone(store)))?;
-        accuracy(&verifier, &judged)
+        accuracy(&verifier, &validation)
     };
     let place = (train.model.as_path(), "training");
     let trained =
-        learner.learn(lessons, &VERDICTS, place, (!judged.is_empty()).then_some(&judge), observe)?;
+        trainer.train(examples, &VERDICTS, place, (!validation.is_empty()).then_some(&evaluate), observe)?;
     Ok(Trained { steps: steps + trained.steps, ..trained })
 }
 
@@ -87,31 +96,35 @@ fn fault(key: &str, message: &str) -> Error {
     Error::Config(vec![sporran_config::Diagnostic { origin, line: 0, key, message }])
 }
 
-fn claims(readings: &[Reading], verifier: &VerifierOptions, store: &PassageStore) -> Result<Vec<Claim>> {
-    readings.iter().filter_map(|reading| claim(reading, verifier, store).transpose()).collect()
+fn claims(
+    examples: &[RetrievedExample],
+    verifier: &VerifierOptions,
+    store: &PassageStore,
+) -> Result<Vec<Claim>> {
+    examples.iter().filter_map(|retrieved| claim(retrieved, verifier, store).transpose()).collect()
 }
 
-/// The share of claims whose piece of the greatest probability is evidence.
-fn chosen_right(model: &dyn Labeller, claims: &[Claim]) -> Result<f64> {
-    let mut right = 0;
+/// The share of claims whose most probable piece is evidence.
+fn selection_accuracy(model: &dyn Labeller, claims: &[Claim]) -> Result<f64> {
+    let mut correct = 0;
     for Claim { text, evidence, others, .. } in claims {
         let pairs: Vec<(&str, &str)> =
             evidence.iter().chain(others).map(|piece| (text.as_str(), piece.as_str())).collect();
         let odds: Vec<f32> = model.logits(&pairs)?.iter().map(|row| row[1] - row[0]).collect();
         let (own, other) = odds.split_at(evidence.len());
         let best = |values: &[f32]| values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        right += usize::from(best(own) > best(other));
+        correct += usize::from(best(own) > best(other));
     }
-    Ok(right as f64 / claims.len() as f64)
+    Ok(correct as f64 / claims.len() as f64)
 }
 
-/// The share of right verdicts.
-fn accuracy(verifier: &Verifier<'_>, judged: &[Reading]) -> Result<f64> {
-    let mut right = 0;
-    for reading in judged {
-        let generation = reading.ask(|request| verifier.generate(std::slice::from_ref(request)))?;
+/// The share of correct verdicts.
+fn accuracy(verifier: &Verifier<'_>, validation: &[RetrievedExample]) -> Result<f64> {
+    let mut correct = 0;
+    for retrieved in validation {
+        let generation = retrieved.ask(|request| verifier.generate(std::slice::from_ref(request)))?;
         let verdict = generation.first().map(|generation| generation.text.as_str());
-        right += usize::from(verdict.is_some_and(|verdict| reading.example.answers().contains(&verdict)));
+        correct += usize::from(verdict.is_some_and(|verdict| retrieved.example.answers().contains(&verdict)));
     }
-    Ok(right as f64 / judged.len() as f64)
+    Ok(correct as f64 / validation.len() as f64)
 }
