@@ -1,4 +1,4 @@
-//! Command forms that earlier versions had, and what they are now.
+//! Command forms of earlier versions, and the forms that replace them.
 
 use crate::error::Error;
 
@@ -16,7 +16,7 @@ const SCORERS: [(&str, &str, bool); 6] = [
 pub(crate) fn old_form(arguments: &[String]) -> Option<Error> {
     let verb = arguments.iter().position(|argument| argument == "evaluate" || argument == "convert")?;
     let (before, rest) = (&arguments[..verb], &arguments[verb + 1..]);
-    // The verbs' subcommands come first; a flag in their place is of the old form.
+    // In the new form a subcommand comes first; a flag there means the old form.
     if !rest.first().is_some_and(|first| first.starts_with('-')) && arguments[verb] == "evaluate" {
         return None;
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_old_form_has_a_new_one_that_the_program_takes() {
+    fn the_new_form_of_every_old_form_parses() {
         for (old, new) in [
             ("evaluate --gold G --guess P --json", "evaluate kilt --gold G --guess P --json"),
             ("-q evaluate --guess P --whole --gold=G", "-q evaluate kilt --guess P --whole --gold=G"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_are_left_alone() {
+    fn other_calls_have_no_new_form() {
         for call in
             ["run c.toml", "evaluate kilt --gold G", "evaluate", "evaluate --json", "convert files --from x"]
         {

@@ -1,4 +1,4 @@
-//! One file a verb.
+//! One file per verb.
 
 mod completions;
 mod config;
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
-    /// Retrieve only: write rankings, and predictions that hold evidence
+    /// Retrieve only: write rankings, and predictions with evidence but no answers
     Retrieve(run::Retrieve),
     /// Show how one record is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
@@ -135,13 +135,13 @@ pub(crate) struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The config's path, which leads to a file, and the overrides.
+    /// The config's path, checked to be a file, and the overrides.
     fn parts(&self) -> Result<(&Path, &[String])> {
         paths::file(&self.config)?;
         Ok((&self.config, &self.overrides))
     }
 
-    /// Reads the config after checking all that can be checked without loading a model.
+    /// Reads the config after all checks that need no model.
     fn load(&self) -> Result<Options> {
         let (config, overrides) = self.parts()?;
         let mistakes = sporran_pipeline::check(config, overrides)?;

@@ -34,10 +34,10 @@ pub(crate) struct Reason {
     /// {"subject", "relation"} or {"relation", "object"}
     #[arg(long, value_name = "DIR", conflicts_with = "config", required_unless_present = "config", value_hint = ValueHint::AnyPath)]
     kb: Option<PathBuf>,
-    /// Folder of an embedding or a network that `train` wrote
+    /// Folder of an embedding or a network that `sporran train` wrote
     #[arg(long, value_name = "DIR", requires = "kb", value_hint = ValueHint::DirPath)]
     links: Option<PathBuf>,
-    /// Rules that `train` mined; together with a model they only explain its answers
+    /// Rules that `sporran train` mined; with --links too, the model answers and the rules only explain
     #[arg(long, value_name = "FILE", requires = "kb", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Answers per question
@@ -51,7 +51,7 @@ pub(crate) struct Reason {
     known: bool,
 }
 
-/// Lines that are read before the first of them is answered.
+/// Lines to read before the first one is answered.
 const LINES: usize = 16;
 
 #[derive(Serialize)]
