@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::paths;
 
-/// What made a command fail.
+/// The cause of a failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A run, a config, a submission.
@@ -40,7 +40,7 @@ pub(crate) enum Error {
     Io {
         /// Which one.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The system's error.
         #[source]

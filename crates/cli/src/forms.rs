@@ -12,7 +12,7 @@ const SCORERS: [(&str, &str, bool); 6] = [
     ("--docred", "relations", false),
 ];
 
-/// The error for a call in an old form, with the whole new form; nothing for any other call.
+/// The error for a call in an old form, with the new form; `None` for any other call.
 pub(crate) fn old_form(arguments: &[String]) -> Option<Error> {
     let verb = arguments.iter().position(|argument| argument == "evaluate" || argument == "convert")?;
     let (before, rest) = (&arguments[..verb], &arguments[verb + 1..]);
@@ -64,7 +64,7 @@ fn has(arguments: &[String], flag: &str) -> bool {
     arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
 }
 
-/// The arguments without a flag, and the flag's value; nothing where the flag is missing.
+/// The arguments without a flag, and the flag's value; `None` if the flag is missing.
 fn without(arguments: &[String], flag: &str, has_value: bool) -> Option<(Vec<String>, Option<String>)> {
     let mut rest = arguments.to_vec();
     let index = rest.iter().position(|argument| {
@@ -79,7 +79,7 @@ fn without(arguments: &[String], flag: &str, has_value: bool) -> Option<(Vec<Str
     Some((rest, value))
 }
 
-/// An argument as a shell takes it.
+/// An argument, quoted for a shell.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Help by groups of verbs, and the manual that is generated from it.
+//! Help by groups of verbs, and the manual generated from it.
 
 use std::fmt::Write;
 
@@ -218,7 +218,7 @@ mod tests {
                 let line = line.replacen("cargo run --release --", "sporran", 1);
                 // Redirections and comments are no arguments.
                 let call = line.split(['<', '>', '|', '#', ';', '&']).next().unwrap_or_default();
-                // Two dots stand for more arguments.
+                // Two dots mean more arguments.
                 if !call.starts_with("sporran ") || call.contains(" ..") {
                     continue;
                 }

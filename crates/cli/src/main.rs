@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         log.with_ansi(false).init()
     }
     if let Some(threads) = cli.threads {
-        // candle starts its own threads, and reads their number from this variable.
+        // candle starts its own threads and reads their number from this variable.
         // SAFETY: no thread has been started yet, so nothing else reads the environment.
         unsafe { env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global() {

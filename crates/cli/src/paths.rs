@@ -36,7 +36,7 @@ fn exists(what: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// The error for something that is missing.
+/// The error for a missing file or folder.
 pub(crate) fn missing(what: &str, path: &Path) -> Error {
     let note = if path.is_absolute() { String::new() } else { format!("; {}", relative_to()) };
     Error::Input(format!("no {what} {}{note}", path.display()))

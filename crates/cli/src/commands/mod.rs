@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Check or show a config
     #[command(subcommand)]
     Config(config::Config),
-    /// Show what this machine and this build can do
+    /// Show the capabilities of this machine and this build
     Doctor(doctor::Doctor),
     /// Print the completions of a shell
     Completions(completions::Completions),
@@ -123,13 +123,13 @@ impl Command {
     }
 }
 
-/// A config and the values that replace its own.
+/// A config and overrides of its values.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
     /// The config, a TOML file
     #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath)]
     config: PathBuf,
-    /// Values that replace the config's, such as `retriever.k1=1.2`
+    /// Overrides of config values, such as `retriever.k1=1.2`
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }

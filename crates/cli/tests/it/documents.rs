@@ -57,7 +57,7 @@ fn document_relations_are_trained_predicted_and_scored() {
     };
     let trained = call("train");
     assert!(trained["best"][1].as_f64().unwrap() > 0.9, "{trained}");
-    // A second call has nothing left to do.
+    // A second call skips the training.
     assert_eq!(call("train"), trained);
     let report = call("run");
     let scores = &report["files"]["test"];

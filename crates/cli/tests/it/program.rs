@@ -27,7 +27,7 @@ fn call(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), errors(&output))
 }
 
-/// What a call prints to standard output.
+/// The standard output of a call.
 fn printed(arguments: &[&str]) -> String {
     let output = sporran(&root(), arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));

@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{errors, root, sporran};
 
-/// Runs the program from the repository's root; gives its exit code, its output and what it wrote to standard error.
+/// Runs the program in the repository's root and returns its exit code, standard output and standard error.
 fn call(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = sporran(&root(), arguments).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output))

@@ -132,7 +132,7 @@ pub(crate) struct List {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Card {
-    /// What it is for.
+    /// Its role.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<String>,
     /// The number of its weights.

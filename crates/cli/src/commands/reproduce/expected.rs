@@ -19,16 +19,16 @@ struct Table {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
-    /// The name that `sporran reproduce` takes.
+    /// The name for `sporran reproduce`.
     pub(super) name: String,
     /// What the commands run, in one sentence.
     pub(super) about: String,
-    /// How long it takes on two cores, in minutes.
+    /// Its duration on two cores, in minutes.
     pub(super) minutes: f64,
     /// Arguments of this program, separated by blanks. `{runs}` is the row's own folder, and each key of `needs` in braces a path
     /// that the user gives.
     pub(super) commands: Vec<String>,
-    /// Data that is not in the repository: a key, and what its path must hold.
+    /// Data that is not in the repository: a key, and a description of the data.
     #[serde(default)]
     pub(super) needs: BTreeMap<String, String>,
     /// The figures.
@@ -115,7 +115,7 @@ impl Row {
         Ok(table.row)
     }
 
-    /// Compares what the commands printed with the figures.
+    /// Compares the output of the commands with the figures.
     pub(super) fn compare(&self, printed: &[Value]) -> Vec<Reproduced> {
         let compared = |figure: &Figure| {
             let command = figure.command.unwrap_or(self.commands.len());
