@@ -24,13 +24,13 @@ use crate::{
         sporran reason configs/quickstart-reason.toml\n  \
         sporran reason --kb examples/minikilt/kb --links models/minikilt-kb --json < triples.jsonl\n\
         \n\
-        With --json, a config prints one prediction a line, and --kb prints {\"answers\": [..]} for each line.",
+        With --json, a config prints one prediction per line, and --kb prints {\"answers\": [..]} for each line.",
     override_usage = "sporran reason [OPTIONS] CONFIG [KEY=VALUE]...\n       sporran reason [OPTIONS] --kb DIR"
 )]
 pub(crate) struct Reason {
     #[command(flatten)]
     config: Option<ConfigArgs>,
-    /// Complete triples from standard input over this knowledge base, a folder or a file of triples. A line is
+    /// Complete triples from standard input over this knowledge base (a folder or a file of triples). A line is
     /// {"subject", "relation"} or {"relation", "object"}
     #[arg(long, value_name = "DIR", conflicts_with = "config", required_unless_present = "config", value_hint = ValueHint::AnyPath)]
     kb: Option<PathBuf>,
